@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 .PHONY: help demo quick test soak check release-check format docs bench clean
 
 help:
-	@echo "make demo    digits learned from one private message per person (a table and a picture)"
+	@echo "make demo    the paper's Figure 1 on digits, and digits learned from one message per person: one page"
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"

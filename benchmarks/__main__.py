@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 # Importing a module registers its benchmarks.
+import benchmarks.abuse
 import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison

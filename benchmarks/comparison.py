@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -160,9 +159,7 @@ def _frameunit(task: Task) -> Row:
 
 def _vectors() -> Iterator[Result | Remark]:
     task = vectors(EPSILON)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sstq.FrameBiasWarning)  # the bias is part of the error that is shown
-        one_frame = own("FrameUnit, one frame", sstq.FrameUnit(DIM, EPSILON), task, task.rows)
+    one_frame = own("FrameUnit, one frame", sstq.FrameUnit(DIM, EPSILON), task, task.rows)
     yield from report(chain([one_frame], ask((*VECTOR_PEERS, "pfl-central"), task)), _frameunit(task))
 
 

@@ -5,7 +5,6 @@ draws from one law. How often each message occurs is then one multinomial draw: 
 millisecond.
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ import sstq
 from benchmarks.harness import Result, benchmark, fastest
 from sstq.aggregation import Aggregator, Estimate
 from sstq.frames.kashin import represent
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.scalar.codebooks import interpolation
 
 FRAMES_DIM, FRAMES_CLIENTS, FRAMES_EPSILON = 256, 1_000_000, 3.0
@@ -30,9 +29,7 @@ def measured_error(mechanism: sstq.Mechanism, x: np.ndarray) -> float:
     batch = np.broadcast_to(x.astype(np.float32), (BATCH, FRAMES_DIM))
     for start in range(0, FRAMES_CLIENTS, BATCH):
         aggregator.update(mechanism.encode(batch, rng=start))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
-        return float(np.sum((aggregator.mean().value - x) ** 2))
+    return float(np.sum((aggregator.mean().value - x) ** 2))
 
 
 @benchmark
@@ -79,9 +76,7 @@ def groups() -> Iterator[Result]:
             own = mechanism.with_seed(number)
             aggregator = own.aggregator()
             aggregator.update(own.encode(x, rng=number, groups=labels))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", sstq.FrameBiasWarning)  # it is for people who are all alike
-                errors.append(np.sum((aggregator.mean().value.reshape(10, GROUPS_DIM) - truth) ** 2))
+            errors.append(np.sum((aggregator.mean().value.reshape(10, GROUPS_DIM) - truth) ** 2))
         expected = mechanism.expected_mse(x[:200], groups=labels[:200]).variance * 200 / GROUPS_CLIENTS
         what = f"squared error of {GROUPS_ROUNDS} rounds of {GROUPS_CLIENTS} people, epsilon {epsilon:g}"
         yield Result(what, float(np.mean(errors)) / expected, "× the exact one", "± 1 % by chance")
@@ -243,12 +238,10 @@ def estimates(mechanism: Any, people: Population, clients: int, rng: np.random.G
 def held(found: Iterator[Estimate], truth: Floats, rounds: int, level: float = LEVEL) -> tuple[int, int]:
     """In how many rounds the ball and the box hold the truth."""
     balls = boxes = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sstq.FrameBiasWarning)
-        for _, estimate in zip(range(rounds), found, strict=False):
-            region, error = estimate.region(level), estimate.value - truth
-            balls += bool(np.linalg.norm(error) <= region.radius)
-            boxes += bool(np.all(np.abs(error) <= region.half_width))
+    for _, estimate in zip(range(rounds), found, strict=False):
+        region, error = estimate.region(level), estimate.value - truth
+        balls += bool(np.linalg.norm(error) <= region.radius)
+        boxes += bool(np.all(np.abs(error) <= region.half_width))
     return balls, boxes
 
 

@@ -20,7 +20,7 @@ from benchmarks.harness import Result, benchmark
 from sstq import kernels
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, default_level
 from sstq.frames.tight import HadamardFrame, default_frame_size
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 
 Floats32 = NDArray[np.float32]
 

@@ -15,7 +15,7 @@ from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_ep
 from sstq.accounting.amplification import closed_form
 from sstq.aggregation import Estimate
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import shuffled_mechanism
 from tests.accounting.references import attained_delta
 

@@ -119,7 +119,8 @@ def _megabytes(what: str) -> float:
 
 def _opening() -> Iterator[Result]:
     from sstq.client.sealing import OVERHEAD, SealingKey, open_envelopes, seal
-    from sstq.service.opening import Openers
+    from sstq.service.opening import open_all
+    from sstq.service.workers import Workers
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
     begun = time.perf_counter()
@@ -132,15 +133,15 @@ def _opening() -> Iterator[Result]:
         one.append(time.perf_counter() - begun)
     alone = Measured.least_of(one)
     yield Result("envelopes opened, one core", OPENED / alone, "/s", target=7_000)
-    openers, body, all_cores = Openers(), b"".join(envelopes), []
+    workers, body, all_cores = Workers(), b"".join(envelopes), []
     try:
-        list(openers.open(key.secret, info, body, size))  # the workers start
+        list(open_all(workers, key.secret, info, body, size))  # the workers start
         for _ in range(REPEATS):
             begun = time.perf_counter()
-            found = list(openers.open(key.secret, info, body, size))
+            found = list(open_all(workers, key.secret, info, body, size))
             all_cores.append(time.perf_counter() - begun)
     finally:
-        openers.close()
+        workers.close()
     assert found == [number.to_bytes(4, "big") for number in range(OPENED)]
     together = Measured.least_of(all_cores)
     yield Result(f"envelopes opened, {os.cpu_count()} processes", OPENED / together, "/s")

@@ -1,7 +1,7 @@
 """How tight the theorems are: each bound against what the mechanisms do.
 
 python -m benchmarks theory                                         # the numbers
-python -m benchmarks.theory --output docs/theory-tightness.png      # and the picture
+python -m benchmarks.theory --output docs/figures/tightness.png      # and the picture
 """
 
 import math

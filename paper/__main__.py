@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -233,33 +234,92 @@ def _mechanism(text: str, common: dict[str, Any]) -> Any:
 
 @app.command()
 def demo(output: OutputOption = Path("demo")) -> None:
-    """Learn the mean image of each digit and a classifier from one private message per person."""
-    from paper.demo import draw_demo, run_demo, save_results
+    """Draw the paper's Figure 1 on digits, and learn digits from one private message per person.
 
+    Writes report.html with both pictures and tables, the pictures, and the numbers as JSON.
+    """
+    from paper.demo import demo_tables, run_demo, write_demo
+
+    result = run_demo(progress=lambda line: typer.echo(line, err=True))
+    for table in demo_tables(result):
+        show_table(table.title, table.columns, table.rows, table.caption)
+    typer.echo(write_demo(result, output))
+
+
+@app.command()
+def errors(output: OutputOption = Path("errors")) -> None:
+    """Measure the error of a mean against the bits of a message, beside the exact prediction."""
+    from paper.errors import draw_errors, measure_errors, write_errors
+
+    rows = []
+    for row in measure_errors():
+        rows.append(row)
+        typer.echo(f"{row['label']}: {row['measured']:.3f} measured, {row['predicted']:.3f} predicted", err=True)
     output.mkdir(parents=True, exist_ok=True)
-    result = run_demo()
+    write_errors(rows, output / "errors.csv")
+    draw_errors(rows, output / "errors.png")
     show_table(
-        f"Digits from one private message per person; {result.exact_accuracy:.1%} accurate without privacy",
-        ["total ε", "people per image", "people", "bits per person", "total bytes", "predicted", "accuracy"],
+        "Error of the mean of 20,000 unit vectors, d = 200, ε = 3",
+        ["mechanism", "bits", "measured", "predicted", "of it bias"],
+        [
+            [row["label"], row["bits"], *(f"{row[name]:.3f}" for name in ("measured", "predicted", "bias"))]
+            for row in rows
+        ],
+    )
+    typer.echo(output)
+
+
+@app.command()
+def bits(output: OutputOption = Path("bits")) -> None:
+    """Compute the exact error of SSTQ against the bit width b at three ε: the abstract's claim as one figure."""
+    from paper.bits import bit_widths, draw_bits
+
+    rows = bit_widths()
+    output.mkdir(parents=True, exist_ok=True)
+    draw_bits(rows, output / "bits.png")
+    table = []
+    for row in rows:
+        growth = "" if math.isnan(row["growth"]) else f"{row['growth']:.2f}"
+        numbers = (f"{row['epsilon']:g}", row["bits"], f"{row['error']:.3g}", f"{row['bias2']:.2g}", growth)
+        table.append([row["label"], *numbers])
+    show_table(
+        "Exact error of one message over d, and what the last bit costs",
+        ["variant", "ε", "b", "error/d", "bias²", "× per bit"],
+        table,
+    )
+    typer.echo(output / "bits.png")
+
+
+@app.command()
+def orders() -> None:
+    """Measure the orders of the paper's Table 1 on exact errors."""
+    from paper.orders import measured_orders
+
+    show_table(
+        "Table 1: the paper's orders, and exponents of exact errors",
+        ["mechanism", "bits per client", "the paper's error", "exponent of d", "exponent of ε", "× per bit"],
         [
             [
-                f"{row.epsilon:g}",
-                row.copies,
-                f"{row.people:,}",
-                f"{row.bits_per_person:.0f}",
-                f"{row.bytes_sent:,}",
-                f"{row.predicted_accuracy:.1%} ± {row.predicted_stderr:.1%}",
-                f"{row.accuracy:.1%}",
+                row["label"],
+                row["bits"],
+                row["order"],
+                f"{row['dim']:.2f}",
+                f"{row['epsilon']:.2f}",
+                "–" if math.isnan(row["bit"]) else f"{row['bit']:.2f}",
             ]
-            for row in result.rows
+            for row in measured_orders()
         ],
-        "total ε: per person, who answers once. predicted: the accuracy that a twentieth of the people report, "
-        f"privately, with its standard error. accuracy: on {result.tested} images that nobody holds. 100 people "
-        "per image are simulated: they hold the same image. An image as 64 floats would take 2,048 bits.",
+        "d from 1,024 to 4,096 at ε = 1; ε from 0.05 to 0.1; b from 9 to 10.",
     )
-    save_results(result, output / "results.json")
-    draw_demo(result, output / "digits.png")
-    typer.echo(output / "digits.png")
+
+
+@app.command()
+def figures(output: OutputOption = Path("docs/figures")) -> None:
+    """Draw the pictures of the documentation from the record in experiments/."""
+    from paper.gallery import draw_gallery
+
+    for path in draw_gallery(output):
+        typer.echo(path)
 
 
 def main() -> None:

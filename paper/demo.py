@@ -1,18 +1,24 @@
-"""The demo: ten mean images and a classifier of handwritten digits, from one private message per person.
+"""The demo: the paper's Figure 1 on handwritten digits, and digits learned from one private message per person.
 
-The data are scikit-learn's 1,797 images of 8×8 pixels, split as `paper.datasets` does: the last 360 are test images,
-which nobody holds. The others are held by one person each, or by 100 people each: a simulated larger crowd. A person's
-digit and image are both private. `PrivateClassifier` asks every person once, so the ε of the message is their total.
-No image is public.
+The data are scikit-learn's 1,797 images of 8×8 pixels. 1,437 of them are split at random, image by image: three fifths
+are held by people who teach, a fifth by people who check, and a fifth by nobody: they are the test. The other 360 are
+by other writers and are tested apart. Only then is each image given to one person, or to 100 people: a simulated larger
+crowd. Nobody who checks or tests holds an image that was learned from. No image is public.
+
+In the first part 100 clients train the paper's network in rounds, and ε adds up. In the second a person's digit and
+image are both private, and everybody answers once, so the ε of the message is their total.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +26,10 @@ from numpy.typing import NDArray
 
 from paper.datasets import load
 from paper.reproduction.central import ExactClassifier
+from paper.reproduction.figures import draw_networks
+from paper.reproduction.methods import METHODS
+from paper.training import SETTINGS, Server, image_problem, train
+from sstq import FrameUnit
 from sstq.aggregation import Estimate
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.files.atomic import atomic_file
@@ -28,28 +38,60 @@ from sstq.learning.features import unit_rows
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
 
-__all__ = ["Demo", "DemoRow", "draw_demo", "run_demo", "save_results"]
+__all__ = ["Crowd", "Demo", "Digits", "demo_tables", "draw_demo", "run_demo", "split_digits", "write_demo"]
 
 Floats = NDArray[np.float64]
 Labelled = tuple[Floats, NDArray[np.int64]]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COPIES = (1, 100)
-HELD = 1437
+ROUNDS = 40
+TRAINED = (
+    "clean",
+    "sstq-uniform",
+    "sstq-optimized",
+    "sstq-metric",
+    "sqkr",
+    "privunit",
+    "vqsgd",
+    "frameunit",
+)
+# An accuracy that is known less well than this is not worth printing.
+_WIDEST = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class DemoRow:
+class Digits:
+    """The images, split so that no image is in two parts: rows of pixels, and their digits.
+
+    Attributes:
+        teach: what the people hold whose messages are learned from.
+        check: what the people hold who report privately whether the classifier is right.
+        test: held by nobody.
+        others: by other writers, held by nobody.
+    """
+
+    teach: Labelled
+    check: Labelled
+    test: Labelled
+    others: Labelled
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
     """The result for one crowd at one ε.
 
     Attributes:
         epsilon: the total ε per person: one message, once.
         copies: the number of people who hold each image.
-        people: the total number of people.
+        people: the total number of people, those who check included.
         bits_per_person: the mean size of a message.
         bytes_sent: the bytes sent by all people.
-        predicted_accuracy: the accuracy that a twentieth of the people reported privately for their own images.
-        predicted_stderr: its standard error.
+        predicted: the accuracy that the people who check report, each privately for their own image.
+        predicted_stderr: its standard error, that of having few images to check included.
         accuracy: the accuracy on the test images.
+        accuracy_stderr: its standard error.
+        others_accuracy: the accuracy on the images by other writers.
+        others_stderr: its standard error.
         shares: the estimated shares of the digits, (10,), projected onto the simplex.
         images: (10, 64), the estimated mean images of length-1 images; nan where a share is estimated as 0 or less.
     """
@@ -59,9 +101,12 @@ class DemoRow:
     people: int
     bits_per_person: float
     bytes_sent: int
-    predicted_accuracy: float
+    predicted: float
     predicted_stderr: float
     accuracy: float
+    accuracy_stderr: float
+    others_accuracy: float
+    others_stderr: float
     shares: Floats
     images: Floats
 
@@ -71,47 +116,121 @@ class Demo:
     """The result of the demo.
 
     Attributes:
-        truth: the true mean images, (10, 64).
-        exact_accuracy: the accuracy of the same classifier from exact class sums, without privacy.
+        truth: the true mean images of those who teach, (10, 64).
+        exact: accuracy and standard error of the same classifier from exact class sums, without privacy.
+        exact_others: the same on the images by other writers.
         tested: the number of test images.
-        rows: the results for every crowd at every ε.
+        crowds: the results for every crowd at every ε.
+        training: the rounds of the first part, as rows for `draw_networks`.
         simulated: whether a seed replaced secret randomness.
     """
 
     truth: Floats
-    exact_accuracy: float
+    exact: tuple[float, float]
+    exact_others: tuple[float, float]
     tested: int
-    rows: tuple[DemoRow, ...]
+    crowds: tuple[Crowd, ...]
+    training: tuple[dict[str, Any], ...]
     simulated: bool
+
+
+def split_digits(rng: np.random.Generator) -> Digits:
+    """Split the images at random; the images by other writers stay together.
+
+    Examples:
+        >>> [len(part[1]) for part in vars(split_digits(np.random.default_rng(0))).values()]
+        [863, 287, 287, 360]
+    """
+    digits = load("digits")
+    images, labels = digits.train_images.astype(np.float64), digits.train_labels
+    order = rng.permutation(len(labels))
+    fifth = len(labels) // 5
+    teach, check, test = order[2 * fifth :], order[:fifth], order[fifth : 2 * fifth]
+    others = digits.test_images.astype(np.float64), digits.test_labels
+    return Digits((images[teach], labels[teach]), (images[check], labels[check]), (images[test], labels[test]), others)
 
 
 def run_demo(
     rng: RngLike = None,
     epsilons: Sequence[float] = EPSILONS,
     copies: Sequence[int] = COPIES,
+    rounds: int = ROUNDS,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Demo:
-    """Learn mean images and a classifier at every ε with every crowd.
+    """Train the paper's network with every mechanism, then learn from one message at every ε with every crowd.
 
     Args:
         rng: None for the operating system's randomness; a seed or Generator to repeat a result.
-        epsilons: the values of a person's total ε.
+        epsilons: the values of a person's total ε in the second part.
         copies: the crowds, as numbers of people who hold each image.
+        rounds: the rounds of the first part; each costs a client ε = 3.
+        progress: called with a line after every piece.
     """
-    digits = load("digits")
-    held = unit_rows(digits.train_images.astype(np.float64)), digits.train_labels
-    test = unit_rows(digits.test_images.astype(np.float64)), digits.test_labels
-    source = rng if rng is None else np.random.default_rng(rng)
-    exact = ExactClassifier(check_people=0, random_state=0).fit(*_crowd(held, max(copies)))
-    rows = [_one_crowd(epsilon, crowd, held, test, source) for crowd in copies for epsilon in epsilons]
-    truth = np.stack([held[0][held[1] == digit].mean(axis=0) for digit in range(10)])
-    return Demo(truth, exact.score(*test), len(test[0]), tuple(rows), simulated=rng is not None)
+    source = None if rng is None else np.random.default_rng(rng)
+    digits = split_digits(source or np.random.default_rng())
+    training: list[dict[str, Any]] = []
+    for method in TRAINED if rounds else ():
+        training += _train(method, digits, rounds, source)
+        progress(f"{METHODS[method].label}: {training[-1]['accuracy']:.0f} % after {rounds} rounds")
+    exact = ExactClassifier(check_people=0, random_state=0).fit(*_repeat(digits.teach, max(copies)))
+    crowds = []
+    for number in copies:
+        for epsilon in epsilons:
+            crowds.append(_ask(epsilon, number, digits, source))
+            progress(f"{crowds[-1].people:,} people, total ε = {epsilon:g}: {crowds[-1].accuracy:.0%}")
+    images, labels = unit_rows(digits.teach[0]), digits.teach[1]
+    return Demo(
+        truth=np.stack([images[labels == digit].mean(axis=0) for digit in range(10)]),
+        exact=_score(exact, digits.test),
+        exact_others=_score(exact, digits.others),
+        tested=len(digits.test[1]),
+        crowds=tuple(crowds),
+        training=tuple(training),
+        simulated=rng is not None,
+    )
 
 
-def _crowd(held: Labelled, copies: int) -> Labelled:
+def _train(method: str, digits: Digits, rounds: int, rng: np.random.Generator | None) -> list[dict[str, Any]]:
+    """Train the paper's network on all images but the test's, and return a row per round."""
+    settings = SETTINGS["digits"]
+    images, labels = (np.concatenate(both) for both in zip(digits.teach, digits.check, strict=True))
+    data = replace(
+        load("digits"),
+        train_images=images.astype(np.float32),
+        train_labels=labels,
+        test_images=digits.test[0].astype(np.float32),
+        test_labels=digits.test[1],
+    )
+    problem = image_problem(data, settings.clients, seed=0)
+    mechanism = METHODS[method].build(problem.model.dim, settings.clip, bits=4)
+    seed = None if rng is None else int(rng.integers(2**32))
+    server = Server(settings.rate, settings.norm_cap)
+    return [
+        {
+            "method": method,
+            "round": row.number,
+            "bits": row.bits,
+            "epsilon": row.epsilon,
+            "accuracy": 100 * cast(float, row.accuracy),
+            "accuracy_half_width": math.nan,
+            "train_loss": row.train_loss,
+            "train_loss_half_width": math.nan,
+        }
+        for row in train(problem, mechanism, server, rounds, batch=settings.batch, private_seed=seed)
+    ]
+
+
+def _repeat(held: Labelled, copies: int) -> Labelled:
     return np.repeat(held[0], copies, axis=0), np.repeat(held[1], copies)
 
 
-def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng: np.random.Generator | None) -> DemoRow:
+def _score(model: PrivateClassifier, part: Labelled) -> tuple[float, float]:
+    """Accuracy on images, and its standard error."""
+    accuracy = float(model.score(*part))
+    return accuracy, math.sqrt(accuracy * (1 - accuracy) / len(part[1]))
+
+
+def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator | None) -> Crowd:
     seen: dict[str, Any] = {}
 
     class Watched(PrivateClassifier):
@@ -122,22 +241,40 @@ def _one_crowd(epsilon: float, copies: int, held: Labelled, test: Labelled, rng:
             seen[question.kind] = estimate
             return estimate
 
-    model = Watched(epsilon, random_state=rng).fit(*_crowd(held, copies))
-    report, classes = model.report(*test), cast(GroupEstimate, seen["classes"])
-    people = sum(report.people.values())
-    bytes_sent = sum(-(-count * report.message_bits[cohort] // 8) for cohort, count in report.people.items())
-    return DemoRow(
-        epsilon=report.epsilon,
-        copies=copies,
-        people=people,
-        bits_per_person=sum(count * report.message_bits[cohort] for cohort, count in report.people.items()) / people,
-        bytes_sent=bytes_sent,
-        predicted_accuracy=report.predicted_accuracy,
-        predicted_stderr=report.accuracy_stderr,
-        accuracy=report.true_accuracy,
-        shares=classes.simplex_shares(),
-        images=mean_images(seen["centre"], classes.means),
+    model = Watched(epsilon, check_people=0, random_state=rng).fit(*_repeat(digits.teach, copies))
+    report, classes = model.report_, cast(GroupEstimate, seen["classes"])
+    predicted, stderr, check_bits = _check(model, epsilon, copies, digits.check, rng)
+    counts = [(count, report.message_bits[cohort]) for cohort, count in report.people.items()]
+    counts.append((copies * len(digits.check[1]), check_bits))
+    people = sum(count for count, _ in counts)
+    return Crowd(
+        epsilon,
+        copies,
+        people,
+        sum(count * bits for count, bits in counts) / people,
+        sum(-(-count * bits // 8) for count, bits in counts),
+        predicted,
+        stderr,
+        *_score(model, digits.test),
+        *_score(model, digits.others),
+        classes.simplex_shares(),
+        mean_images(seen["centre"], classes.means),
     )
+
+
+def _check(
+    model: PrivateClassifier, epsilon: float, copies: int, held: Labelled, rng: np.random.Generator | None
+) -> tuple[float, float, int]:
+    """Ask the people who check, each for one private bit; return accuracy, its standard error, and the bits sent."""
+    right = np.repeat(np.where(model.predict(held[0]) == held[1], 1.0, -1.0), copies)[:, None]
+    mechanism = FrameUnit(dim=1, epsilon=epsilon, clients=len(right))
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(right, rng=rng))
+    estimate = aggregator.mean()
+    accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
+    # The messages of people with the same image show their noise, but not that there are few images.
+    images = accuracy * (1 - accuracy) * (1 / len(held[1]) - 1 / len(right))
+    return accuracy, math.sqrt((float(estimate.stderr[0]) / 2) ** 2 + images), mechanism.message_bits
 
 
 def mean_images(centre: Estimate, means: Floats) -> Floats:
@@ -151,16 +288,137 @@ def mean_images(centre: Estimate, means: Floats) -> Floats:
     return centre.value + length * means
 
 
-def save_results(demo: Demo, path: str | os.PathLike[str]) -> None:
-    """Write the numbers of the table as JSON."""
-    rows: list[dict[str, Any]] = []
-    for row in demo.rows:
-        numbers = asdict(row) | {"shares": row.shares.tolist()}
-        del numbers["images"]
-        rows.append(numbers)
-    document = {"simulated": demo.simulated, "exact_accuracy": demo.exact_accuracy, "tested": demo.tested, "rows": rows}
-    with atomic_file(path) as file:
+def _plus_minus(accuracy: float, stderr: float) -> str:
+    """Format an accuracy with its standard error; a dash if it says next to nothing.
+
+    Examples:
+        >>> _plus_minus(0.912, 0.021), _plus_minus(0.6, 0.08)
+        ('91.2 ± 2.1 %', '–')
+    """
+    return "–" if not stderr <= _WIDEST else f"{100 * accuracy:.1f} ± {100 * stderr:.1f} %"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the demo, for the terminal and the page."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    caption: str
+
+
+def demo_tables(demo: Demo) -> list[Table]:
+    """Return the two tables of the demo."""
+    ends = [row for row in demo.training if row["round"] == demo.training[-1]["round"]]
+    rounds = ends[-1]["round"] if ends else 0
+    trained = [
+        [
+            METHODS[row["method"]].label,
+            _plus_minus(row["accuracy"] / 100, _binomial(row["accuracy"] / 100, demo.tested)),
+            "not private" if math.isinf(row["epsilon"]) else f"{row['epsilon']:g}",
+            f"{row['bits'] // rounds:,}",
+            f"{row['train_loss']:.3g}",
+        ]
+        for row in ends
+    ]
+    asked = [["not private", "", "", _plus_minus(*demo.exact), "", "", ""]]
+    for row in demo.crowds:
+        accuracies = (_plus_minus(row.predicted, row.predicted_stderr), _plus_minus(row.accuracy, row.accuracy_stderr))
+        sizes = (str(row.copies), f"{row.bits_per_person:.0f}", f"{row.bytes_sent:,}")
+        asked.append([f"{row.epsilon:g}", f"{row.people:,}", *accuracies, *sizes])
+    others = _plus_minus(row.others_accuracy, row.others_stderr)
+    asked.append(["not private, other writers", "", "", _plus_minus(*demo.exact_others), "", "", ""])
+    asked.append([f"{row.epsilon:g}, other writers", f"{row.people:,}", "", others, *sizes])
+    return [
+        Table(
+            f"The paper's Figure 1 on digits: 100 clients, {rounds} rounds, ε = 3 per round",
+            ("method", "accuracy", "total ε", "bits per round", "loss"),
+            trained,
+            f"total ε: per client, who answers in every round. accuracy: on {demo.tested} images that nobody holds. "
+            "±: standard error of the test.",
+        ),
+        Table(
+            f"Digits from one private message per person; without privacy {_plus_minus(*demo.exact)} accurate",
+            ("total ε", "people", "predicted", "accuracy", "people per image", "bits per person", "total bytes"),
+            asked,
+            "total ε: per person, who answers once. predicted: what people who hold other images report, each "
+            f"privately. accuracy: on {demo.tested} images that nobody holds. ±: standard error; “–” where it exceeds "
+            "5 points. The last rows are tested on 360 images by other writers, whom nobody learned from. 100 people "
+            "per image are simulated: they hold the same image. An image as 64 floats would take 2,048 bits.",
+        ),
+    ]
+
+
+def _binomial(accuracy: float, count: int) -> float:
+    return math.sqrt(max(accuracy * (1 - accuracy), 0) / count)
+
+
+def write_demo(demo: Demo, folder: Path) -> Path:
+    """Write both pictures, the numbers as JSON, and report.html with everything; return the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save(draw_networks({"handwritten digits, d = 2,410": demo.training}), folder / "figure-1.png")
+    draw_demo(demo, folder / "digits.png")
+    rows = [asdict(row) | {"shares": row.shares.tolist(), "images": None} for row in demo.crowds]
+    numbers = {"simulated": demo.simulated, "exact": demo.exact, "exact_others": demo.exact_others}
+    document = numbers | {"tested": demo.tested, "crowds": rows, "training": demo.training}
+    with atomic_file(folder / "results.json") as file:
         file.write(json.dumps(document, indent=2).encode() + b"\n")
+    page = folder / "report.html"
+    with atomic_file(page) as file:
+        file.write(_page(demo, folder).encode())
+    return page
+
+
+_STYLE = """
+body { margin: 0; background: #fafaf8; color: #222; font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 1080px; margin: 0 auto; padding: 24px 16px 48px; }
+h2 { margin: 40px 0 8px; }
+div { overflow-x: auto; }
+img { display: block; width: 100%; min-width: 760px; border: 1px solid #e5e5e5; }
+table { border-collapse: collapse; margin: 12px 0; font-size: 14px; background: #fff; }
+th, td { padding: 5px 10px; border-bottom: 1px solid #e9e9e6; text-align: left; }
+td { white-space: nowrap; }
+p { max-width: 820px; }
+.warning { background: #fff3cd; padding: 8px 12px; }
+"""
+_INTRODUCTION = (
+    "SSTQ, by Javanmard, Woodruff and Mirrokni, beside its baselines and FrameUnit, on 1,797 handwritten digits. "
+    "Everything on this page was just computed from private messages by this machine."
+)
+_EXPLANATIONS = (
+    (
+        "Every client sends one private message per round about its gradient. ε adds up over the rounds, so the totals "
+        "are large: the picture compares mechanisms, and is no advice on how to train. vqSGD diverges, as in the paper."
+    ),
+    (
+        "Here everybody answers once. Each person sends one message about an image and its digit, both secret, and the "
+        "server learns the mean image of every digit and a classifier. Those who predict the accuracy hold other "
+        "images than those who teach."
+    ),
+)
+
+
+def _page(demo: Demo, folder: Path) -> str:
+    parts = []
+    for table, picture, text in zip(demo_tables(demo), ("figure-1.png", "digits.png"), _EXPLANATIONS, strict=True):
+        image = base64.b64encode((folder / picture).read_bytes()).decode()
+        header, *body = (
+            "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+            for tag, row in [("th", table.columns), *(("td", row) for row in table.rows)]
+        )
+        parts += [
+            f"<h2>{html.escape(table.title)}</h2><p>{html.escape(text)}</p>",
+            f'<div><img alt="{html.escape(table.title)}" src="data:image/png;base64,{image}"></div>',
+            f"<div><table>{header}{''.join(body)}</table></div><p>{html.escape(table.caption)}</p>",
+        ]
+    warning = '<p class="warning">Made with a seed: not private.</p>' if demo.simulated else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>SSTQ demo</title><style>{_STYLE}</style></head><body><main><h1>SSTQ on handwritten digits</h1>"
+        f"<p>{html.escape(_INTRODUCTION)}</p>{warning}" + "\n".join(parts) + "</main></body></html>\n"
+    )
 
 
 # Colours and marks that differ without colour, one per crowd.
@@ -170,7 +428,9 @@ _WIDTH, _ROW, _HEADING = 11.2, 0.5, 0.34
 
 def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     """Draw the mean images of every crowd on one grey scale, and accuracy against the total ε per person."""
-    crowds = [[row for row in demo.rows if row.copies == copies] for copies in sorted({r.copies for r in demo.rows})]
+    crowds = [
+        [row for row in demo.crowds if row.copies == copies] for copies in sorted({r.copies for r in demo.crowds})
+    ]
     heights = [_HEADING, _ROW]
     for crowd in crowds:
         heights += [_HEADING] + [_ROW] * len(crowd)
@@ -195,7 +455,7 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     )
     _write(figure, grid[0, 1:11], "mean image of each digit")
     _write(figure, grid[0, 11], "accuracy")
-    exact = f"{demo.exact_accuracy:.0%}"
+    exact = f"{demo.exact[0]:.0%}"
     _draw_images(figure, grid, 1, demo.truth, ("no privacy", exact, INK), demo)
     line = 2
     for crowd, (colour, _) in zip(crowds, _STYLES, strict=False):
@@ -212,28 +472,31 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     save(figure, path)
 
 
-def _draw_accuracy(axes: Any, crowds: list[list[DemoRow]], demo: Demo) -> None:
+def _draw_accuracy(axes: Any, crowds: list[list[Crowd]], demo: Demo) -> None:
     """Accuracy against total ε, one line per crowd."""
     epsilons = [row.epsilon for row in crowds[0]]
-    axes.axhline(100 * demo.exact_accuracy, color=INK, linestyle="--", linewidth=1.3, label="no privacy")
+    axes.axhline(100 * demo.exact[0], color=INK, linestyle="--", linewidth=1.3, label="no privacy")
     for crowd, (colour, marker) in reversed(list(zip(crowds, _STYLES, strict=False))):
         values = [100 * row.accuracy for row in crowd]
         name = f"{crowd[0].people:,} people"
-        axes.plot(epsilons, values, marker=marker, color=colour, linewidth=1.8, markersize=7, label=name)
+        errors = [100 * row.accuracy_stderr for row in crowd]
+        axes.errorbar(
+            epsilons, values, errors, marker=marker, color=colour, linewidth=1.8, markersize=7, capsize=3, label=name
+        )
     axes.axhline(100 / len(demo.truth), color=FAINT, linestyle=":", linewidth=1.3, label="guessing")
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.set_ylim(0, 100)
     axes.set_xlabel("total ε of a person (one message, once)")
-    axes.set_title(f"accuracy on {demo.tested} other images, per cent", fontsize=9.5, color=INK)
+    axes.set_title(f"accuracy on {demo.tested} other images, per cent ± standard error", fontsize=8.5, color=INK)
     axes.figure.legend(loc="lower center", bbox_to_anchor=(0.83, 0.005), ncols=2, frameon=False, fontsize=9)
     axes.grid(color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)
     tidy(axes)
 
 
-def _name(row: DemoRow) -> str:
+def _name(row: Crowd) -> str:
     held = "one person per image" if row.copies == 1 else f"{row.copies} simulated people per image"
     return f"{row.people:,} people: {held}"
 

@@ -94,3 +94,15 @@ def test_no_secret_is_in_the_files(name):
 def test_data_outlives_the_containers(compose):
     (mount,) = compose["services"]["database"]["volumes"]
     assert mount.split(":")[0] in compose["volumes"]
+
+
+def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights():
+    text = (DEPLOY / "sstq-collector.service").read_text()
+    source = "".join((ROOT / "src/sstq/cli" / file).read_text() for file in ("serve.py", "listening.py"))
+    (command,) = re.findall(r"^ExecStart=\S+/sstq serve (.*)$", text, flags=re.MULTILINE)
+    for option in re.findall(r"--([a-z-]+)", command):
+        assert option.replace("-", "_") in source
+    for variable in re.findall(r"^Environment=(SSTQ_[A-Z]+)=", text, flags=re.MULTILINE):
+        assert variable == "SSTQ_CACHE" or f'envvar="{variable}"' in source
+    for line in ("DynamicUser=yes", "UMask=0077", "StateDirectoryMode=0700", "NoNewPrivileges=yes"):
+        assert f"\n{line}\n" in text

@@ -8,6 +8,8 @@ contract suite) comes from the library.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +17,26 @@ from numpy.typing import NDArray
 
 import sstq
 from sstq.aggregation import FrameAggregator
-from sstq.mechanisms.base import Batch, Columns
-from sstq.mechanisms.flat_response import flat_response, gain, weights_of
-from sstq.mechanisms.vqsgd import IdentityFrame
+from sstq.baselines.vqsgd import IdentityFrame
+from sstq.mechanisms.base import Columns, EncoderInput
+from sstq.mechanisms.flat_response import flat_response, gain
+from sstq.mechanisms.parameters import Parameters, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.randomness.streams import multiply_shift
-from sstq.scalar.channels import FlatChannel
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CoordinateSignParameters(Parameters):
+    """What clients and server agree on, and what the JSON form holds: the options and the channel's two weights."""
+
+    dim: int
+    epsilon: float
+    clip: float
+    own: Word
+    other: Word
 
 
 @sstq.register
@@ -39,19 +53,32 @@ class CoordinateSign(sstq.Mechanism):
 
     name: ClassVar[str] = "coordinate-sign"
     exact: ClassVar[bool] = True
-    _aggregator = FrameAggregator  # exact sums in a frame, O(1) per message
+    aggregator_class = FrameAggregator  # exact sums in a frame, O(1) per message
+    parameters_class = CoordinateSignParameters
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 2**24)}
 
-    channel: FlatChannel
-    frame: IdentityFrame
+    parameters: CoordinateSignParameters
     decoding_values = np.array([-1.0, 1.0])
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip)
-        # The sign in the lowest bit, and the coordinate above it.
-        fields = Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)
-        self._set(layout=Layout(fields), frame=IdentityFrame(self.dim, self.dim))
-        self._set(channel=flat_response(2, self.epsilon, self._stated))
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
+        channel = flat_channel_of_size(2, common["epsilon"])
+        self._hold(CoordinateSignParameters(**common, own=channel.own, other=channel.other))
+
+    @cached_property
+    def channel(self) -> FlatChannel:
+        """Randomized response on the two signs; its weights are checked exactly when it is made."""
+        return flat_response(2, self.epsilon, self.parameters.own, self.parameters.other)
+
+    @cached_property
+    def frame(self) -> IdentityFrame:
+        """The basis in which the aggregator adds."""
+        return IdentityFrame(self.dim, self.dim)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The sign in the lowest bit, and the coordinate above it."""
+        return Layout((Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)))
 
     @property
     def decoding_scale(self) -> float:
@@ -62,7 +89,7 @@ class CoordinateSign(sstq.Mechanism):
         """The coordinate and the sign of every message, for the aggregator."""
         return messages.column("coordinate"), messages.column("sign")
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit, words = self._unit_ball(batch.rows, batch.report), batch.words
         coordinate = multiply_shift(words[:, 0], self.dim)
         value = unit[np.arange(len(unit)), coordinate].astype(np.float64)
@@ -82,7 +109,3 @@ class CoordinateSign(sstq.Mechanism):
     def largest_message(self) -> float:
         """The norm of every message."""
         return self.dim * self.decoding_scale
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options and the channel's integers, as JSON values."""
-        return self._common() | weights_of(self.channel)

@@ -11,11 +11,11 @@ from paper.reproduction.lines import Section
 from paper.reproduction.methods import METHODS
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS
 from paper.reproduction.printed import paper_number
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
+from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
-__all__ = ["draw_section"]
+__all__ = ["COLOURS", "draw_mse", "draw_networks", "draw_regressions", "draw_section"]
 
-_COLOURS = {
+COLOURS = {
     "clean": INK,
     "privunit": "#8c6d31",
     "vqsgd": FAINT,
@@ -30,9 +30,13 @@ _COLOURS = {
     "frameunit": ACCENT,
     "privunitg": "#d99a00",
 }
+# They differ without colour.
+_MARKS = dict(zip(COLOURS, "oPXDdsv^<*phH", strict=True))
 _GRID = "#e5e5e5"
 # The paper's numbers are those after so many rounds; shorter runs are not compared with them.
 _PAPER_ROUNDS = 100
+# A regression that ends this many times further away than it began diverges.
+_DIVERGED = 1.35
 _PAPER_MARK = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 1.4, "markersize": 6, "linestyle": ""}
 
 Row = Mapping[str, Any]
@@ -41,33 +45,35 @@ Row = Mapping[str, Any]
 def draw_section(section: Section, folder: Path) -> None:
     """Draw the pictures of an experiment to its folder."""
     drawers: dict[str, Callable[[Section], Any]] = {
-        "mse": _draw_mse,
-        "regression": _draw_regressions,
-        "bitwidth": _draw_regressions,
+        "mse": lambda section: draw_mse(section.curves),
+        "regression": lambda section: draw_regressions(section.name, section.curves),
+        "bitwidth": lambda section: draw_regressions(section.name, section.curves),
         "once": _draw_once,
         "trust": _draw_trust,
     }
     for name in section.pictures:
-        save(drawers.get(Path(name).stem, _draw_images)(section), folder / name)
+        drawer = drawers.get(Path(name).stem, lambda section: draw_networks({section.name: section.curves}))
+        save(drawer(section), folder / name)
 
 
-def _draw_mse(section: Section) -> Any:
+def draw_mse(rows: Sequence[Row]) -> Any:
+    """Draw the paper's Figure 2: the error of one message against the dimension."""
     figure = new_figure(9.6, 5.8, layout="constrained")
     axes = figure.subplots()
-    for method, rows in _by_method(section.curves).items():
-        dims, style = [row["dim"] for row in rows], _style(method)
-        axes.plot(dims, [row["mse"] for row in rows], label=METHODS[method].label, **style)
+    for method, own in _by_method(rows).items():
+        dims, style = [row["dim"] for row in own], _style(method)
+        axes.plot(dims, [row["mse"] for row in own], label=METHODS[method].label, **style)
         axes.errorbar(
             dims,
-            [row["sampled_mse"] for row in rows],
-            yerr=[row["sampled_half_width"] for row in rows],
+            [row["sampled_mse"] for row in own],
+            yerr=[row["sampled_half_width"] for row in own],
             fmt=".",
             color=style["color"],
             markersize=4,
             capsize=2,
             linewidth=1,
         )
-        for row in rows:
+        for row in own:
             _mark_paper(axes, row["dim"], paper_number("mse", f"d = {row['dim']}", method), style["color"])
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -78,78 +84,97 @@ def _draw_mse(section: Section) -> Any:
     return figure
 
 
-def _draw_regressions(section: Section) -> Any:
-    settings = list(dict.fromkeys(row["setting"] for row in section.curves))
-    figure = new_figure(4.3 * len(settings) + 2.4, 5.0, layout="constrained")
-    panels = figure.subplots(1, len(settings), squeeze=False)[0]
-    for axes, setting in zip(panels, settings, strict=True):
-        for (method, scaling), rows in _by_method_and_scaling(section.curves, setting).items():
+def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
+    """Draw the paper's Figure 3 or 4: a column per setting, with what diverges in a panel above the others."""
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    figure = new_figure(4.3 * len(settings) + 1.2, 6.4, layout="constrained")
+    panels = figure.subplots(2, len(settings), squeeze=False, height_ratios=(1, 2.2), sharex=True)
+    for (above, below), setting in zip(panels.T, settings, strict=True):
+        limit = _DIVERGED * next(row["loss"] for row in rows if row["setting"] == setting)
+        lowest, highest = limit, limit
+        for (method, scaling), own in _by_method_and_scaling(rows, setting).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
-            label = METHODS[method].label if scaling == "clip" else None
-            # Most of this width comes from the length of θ*, which all methods of a seed share.
-            _band(axes, rows, "loss", style, label, alpha=0.04)
-            if scaling == "clip" and method != "vqsgd" and rows[-1]["round"] >= _PAPER_ROUNDS:
-                _mark_paper(axes, rows[-1]["round"], paper_number(section.name, setting, method), style["color"])
-        axes.set_yscale("log")
-        shown = [row["loss"] for row in section.curves if row["setting"] == setting and row["method"] != "vqsgd"]
-        # vqSGD diverges and leaves the picture; the interesting part is among the others.
-        axes.set_ylim(0.9 * min(shown), 1.1 * max(shown))
-        axes.set_title(setting, fontsize=11, color=INK)
-        axes.set_xlabel("round")
-        _finish(axes)
-    panels[0].set_ylabel("‖θ − θ*‖²")
-    _legend(figure, panels[0], "dotted: noise by each client's own norm (not private); diamonds: the paper's numbers")
+            paper = paper_number(experiment, setting, method) if scaling == "clip" else None
+            lowest, highest = (pick(end, own[-1]["loss"]) for pick, end in ((min, lowest), (max, highest)))
+            for axes in (above, below):
+                label = METHODS[method].label if scaling == "clip" else None
+                _band(axes, own, "loss", style, label, "gap_half_width")
+                if paper and own[-1]["round"] >= _PAPER_ROUNDS and (paper.value > limit) == (axes is above):
+                    _mark_paper(axes, own[-1]["round"], paper, style["color"])
+        above.set_ylim(limit, 1.1 * highest)
+        if highest == limit:
+            above.set_yticks([])
+            above.text(0.5, 0.5, "nothing diverges", transform=above.transAxes, ha="center", color=FAINT)
+        below.set_ylim(0.85 * lowest, limit)
+        above.set_title(setting, fontsize=11, color=INK)
+        below.set_xlabel("round")
+        _finish(above)
+        _finish(below)
+    panels[1, 0].set_ylabel("‖θ − θ*‖²")
+    panels[0, 0].set_ylabel("what diverges")
+    note = (
+        "bands: 95 % interval of the difference to Clean with the same seed; "
+        "dotted: noise by each client's own norm (not private); diamonds: the paper's numbers"
+    )
+    _legend(figure, panels[1, 0], note)
     return figure
 
 
-def _draw_images(section: Section) -> Any:
-    figure = new_figure(14.4, 5.2, layout="constrained")
-    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.15))
-    marks: list[tuple[float, float, str]] = []
-    for method, rows in _by_method(section.curves).items():
-        style = _style(method)
-        _band(left, rows, "train_loss", style, METHODS[method].label)
-        _band(middle, rows, "accuracy", style, None)
-        last = rows[-1]
-        bits = last["bits"] / max(last["round"], 1)
-        half = last["accuracy_half_width"]
-        right.errorbar(
-            [bits],
-            [last["accuracy"]],
-            yerr=None if math.isnan(half) else [half],
-            fmt="o",
-            color=style["color"],
-            capsize=3,
-        )
-        if last["round"] >= _PAPER_ROUNDS:
-            _mark_paper(middle, last["round"], paper_number(section.name, "accuracy", method), style["color"])
-        marks.append((bits, last["accuracy"], METHODS[method].label))
-    ordinary = [row["train_loss"] for row in section.curves if row["method"] != "vqsgd"]
-    if ordinary:
-        # vqSGD diverges; the others share a narrow band, which is the interesting part.
-        left.set_ylim(0.95 * min(ordinary), 1.15 * max(ordinary))
-    left.set_ylabel("cross-entropy of the round's batches")
-    middle.set_ylabel("test accuracy, per cent")
-    right.set_ylabel("test accuracy at the end, per cent")
-    for axes in (left, middle):
-        axes.set_xlabel("round")
-    right.set_xlabel("bits a client sends in a round")
-    right.set_xscale("log")
-    right.set_xlim(min(mark[0] for mark in marks) / 2, 150 * max(mark[0] for mark in marks))
-    for axes in (left, middle, right):
-        _finish(axes)
-    label_marks(right, marks, width=4.4, height=4.0)
-    total = max(row["epsilon"] for row in section.curves if not math.isinf(row["epsilon"]))
-    privacy = f"total ε = {total:g} per client at the end (Clean: not private)"
-    _legend(figure, left, f"{privacy}; bands: 95 % interval over seeds; diamonds: the paper's numbers")
+_DATASETS = {"fashion-mnist": "Fashion-MNIST, d = 25,450", "cifar-10": "CIFAR-10, d = 98,666"}
+
+
+def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
+    """Draw the paper's Figure 1, a row per data set: loss and accuracy by round, and accuracy against bits."""
+    figure = new_figure(13.2, 4.2 * len(experiments) + 1.0, layout="constrained")
+    for (name, rows), panels in zip(
+        experiments.items(), figure.subplots(len(experiments), 3, squeeze=False), strict=True
+    ):
+        loss, accuracy, bits = panels
+        for method, own in _by_method(rows).items():
+            style = _style(method)
+            _band(loss, own, "train_loss", style, None)
+            _band(accuracy, own, "accuracy", style, None)
+            last = own[-1]
+            sent, half = last["bits"] / max(last["round"], 1), last["accuracy_half_width"]
+            bits.errorbar(
+                [sent],
+                [last["accuracy"]],
+                yerr=None if math.isnan(half) else [half],
+                fmt=_MARKS[method],
+                color=style["color"],
+                markersize=8,
+                capsize=3,
+                label=METHODS[method].label,
+            )
+            marked = ((loss, last["round"], "loss"), (accuracy, last["round"], "accuracy"), (bits, sent, "accuracy"))
+            for axes, x, setting in marked if last["round"] >= _PAPER_ROUNDS else ():
+                _mark_paper(axes, x, paper_number(name, setting, method), style["color"])
+        loss.set_yscale("log")
+        loss.yaxis.set_major_formatter("{x:g}")
+        loss.yaxis.set_minor_formatter("{x:g}")
+        loss.set_ylabel("cross-entropy of the round's batches")
+        accuracy.set_ylabel("test accuracy, per cent")
+        bits.set_ylabel("test accuracy at the end, per cent")
+        loss.set_xlabel("round")
+        accuracy.set_xlabel("round")
+        bits.set_xlabel("bits per client and round")
+        bits.set_xscale("log")
+        accuracy.set_title(_DATASETS.get(name, name), fontsize=11, color=INK)
+        for axes in panels:
+            _finish(axes)
+    total = max(row["epsilon"] for rows in experiments.values() for row in rows if not math.isinf(row["epsilon"]))
+    note = f"total ε = {total:g} per client at the end (Clean: not private)"
+    if any(not math.isnan(row["accuracy_half_width"]) for rows in experiments.values() for row in rows):
+        note += "; bands: 95 % interval over seeds; diamonds: the paper's numbers"
+    _legend(figure, figure.axes[2], note)
     return figure
 
 
 _ONCE_COLOURS = {
     "groupunit": ACCENT,
     "ball": SECOND,
-    "privunitg": _COLOURS["privunitg"],
-    "sstq": _COLOURS["sstq-optimized"],
+    "privunitg": COLOURS["privunitg"],
+    "sstq": COLOURS["sstq-optimized"],
     "alone": "#3c7d3c",
     "shuffled": "#2a7f5f",
     "shuffled-16": "#174f3a",
@@ -242,21 +267,22 @@ def _by_method_and_scaling(rows: Sequence[Row], setting: str) -> dict[tuple[str,
 
 def _style(method: str) -> dict[str, Any]:
     return {
-        "color": _COLOURS[method],
-        "linestyle": "--" if method == "clean" else "-",
+        "color": COLOURS[method],
+        "linestyle": "--" if method in ("clean", "privunitg") else "-",
         "linewidth": 1.5 if METHODS[method].from_paper else 2.2,
     }
 
 
 def _band(
-    axes: Any, rows: Sequence[Row], name: str, style: dict[str, Any], label: str | None, alpha: float = 0.15
+    axes: Any, rows: Sequence[Row], name: str, style: dict[str, Any], label: str | None, width: str | None = None
 ) -> None:
+    """Draw a line with the band of `width`, which is half an interval."""
     x, y = [row["round"] for row in rows], [row[name] for row in rows]
     axes.plot(x, y, label=label, **style)
-    half = [row[f"{name}_half_width"] for row in rows]
+    half = [row.get(width or f"{name}_half_width", math.nan) for row in rows]
     if not any(map(math.isnan, half)):
         low, high = ([value + sign * width for value, width in zip(y, half, strict=True)] for sign in (-1, 1))
-        axes.fill_between(x, low, high, color=style["color"], alpha=alpha, linewidth=0)
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.08, linewidth=0)
 
 
 def _mark_paper(axes: Any, x: float, paper: Any, colour: str) -> None:

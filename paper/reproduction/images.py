@@ -17,7 +17,7 @@ __all__ = ["image_jobs", "image_section"]
 _BITS = 4
 _POINTS = 2.0
 _CLEAN_MOVES = "Moves with the start of the network; the paper has one start, which lies within the range of ours."
-# Measured on Fashion-MNIST: docs/reproduction.md, "The clamp".
+# Measured on Fashion-MNIST: docs/paper.md, "The clamp".
 _SHRUNK = (
     "A possible reason: the clamp of K = 2 shortens every mean by a fifth, which slows the learning down. With that "
     "undone at the server the paper's gaps come out."

@@ -23,7 +23,7 @@ __all__ = ["Job", "data_folder", "run_job"]
 MSE_CLIP = 0.2
 ORDER_EPSILONS = (1.0, 3.0)
 _TRIALS_AT_A_TIME = 50
-# The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/reproduction.md).
+# The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/paper.md).
 _START = "he"
 # The pixels of an image by the number of the network's parameters.
 _INPUTS = {25_450: 784, 98_666: 3072}

@@ -2,7 +2,7 @@
 
 The paper's recipe clamps an infeasible Kashin level (K = 2), so its SSTQ and SQKR are biased; its PrivUnit is the bare
 hemisphere, about 2.6 times the least error; and its metric-aware decoder is the identity, which shrinks. We reproduce
-all of that as it is (see docs/reproduction.md), and compare it with mechanisms without these faults.
+all of that as it is (see docs/paper.md), and compare it with mechanisms without these faults.
 """
 
 from __future__ import annotations

@@ -133,10 +133,16 @@ def _explained(line: Line, leaky: Line | None) -> Line:
 
 
 def _curves(setting: str, results: Results, jobs: list[Job]) -> list[dict[str, Any]]:
+    groups = _by_method(jobs)
+    clean = [results[job]["loss"] for job in groups["clean", "clip"]]
     rows = []
-    for (method, scaling), group in _by_method(jobs).items():
-        for number, losses in enumerate(zip(*(results[job]["loss"] for job in group), strict=True)):
+    for (method, scaling), group in groups.items():
+        own = [results[job]["loss"] for job in group]
+        for number in range(len(own[0])):
+            losses = [losses[number] for losses in own]
             mean, half = interval(losses)
+            # The length of θ* moves all methods of a seed alike, so what differs is the distance to Clean.
+            _, gap_half = interval([loss - other[number] for loss, other in zip(losses, clean, strict=True)])
             rows.append(
                 {
                     "setting": setting,
@@ -145,6 +151,7 @@ def _curves(setting: str, results: Results, jobs: list[Job]) -> list[dict[str, A
                     "round": number,
                     "loss": mean,
                     "loss_half_width": half,
+                    "gap_half_width": gap_half,
                 }
             )
     return rows

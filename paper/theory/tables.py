@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paper.theory.setting import check_epsilon
+from sstq.baselines.sqkr_coders import paper_k
 from sstq.checks import check_argument, check_number
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.sqkr.coders import paper_k
 
 __all__ = ["communication_table", "error_orders"]
 

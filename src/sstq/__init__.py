@@ -1,102 +1,26 @@
 """Estimate the mean of many people's vectors with ε-local differential privacy, in about 20 bits per person.
 
-The public names are loaded on first use, so that `import sstq` and `sstq --help` are fast.
+The public names are loaded on first use, so that `import sstq` and `sstq --help` are fast. `__init__.pyi` lists them.
 """
 
+import ast
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from sstq._version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from sstq.aggregation import Aggregator as Aggregator
-    from sstq.aggregation import Estimate as Estimate
-    from sstq.aggregation import pool as pool
-    from sstq.frames.tight import FourierFrame as FourierFrame
-    from sstq.frames.tight import HadamardFrame as HadamardFrame
-    from sstq.frames.tight import OrthogonalFrame as OrthogonalFrame
-    from sstq.mechanisms import CSGM as CSGM
-    from sstq.mechanisms import L2CSGM as L2CSGM
-    from sstq.mechanisms import MMRC as MMRC
-    from sstq.mechanisms import RRSC as RRSC
-    from sstq.mechanisms import SQKR as SQKR
-    from sstq.mechanisms import SSTQ as SSTQ
-    from sstq.mechanisms import Clean as Clean
-    from sstq.mechanisms import CompressedPrivUnitG as CompressedPrivUnitG
-    from sstq.mechanisms import ExpectedError as ExpectedError
-    from sstq.mechanisms import FrameUnit as FrameUnit
-    from sstq.mechanisms import GroupUnit as GroupUnit
-    from sstq.mechanisms import LocalReport as LocalReport
-    from sstq.mechanisms import Mechanism as Mechanism
-    from sstq.mechanisms import PrivUnit as PrivUnit
-    from sstq.mechanisms import PrivUnitG as PrivUnitG
-    from sstq.mechanisms import ProjUnit as ProjUnit
-    from sstq.mechanisms import TurboQuant as TurboQuant
-    from sstq.mechanisms import Unbiased as Unbiased
-    from sstq.mechanisms import VqSGD as VqSGD
-    from sstq.mechanisms import from_json as from_json
-    from sstq.mechanisms import list_mechanisms as list_mechanisms
-    from sstq.mechanisms import mechanism as mechanism
-    from sstq.mechanisms import register as register
-    from sstq.mechanisms.frameunit.bias import FrameBiasWarning as FrameBiasWarning
-    from sstq.mechanisms.groupunit.estimates import GroupEstimate as GroupEstimate
-    from sstq.messages.batch import Messages as Messages
-    from sstq.messages.files import read_messages as read_messages
-    from sstq.messages.files import write_messages as write_messages
-    from sstq.planning import Plan as Plan
-    from sstq.planning import plan as plan
-    from sstq.randomness.streams import mix_seed as mix_seed
-    from sstq.runs.groups import GroupedAggregator as GroupedAggregator
-    from sstq.runs.groups import GroupMean as GroupMean
-    from sstq.scalar.codebooks import Codebook as Codebook
-    from sstq.scalar.densities import Density as Density
-
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _HOMES = {
-    "Aggregator": "sstq.aggregation",
-    "CSGM": "sstq.mechanisms",
-    "Clean": "sstq.mechanisms",
-    "Codebook": "sstq.scalar.codebooks",
-    "CompressedPrivUnitG": "sstq.mechanisms",
-    "Density": "sstq.scalar.densities",
-    "Estimate": "sstq.aggregation",
-    "ExpectedError": "sstq.mechanisms",
-    "FourierFrame": "sstq.frames.tight",
-    "FrameBiasWarning": "sstq.mechanisms.frameunit.bias",
-    "FrameUnit": "sstq.mechanisms",
-    "GroupEstimate": "sstq.mechanisms.groupunit.estimates",
-    "GroupMean": "sstq.runs.groups",
-    "GroupUnit": "sstq.mechanisms",
-    "GroupedAggregator": "sstq.runs.groups",
-    "HadamardFrame": "sstq.frames.tight",
-    "L2CSGM": "sstq.mechanisms",
-    "LocalReport": "sstq.mechanisms",
-    "MMRC": "sstq.mechanisms",
-    "Mechanism": "sstq.mechanisms",
-    "Messages": "sstq.messages.batch",
-    "OrthogonalFrame": "sstq.frames.tight",
-    "Plan": "sstq.planning",
-    "PrivUnit": "sstq.mechanisms",
-    "PrivUnitG": "sstq.mechanisms",
-    "ProjUnit": "sstq.mechanisms",
-    "RRSC": "sstq.mechanisms",
-    "SQKR": "sstq.mechanisms",
-    "SSTQ": "sstq.mechanisms",
-    "TurboQuant": "sstq.mechanisms",
-    "Unbiased": "sstq.mechanisms",
-    "VqSGD": "sstq.mechanisms",
-    "from_json": "sstq.mechanisms",
-    "list_mechanisms": "sstq.mechanisms",
-    "mechanism": "sstq.mechanisms",
-    "mix_seed": "sstq.randomness.streams",
-    "plan": "sstq.planning",
-    "pool": "sstq.aggregation",
-    "read_messages": "sstq.messages.files",
-    "register": "sstq.mechanisms",
-    "write_messages": "sstq.messages.files",
+    alias.name: str(node.module)
+    for node in _STUB.body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+    if not alias.name.startswith("_")
 }
 
-__all__ = [*_HOMES]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -111,4 +35,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(__all__)

@@ -11,7 +11,7 @@ from sstq.aggregation import Estimate
 from sstq.aggregation.sums import trace_of_square
 from sstq.frames.tight import FourierFrame, HadamardFrame
 from sstq.mechanisms import FrameUnit
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 
 ROUNDS = 120
 

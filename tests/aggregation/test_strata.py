@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
-from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, _count_chances
+from sstq.aggregation.strata import MESSAGES_PER_STRATUM, StratifiedVariance, _count_chances
 from sstq.cli import app
 from sstq.frames.tight import OrthogonalFrame
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 
 Z = 6.0
@@ -21,7 +21,7 @@ Z = 6.0
 KASHIN = {"kashin": "paper", "level": 4.0, "steps": 1}
 PARTS = {"dim": 6, "epsilon": 6.0, "bits": 4, "clip": 0.7, "frame_size": 16, **KASHIN}
 PRIVATE, SMALL = sstq.SSTQ(**PARTS), sstq.SSTQ(**PARTS, coin="public")
-LEAST = MESSAGES_A_STRATUM * SMALL.frame.size
+LEAST = MESSAGES_PER_STRATUM * SMALL.frame.size
 
 
 def random_ids(count, rng):

@@ -15,15 +15,17 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import app, terminal
-from sstq.mechanisms import mechanism_class
 from sstq.messages import vectors as vector_files
 from sstq.planning import plan
 from sstq.planning.clipping import NormSurvey
 from tests.patience import PATIENCE, until
 
 DIM = 6
-COMMANDS = ["spec", "encode", "aggregate", "inspect", "channel", "mechanisms", "compare", "frontier", "plan", "account"]
-COMMANDS += ["clip", "audit"]
+COMMANDS = ["spec", "encode", "aggregate", "inspect", "plan", "compare", "clip"]
+COMMANDS += ["serve", "campaign", "send", "shuffler", "audit", "account"]
+MOST_OPTIONS = 12
+# Their options are those of a deployment, each with an environment variable.
+DEPLOYED = {"serve", "shuffler", "create"}
 
 
 def run(*arguments, code=0, env=None):
@@ -142,8 +144,10 @@ def test_every_command_explains_itself(arguments):
     result = run(*arguments, "--help")
     assert "Usage: sstq" in result.stdout
     assert result.stderr == ""
-    for command in COMMANDS if not arguments else []:
-        assert command in result.stdout
+    if not arguments:
+        for panel in ("Collect", "Plan", "Serve", "Check"):
+            assert f" {panel} " in result.stdout
+        assert set(COMMANDS) == {name for name, one in get_command(app).commands.items() if not one.hidden}
 
 
 def all_commands(command, path=()):
@@ -164,7 +168,27 @@ def test_help_shows_what_stands_in_square_brackets():
         for bracketed in re.findall(r"\[(?!/?dim\]).*?\]", " ".join(filter(None, texts))):
             assert "".join(bracketed.split()) in shown, path
             found.append(bracketed)
-    assert "[default: 4]" in found
+    assert "[default: mechanism.json]" in found
+
+
+def test_no_command_has_too_many_options():
+    options = {
+        command.name: [one for one in command.params if one.name != "help" and one.param_type_name == "option"]
+        for _, command in all_commands(get_command(app))
+    }
+    assert {name for name, some in options.items() if len(some) > MOST_OPTIONS} <= DEPLOYED
+
+
+def test_a_terminal_shows_five_lines_first_and_a_file_gets_all(tmp_path, spec):
+    def lines(*options):
+        shown = run("inspect", spec, *options, env={"FORCE_COLOR": "1", "COLUMNS": "80"}).stdout
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+        assert all(len(line) <= 80 for line in plain)
+        return plain
+
+    assert sum("  " in line.rstrip() for line in lines()) == 5
+    assert len(lines("--verbose")) > 20
+    assert "digest" in facts(run("inspect", spec))
 
 
 def test_titles_and_names_may_have_square_brackets(tmp_path, monkeypatch):
@@ -235,7 +259,8 @@ def test_debug_shows_the_traceback(tmp_path):
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run("channel", "--epsilon", 2, "-o", tmp_path / "channel.png", code=1)
+    (tmp_path / "m.json").write_text(sstq.SSTQ(dim=10, epsilon=2.0).to_json())
+    result = run("inspect", tmp_path / "m.json", "-o", tmp_path / "channel.png", code=1)
     assert "sstq[plots]" in result.stderr
     assert not (tmp_path / "channel.png").exists()
 
@@ -245,22 +270,11 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
 def test_spec_writes_the_mechanism_of_its_options(tmp_path):
     path = tmp_path / "m.json"
-    options = [
-        "--dim",
-        40,
-        "--epsilon",
-        3,
-        "--bits",
-        3,
-        "--clip",
-        0.5,
-        "--channel",
-        "metric-aware",
-        "--codebook",
-        "uniform",
-    ]
-    options += ["--decoder", "identity", "--rate", "paper", "--kashin", "paper", "--level", 2.5, "--steps", 7]
-    options += ["--coin", "public", "--frame", "fourier", "--frame-size", 100, "--frame-seed", 9]
+    settings = {"channel": "metric-aware", "codebook": "uniform", "decoder": "identity", "rate": "paper"}
+    settings |= {"kashin": "paper", "level": 2.5, "steps": 7, "coin": "public", "frame": "fourier"}
+    settings |= {"frame-size": 100, "frame_seed": 9}
+    options = ["--dim", 40, "--epsilon", 3, "--bits", 3, "--clip", 0.5]
+    options += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     result = run("spec", *options, "--output", path)
     expected = sstq.SSTQ(
         40, 3.0, bits=3, clip=0.5, channel="metric-aware", codebook="uniform", decoder="identity", rate="paper",
@@ -281,15 +295,17 @@ def test_spec_defaults_are_the_library_s(tmp_path):
 
 def test_spec_without_a_name_is_what_plan_chooses(tmp_path):
     path = tmp_path / "m.json"
-    result = run("spec", "--dim", 100, "--epsilon", 2, "--clients", 5000, "--clip", 3, "--frame-seed", 7, "-o", path)
+    result = run(
+        "spec", "--dim", 100, "--epsilon", 2, "--clients", 5000, "--clip", 3, "--set", "frame_seed=7", "-o", path
+    )
     chosen = plan(100, 5000, 2.0, clip=3.0)
     assert sstq.from_json(path.read_text()) == chosen.build().with_seed(7)
-    assert f"chose {chosen.label}, the least error for 5,000 clients" in " ".join(result.stderr.split())
+    assert f"chose {chosen.label}, the least error for 5,000 people" in " ".join(result.stderr.split())
     assert facts(result)["error of the round of 5,000"] == f"{chosen.relative_error:.4g} of clip"
     result = run("spec", "--dim", 100, "--epsilon", 2, "-o", path, "--force")
     assumed = plan(100, epsilon=2.0, target_error=0.1)
     assert sstq.from_json(path.read_text()) == assumed.build()
-    assert f"{assumed.clients:,} clients, enough for an error of 10 %" in " ".join(result.stderr.split())
+    assert f"{assumed.clients:,} people, enough for an error of 10 %" in " ".join(result.stderr.split())
     run("spec", "--dim", 100, "--epsilon", 2, "--bits", 2, "-o", path, "--force")
     assert sstq.from_json(path.read_text()) == sstq.SSTQ(100, 2.0, bits=2)
     assert "pass --epsilon" in run("spec", "--dim", 100, "-o", path, "--force", code=2).stderr
@@ -320,7 +336,6 @@ def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default::sstq.FrameBiasWarning")
 def test_a_plan_prints_no_raw_warning():
     result = run("plan", "--dim", 784, "--clients", 1000, "--epsilon", 0.4, code=1)
     assert "Warning" not in result.stderr
@@ -333,11 +348,10 @@ def test_a_plan_prints_no_raw_warning():
         (["--epsilon", "-1"], "error: --epsilon must be"),
         (["--epsilon", "nan"], "error: --epsilon must be"),
         ([], "pass --epsilon"),
-        (["--epsilon", "1", "--channel", "metric"], "--channel must be"),
-        (["--epsilon", "1", "--channel", "metricaware"], "did you mean 'metric-aware'?"),
-        (["--epsilon", "1", "--frame", "hadamar"], "did you mean 'hadamard'?"),
-        (["--epsilon", "1", "--rate", "paper"], "rate must be left out unless channel='metric-aware'"),
-        (["--epsilon", "1", "--frame-size", "5"], "error: --frame-size must be"),
+        (["--epsilon", "1", "--bits", "99"], "error: --bits must be"),
+        (["--epsilon", "1", "--set", "channel=metricaware"], "did you mean 'metric-aware'?"),
+        (["--epsilon", "1", "--set", "rate=paper"], "rate must be left out unless channel='metric-aware'"),
+        (["--epsilon", "1", "--set", "frame-size=5"], "frame_size must be"),
         (["--epsilon", "1", "--name", "framunit"], "mechanism must be one of"),
         (["--epsilon", "1", "--name", "framunit"], "did you mean 'frameunit'?"),
         (["--epsilon", "1", "--name", "privunit", "--set", "spilt=1"], "no option 'spilt'"),
@@ -364,10 +378,8 @@ NUMBERS = ("--dim", 8, "--epsilon", 1)
 WRITERS = {
     "spec": (("spec", *NUMBERS, "--output"), "m.json"),
     "plan": (("plan", *NUMBERS, "--clients", 100, "--output"), "m.json"),
-    "channel": (("channel", "--epsilon", 1, "--bits", 1, "--output"), "c.csv"),
-    "frontier": (("frontier", *NUMBERS, "--csv"), "f.csv"),
-    "frontier, JSON": (("frontier", *NUMBERS, "--json"), "f.json"),
-    "compare": (("compare", *NUMBERS, "--png"), "c.png"),
+    "inspect": (("inspect", "{spec}", "--output"), "c.csv"),
+    "compare": (("compare", *NUMBERS, "--output"), "c.png"),
     "certify": (("audit", "certify", "{spec}", "--output"), "c.json"),
     "encode": (("encode", "{vectors}", "-m", "{spec}", "--output"), "m.sstq"),
     "clip spec": (("clip", "spec", "--lowest", 1, "--highest", 2, "--output"), "s.json"),
@@ -449,7 +461,7 @@ def test_encode_reads_every_kind_of_file_in_order(tmp_path, mechanism, spec, vec
         spec,
         "-o",
         tmp_path / "npz.sstq",
-        "--key",
+        "--column",
         "x",
         "--seed",
         1,
@@ -468,7 +480,7 @@ def test_encode_reads_every_kind_of_file_in_order(tmp_path, mechanism, spec, vec
     assert stored.to_bytes() == mechanism.encode(vectors[:9], rng=2).to_bytes()
     result = run("encode", tmp_path / "b.npz", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
     assert "has 2 arrays (x, y)" in result.stderr
-    result = run("encode", tmp_path / "b.npz", "--key", "z", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
+    result = run("encode", tmp_path / "b.npz", "--column", "z", "-m", spec, "-o", tmp_path / "out.sstq", code=1)
     assert "no array 'z'" in result.stderr
 
 
@@ -515,16 +527,10 @@ def test_nobody_is_encoded_twice(tmp_path, spec, vectors_file):
     (tmp_path / "link.npy").symlink_to(vectors_file)
     for other in (vectors_file, tmp_path / "result" / ".." / "vectors.npy", tmp_path / "link.npy"):
         (tmp_path / "result").mkdir(exist_ok=True)
-        for shards in ((), ("--shards", "sstq")):
-            output = tmp_path / "result" / "out"
-            refused = run("encode", vectors_file, other, "-m", spec, "-o", output, *shards, "--force", code=2)
-            assert "is the same file as" in refused.stderr
+        output = tmp_path / "result" / "out"
+        refused = run("encode", vectors_file, other, "-m", spec, "-o", output, "--force", code=2)
+        assert "is the same file as" in refused.stderr
         assert list((tmp_path / "result").iterdir()) == []
-    shards = ("-o", tmp_path / "shards", "--shards", "sstq")
-    assert (
-        "--force cannot be combined with --shards"
-        in run("encode", vectors_file, "-m", spec, *shards, "--force", code=2).stderr
-    )
 
 
 def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors, vectors_file):
@@ -593,7 +599,7 @@ def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(tmp_path, sp
     monkeypatch.setattr(vector_files.VectorFile, "pieces", lambda file: read.append(file.name) or pieces(file))
     run("encode", vectors_file, "-m", spec, "-o", tmp_path / "m.sstq")
     assert read == [str(vectors_file)]
-    for name in ("encode", "encode_files", "expected_mse", "typical_error", "_encode_rows"):
+    for name in ("encode", "_encode_slots", "expected_mse", "typical_error", "_encode_rows"):
         monkeypatch.setattr(sstq.SSTQ, name, lambda *_, **__: pytest.fail("this is a client's work"))
     run("aggregate", tmp_path / "m.sstq", "-m", spec, "-o", tmp_path / "result")
 
@@ -783,7 +789,8 @@ def test_inspect_refuses_other_files(tmp_path, vectors):
 
 
 def test_channel_shows_exact_integers(tmp_path):
-    result = run("channel", "--epsilon", 3, "--bits", 2, "-o", tmp_path / "channel.csv")
+    (tmp_path / "m.json").write_text(sstq.SSTQ(dim=10, epsilon=3.0, bits=2).to_json())
+    result = run("inspect", tmp_path / "m.json", "-o", tmp_path / "channel.csv")
     channel = sstq.SSTQ(dim=10, epsilon=3.0, bits=2).channel
     told = facts(result)
     assert told["largest ratio, exactly"] == f"{channel.own}/{channel.other}"
@@ -799,7 +806,7 @@ def test_channel_shows_exact_integers(tmp_path):
 def test_channel_of_a_mechanism_elides_the_middle_and_is_drawn(tmp_path):
     mechanism = sstq.SSTQ(dim=10, epsilon=2.0, bits=5, channel="metric-aware")
     (tmp_path / "m.json").write_text(mechanism.to_json())
-    result = run("channel", "-m", tmp_path / "m.json", "-o", tmp_path / "channel.png")
+    result = run("inspect", tmp_path / "m.json", "--verbose", "-o", tmp_path / "channel.png")
     assert (tmp_path / "channel.png").read_bytes().startswith(b"\x89PNG")
     table = [line.split("\t") for line in result.stdout.splitlines() if line.count("\t") > 1]
     assert [len(line) for line in table] == [2 + 9] * 11
@@ -808,22 +815,15 @@ def test_channel_of_a_mechanism_elides_the_middle_and_is_drawn(tmp_path):
     assert "weight of the token itself" not in facts(result)
 
 
-def test_channel_options_are_checked(tmp_path, spec):
-    assert "pass --mechanism or --epsilon" in run("channel", code=2).stderr
-    run("channel", "-m", spec, "--bits", 2, code=2)
-    assert "must end in" in run("channel", "--epsilon", 1, "-o", tmp_path / "channel.txt", code=2).stderr
-    assert "--epsilon must be" in run("channel", "--epsilon", 0, code=2).stderr
-
-
 @pytest.mark.slow
 def test_compare_writes_what_it_prints(tmp_path):
-    csv, json_path, png = tmp_path / "c.csv", tmp_path / "c.json", tmp_path / "c.png"
-    files = ("--csv", csv, "--json", json_path, "--png", png)
-    result = run("compare", "--dim", 64, "--epsilon", 2, "--clients", 100, *files)
-    rows = csv.read_text().splitlines()
-    written = json.loads(json_path.read_text())
+    task = ("compare", "--dim", 64, "--epsilon", 2, "--clients", 100)
+    for name in ("c.csv", "c.json", "c.png"):
+        result = run(*task, "-o", tmp_path / name)
+    rows = (tmp_path / "c.csv").read_text().splitlines()
+    written = json.loads((tmp_path / "c.json").read_text())
     assert len(rows) - 1 == len(written["mechanisms"]) == len(result.stdout.splitlines()) - 1
-    assert png.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     names = {row["name"] for row in written["mechanisms"]}
     assert {"sstq", "privunitg", "vqsgd", "clean"} <= names
     errors = [row["mse"] for row in written["mechanisms"]]
@@ -835,27 +835,10 @@ def test_compare_writes_what_it_prints(tmp_path):
         assert row["mse"] == pytest.approx(row["bias2"] + row["variance"])
 
 
-def test_mechanisms_are_listed():
-    result = run("mechanisms", "--dim", 100, "--epsilon", 1)
-    header, *rows = (line.split("\t") for line in result.stdout.splitlines())
-    assert header[:3] == ["mechanism", "name", "bits"]
-    ours = {name for name in sstq.list_mechanisms() if mechanism_class(name).__module__.startswith("sstq.")}
-    assert {row[1] for row in rows} == ours
-    errors = [float(row[header.index("MSE")]) for row in rows]
-    assert errors == sorted(errors)
-
-
 def test_a_narrow_terminal_breaks_no_number():
-    result = run("mechanisms", "--dim", 100, "--epsilon", 1, env={"FORCE_COLOR": "1", "COLUMNS": "80"})
+    result = run("compare", "--dim", 100, "--epsilon", 1, env={"FORCE_COLOR": "1", "COLUMNS": "80"})
     assert "…" not in result.stdout
     assert all(len(line) <= 80 for line in re.sub(r"\x1b\[[0-9;]*m", "", result.stdout).splitlines())
-
-
-def test_frontier_is_sorted_by_error(tmp_path):
-    result = run("frontier", "--dim", 64, "--json", tmp_path / "f.json")
-    errors = [point["error"] for point in json.loads((tmp_path / "f.json").read_text())["points"]]
-    assert errors == sorted(errors)
-    assert len(result.stdout.splitlines()) == 1 + len(errors)
 
 
 def test_other_mechanisms_go_the_whole_way(tmp_path):
@@ -867,7 +850,7 @@ def test_other_mechanisms_go_the_whole_way(tmp_path):
     run("aggregate", messages, "-m", spec, "-o", tmp_path / "out")
     assert np.load(tmp_path / "out" / "mean.npy").shape == (20,)
     run("inspect", messages)
-    options = ("--dim", 20, "--epsilon", 2, "--codebook", "uniform", "-o", spec)
+    options = ("--dim", 20, "--epsilon", 2, "--set", "codebook=uniform", "-o", spec)
     refused = run("spec", "--name", "privunit", *options, "--force", code=2)
     assert "privunit takes no option 'codebook'" in refused.stderr
 
@@ -907,20 +890,20 @@ def test_messages_without_privacy_are_called_so(tmp_path):
         (("compare", "--dim", 9, "--epsilon", -1), "--epsilon must be"),
         (("compare", "--dim", 9, "--epsilon", "nan"), "epsilon must be"),
         (("compare", "--dim", 0, "--epsilon", 1), "--dim must be"),
-        (("frontier", "--dim", 1), "--dim must be"),
+        (("compare", "--frontier", "--dim", 1), "--dim must be"),
         (("plan", "--dim", 9, "--epsilon", 1, "--target-error", -1), "--target-error must be"),
         (
             ("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--target-error", 1e-3),
-            "target_error = 0.001 of clip is",
+            "--target-error must be at least",
         ),
-        (("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--coin", "pubic"), "did you mean 'public'?"),
+        (("plan", "--dim", 9, "--epsilon", 1, "--clients", 9, "--trust", "shufler"), "did you mean 'shuffler'?"),
         (("account", "--epsilon", 1, "--rounds", 9, "--probability", 2), "--probability must be"),
         (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
         (("clip", "spec", "--lowest", 2, "--highest", 1), "--highest must be"),
         (("inspect", "none.json"), "none.json: No such file"),
         (("audit", "verify", "none.json"), "none.json: No such file"),
         (("account", "--ledger", "none.jsonl"), "none.jsonl"),
-        (("compare", "--dim", 9, "--epsilon", 1, "--png", "x.foo"), "must end in .png, .svg, .pdf"),
+        (("compare", "--dim", 9, "--epsilon", 1, "-o", "x.foo"), "must end in .csv, .json, .png"),
     ],
 )
 def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypatch):

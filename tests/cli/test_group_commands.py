@@ -10,7 +10,6 @@ import pytest
 
 import sstq
 from sstq.files.npy import read_archive
-from sstq.messages.files import describe_messages
 
 from .test_cli import facts, run
 
@@ -147,20 +146,6 @@ def test_labels_and_their_absence_do_not_mix(files, spec):
     assert "DE" in skipped.stdout
 
 
-def test_shards_keep_their_labels(files, spec):
-    shards = files / "shards"
-    arguments = ("encode", files / "one.csv", files / "two.parquet", "-m", spec, "-o", shards, "--shards", "sstq")
-    run(*arguments, "--by", "country")
-    assert describe_messages(shards / "one.sstq").label_column == "country"
-    assert "2 of 2 message files already existed" in run(*arguments, "--by", "country").stderr
-    table = lines(run("aggregate", shards / "one.sstq", shards / "two.sstq", "-m", spec, "-o", files / "out"))
-    assert table["DE"][0] == "3000"
-    plain = run("encode", files / "all.parquet", "-m", spec, "-o", shards, "--shards", "sstq", code=0)
-    assert facts(plain)["messages"] == "4503"
-    other = ("encode", files / "all.parquet", "--by", "country", "-m", spec, "-o", shards, "--shards", "sstq")
-    assert "labels by country" in run(*other, code=1).stderr
-
-
 def test_wrong_columns_leave_no_file(files, spec):
     for vectors in ("one.csv", "two.parquet"):
         wrong = run("encode", files / vectors, "--by", "contry", "-m", spec, "-o", files / "x.sstq", code=1)
@@ -238,8 +223,6 @@ def test_public_and_private_groups_together(files, private):
     run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.sstq")
     run("aggregate", files / "x.sstq", "-m", private, "-o", files / "out")
     assert np.load(files / "out" / "means.npy").shape == (4, 3 * DIM)
-    shards = ("encode", files / "all.parquet", *both, "-m", private, "-o", files / "shards", "--shards", "sstq")
-    assert facts(run(*shards))["messages"] == "4503"
 
 
 def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(files, private):
@@ -261,8 +244,6 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
     np.save(files / "wrong.npy", np.full(sum(SIZES), 3))
     beyond = run(*everybody, private, "--private-group", files / "wrong.npy", code=1)
     assert "from row 0 on: groups must be from 0 to 2, got 3" in beyond.stderr
-    array = ("--private-group", files / "wrong.npy", "--shards", "sstq")
-    assert "must be a column with --shards" in run(*everybody, private, *array, code=2).stderr
     plain = written(files, sstq.FrameUnit(DIM, 4.0))
     assert "needs GroupUnit" in run(*everybody, plain, "--private-group", "number", code=2).stderr
     assert "needs private groups" in run(*everybody, plain, "--group-names", files / "names.txt", code=2).stderr

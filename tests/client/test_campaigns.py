@@ -101,10 +101,13 @@ def test_the_sums_of_one_frame_fit_in_one_piece():
 
 
 def test_how_many_messages_an_upload_has_unless_told():
-    assert Campaign("rooms", MECHANISM).most_messages == 10_000
+    assert Campaign("rooms", MECHANISM).most_messages == 1
+    assert Campaign("rooms", MECHANISM.replace(messages=3)).most_messages == 3  # one person's
+    assert Campaign("rooms", MECHANISM).most_in_batch == 10_000
+    assert Campaign("rooms", MECHANISM, senders="token").most_messages == 10_000
     assert Campaign("rooms", MECHANISM, senders="single-use").most_messages == 1
-    assert Campaign("rooms", sstq.PrivUnit(10_000, 2.0)).most_messages == 838
-    assert Campaign("rooms", MECHANISM, most_messages=3).largest_upload == 4  # 27 bits
+    assert Campaign("rooms", sstq.PrivUnit(10_000, 2.0)).most_in_batch == 838
+    assert Campaign("rooms", MECHANISM, most_messages=3).upload_bytes(3) == 4  # 27 bits
 
 
 def test_status_follows_the_times():

@@ -27,7 +27,7 @@ X = np.eye(6).repeat(4, axis=0)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("collector")) as running:
-        running.create("steps", MECHANISM, most_messages=10)
+        running.create("steps", MECHANISM, most_messages=10, senders="token")
         running.once = running.create("once", MECHANISM, senders="single-use")
         yield running
 
@@ -59,7 +59,7 @@ sys.exit("the server needs nothing?")
 def test_everything_sent_counts_once(server):
     before = server.status("steps")["received"]
     seen = []
-    client = Client(f"{server.url}/steps", most_epsilon=2.0)
+    client = Client(f"{server.url}/steps", most_epsilon=2.0, token=server.sender("steps"))
     assert client.send(X, progress=seen.append) == 24
     assert seen == [10, 10, 4]
     assert server.status("steps")["received"] == before + 24
@@ -88,7 +88,7 @@ def test_a_pinned_key_is_checked(server):
 
 def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tmp_path):
     ledger = Ledger(tmp_path / "me.ledger", 4.5)
-    client = Client(f"{server.url}/steps", most_epsilon=2.0, ledger=ledger)
+    client = Client(f"{server.url}/steps", most_epsilon=2.0, ledger=ledger, token=server.sender("steps"))
     client.send(X)
     client.send(X[:1])
     assert len(ledger.entries) == 2
@@ -115,9 +115,9 @@ def test_messages_made_from_a_seed_are_not_sent(server):
 
 def test_batches_are_all_made_before_anything_leaves(server, tmp_path, monkeypatch):
     monkeypatch.setattr(sending, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
-    server.create("batches", MECHANISM, most_messages=10)
+    server.create("batches", MECHANISM, most_messages=10, senders="token")
     ledger = Ledger(tmp_path / "me.ledger", 2.0)
-    client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger)
+    client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger, token=server.sender("batches"))
 
     def broken():
         yield MECHANISM.encode(X)
@@ -181,13 +181,13 @@ def stubborn():
 
 
 def test_a_retry_repeats_the_key_and_the_bytes(stubborn):
-    assert Client(stubborn.url, most_epsilon=2.0).send(X) == 24
+    assert Client(stubborn.url, most_epsilon=2.0, token="of a sender").send(X) == 24  # noqa: S106
     assert len(stubborn.seen) == 3
     assert len(set(stubborn.seen)) == 1
 
 
 def test_a_changed_document_is_refused(stubborn):
-    stubborn.change = lambda document: document.replace(b'"most_messages":10000', b'"most_messages":20000')
+    stubborn.change = lambda document: document.replace(b'"most_messages":1,', b'"most_messages":2,')
     with pytest.raises(ValueError, match="signature is wrong, so it may have been tampered with"):
         Client(stubborn.url, most_epsilon=2.0)
 
@@ -261,7 +261,8 @@ def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path):
     from sstq.cli.listening import kept_token
 
     path = tmp_path / "administrator-token"
-    token = kept_token(tmp_path)
-    assert len(token) == 32
-    assert kept_token(tmp_path) == token
+    token, shown = kept_token(tmp_path, None)
+    assert (len(token), shown) == (32, token)
+    assert kept_token(tmp_path, None) == (token, f"in {path}")  # not printed again
+    assert kept_token(tmp_path, "another") == ("another", "as given")
     assert os.stat(path).st_mode & 0o777 == 0o600

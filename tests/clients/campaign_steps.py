@@ -8,10 +8,20 @@ import rfc8785
 
 import sstq
 from tests.clients.whole_messages import messages
+from tests.clients.written import FOLDER
+from tests.solved import as_written
 
 _SECRET, _OTHER_SECRET, _SHUFFLER_SECRET = bytes(range(32)), bytes(range(1, 33)), bytes(range(32, 64))
 SEALING_SECRETS = bytes(range(64, 96)), bytes(range(65, 97))
 COVER_SECRET = bytes(range(96, 128))
+
+
+def _as_written(about, solved):
+    """The mechanism as the file's campaign of that name has it."""
+    file = FOLDER / "campaign.json"
+    cases = json.loads(file.read_text(encoding="utf-8"))["cases"] if file.exists() else []
+    documents = {case["about"]: json.loads(case["document"]) for case in cases}
+    return as_written(solved, rfc8785.dumps(documents[about]["mechanism"]).decode() if about in documents else None)
 
 
 # The quick lane imports this module, and has no packages of the service.
@@ -22,10 +32,10 @@ def campaigns():
     from sstq.client.sealing import SealingKey
     from sstq.client.signing import SigningKey
 
-    plain = Campaign("steps", sstq.FrameUnit(3, 2.0, frame_seed=7))
+    plain = Campaign("steps", _as_written("plain", sstq.FrameUnit(3, 2.0, frame_seed=7)))
     full = Campaign(
         "groups-2026",
-        sstq.GroupUnit(4, 3.0, groups=10, frame_seed=7),
+        _as_written("full", sstq.GroupUnit(4, 3.0, groups=10, frame_seed=7)),
         labels=("Überstunden", "work", "“quoted” \\ text", "数"),
         group_labels=tuple(f"region {number}" for number in range(10)),
         image_shape=(2, 2),
@@ -37,7 +47,7 @@ def campaigns():
     )
     shuffled = Campaign(
         "shuffled-2026",
-        sstq.FrameUnit(3, 2.0, frames=40, messages=2, frame_seed=7),
+        _as_written("shuffled", sstq.FrameUnit(3, 2.0, frames=40, messages=2, frame_seed=7)),
         closes=datetime(2036, 1, 1, tzinfo=UTC),
         senders="single-use",
         shuffling=Shuffling(

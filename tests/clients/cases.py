@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import sstq
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 
 # Small and large, one frame and many, blocks of one group and of several, with people who send their group only.
 FRAMEUNITS = [

@@ -4,7 +4,7 @@ import numpy as np
 
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.closest import uniform_below
+from sstq.mechanisms.two_level_draw import uniform_below
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
 from tests.clients.written import doubles, hashed_words, words

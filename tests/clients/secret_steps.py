@@ -3,8 +3,8 @@
 import numpy as np
 
 from sstq.exactness import TOTAL
-from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import flat_channel

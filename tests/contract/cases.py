@@ -5,9 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import sstq
+from sstq.testing import encode, held  # noqa: F401 (for other tests)
 
 _EXAMPLE = Path(__file__).parents[2] / "examples" / "own-mechanism" / "coordinate_sign.py"
 _found = importlib.util.spec_from_file_location("coordinate_sign", _EXAMPLE)
@@ -67,22 +66,6 @@ CASES = {
 def build(case, dim=DIM, clip=0.5, **changes):
     """The mechanism of a case."""
     return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **CASES[case] | changes)
-
-
-def groups_of(mechanism, count, group=1):
-    """The group of all rows, where there are private groups."""
-    return None if mechanism.groups is None else np.full(count, group)
-
-
-def encode(mechanism, x, rng=None, group=1):
-    """Messages of the rows, with client identifiers where the coin is public."""
-    clients = np.arange(len(x)) if mechanism.coin == "public" else None
-    return mechanism.encode(x, rng=rng, clients=clients, groups=groups_of(mechanism, len(x), group))
-
-
-def held(mechanism, x, group=1):
-    """What people hold who have these rows."""
-    return mechanism._held(x, groups_of(mechanism, len(x), group))
 
 
 def reread(mechanism, /, **changes):

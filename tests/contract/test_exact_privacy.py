@@ -12,9 +12,10 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
+from tests.baselines import test_candidates, test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, build
-from tests.mechanisms import test_candidates, test_frameunit, test_groupunit, test_sqkr, test_vqsgd
+from tests.mechanisms import test_frameunit, test_groupunit
 from tests.scripted import ScriptedBits
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.mechanisms.parts import Decoder
-from sstq.mechanisms.privunit.mechanism import PrivUnit
+from sstq import testing
+from sstq.baselines.privunit import PrivUnit
 from sstq.scalar.channels import flat_channel
-from tests.contract import checks
 from tests.contract.cases import build
 
 
@@ -40,48 +39,68 @@ class PromisesTooMuch(sstq.SSTQ):
         return mean, 0.8 * variance
 
 
-def gaussian(mechanism, seed):
-    return checks.contract_vectors(mechanism, seed)["gaussian"]
-
-
 def test_a_dropped_band_is_found(seed):
     mutant = DropsTheBand(dim=6, epsilon=2.0, clip=0.5)
     with pytest.raises(AssertionError, match="ε is at least"):
-        checks.check_privacy(mutant, seed, count=8000)
+        testing.check_privacy(mutant, seed)
 
 
 def test_an_overspent_channel_is_found(seed):
     mutant = build("sstq")
+    object.__setattr__(mutant, "channel", flat_channel(2, 2.001))
+    with pytest.raises(AssertionError, match="ε is at least"):
+        testing.check_law(mutant, seed)
     object.__setattr__(mutant, "channel", flat_channel(2, 6.0))
     with pytest.raises(AssertionError, match="ε is at least"):
-        checks.check_privacy(mutant, seed, count=8000)
+        testing.check_privacy(mutant, seed)
+
+
+def test_an_encoder_that_leaves_its_law_is_found(seed):
+    class SendsItsToken(sstq.SSTQ):
+        """Sends a sign of the data in every other coordinate, whatever the channel draws."""
+
+        def _encode_rows(self, rows, clients, source, report):
+            code, index = super()._encode_rows(rows, clients, source, report)
+            truth = (rows[:, 0] > 0).astype(code.dtype)
+            return np.where(index % 2, truth, code), index
+
+    mutant = SendsItsToken(dim=6, epsilon=2.0, bits=1)
+    with pytest.raises(AssertionError, match="does not follow the law"):
+        testing.check_law(mutant, seed)
+    with pytest.raises(AssertionError, match="ε is at least"):
+        testing.check_privacy(mutant, seed)
 
 
 def test_a_bias_is_found(seed):
-    mutant = build("sstq", epsilon=6.0)
-    object.__setattr__(mutant, "decoder", Decoder("unbiased", 1.3 * mutant.decoder.values))
+    class Biased(sstq.SSTQ):
+        """Says that it is unbiased, and decodes too much."""
+
+        def _decode(self, messages):
+            return 1.3 * super()._decode(messages)
+
+        def _row_error(self, rows):
+            mean, variance = super()._row_error(rows)
+            return 1.3 * mean, 1.69 * variance
+
     with pytest.raises(AssertionError, match="it says that it is unbiased"):
-        checks.check_expectation(mutant, gaussian(mutant, seed), seed, count=4000)
+        testing.check_expectation(Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",))
 
 
 def test_a_wrong_expectation_is_found(seed):
-    mechanism = build("sstq", epsilon=8.0, bits=4)
-    x = gaussian(mechanism, seed)
-
     class SendsTheOpposite(sstq.SSTQ):
         def _encode_rows(self, rows, clients, source, report):
             return super()._encode_rows(-rows, clients, source, report)
 
+    mutant = SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5)
     with pytest.raises(AssertionError, match="not the stated one"):
-        checks.check_expectation(SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5), x, seed, count=4000)
+        testing.check_expectation(mutant, seed, ("gaussian",))
 
 
 def test_data_dependent_randomness_is_found(seed):
     with pytest.raises(AssertionError, match="depends on the data"):
-        checks.check_words(AsksForMoreOnZero(dim=6, epsilon=2.0), seed)
+        testing.check_randomness(AsksForMoreOnZero(dim=6, epsilon=2.0), seed)
 
 
 def test_an_understated_error_is_found(seed):
-    mutant = PromisesTooMuch(dim=6, epsilon=2.0, bits=2)
     with pytest.raises(AssertionError, match="not the expected one"):
-        checks.check_error(mutant, gaussian(mutant, seed), seed, count=20_000)
+        testing.check_error(PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, count=20_000)

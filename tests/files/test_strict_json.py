@@ -78,7 +78,7 @@ def test_a_weight_of_true_is_refused():
             sstq.from_json(text)
 
 
-def test_surveys_refuse_a_name_twice():
+def test_a_survey_refuses_a_name_twice():
     survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).to_json()
     with pytest.raises(ValueError, match="occurs twice"):
         NormSurvey.from_json(again(survey))

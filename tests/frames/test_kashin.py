@@ -15,7 +15,7 @@ from sstq.frames.kashin import (
     represent,
 )
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 
 DIMS = [
     1,

@@ -17,6 +17,9 @@ DIMS = (6, 300)
 _HEX = 128
 # A case that was frozen under another name.
 LABELS = {"sstq/public": "sstq/assigned"}
+# Their decoded doubles come from LAPACK or from NumPy's transcendental functions, whose last digit differs between
+# processors. So their exact sums cannot be frozen; messages and means are.
+ROUNDED = {"sstq/metric-aware-unbiased", "sstq/optimal", "turboquant", "turboquant/unbiased", "rrsc", "mmrc"}
 
 
 class HashedBits:
@@ -61,7 +64,7 @@ def record(case, dim):
     aggregator = mechanism.aggregator()
     aggregator.update(messages)
     aggregator._settle()
-    if "payload" in frozen:
+    if "payload" in frozen and case not in ROUNDED:
         state = np.ascontiguousarray(aggregator._state)
         digest = hashlib.sha256(state.astype("<i8").tobytes()).hexdigest()
         frozen["sums"] = {"shape": list(state.shape), "sha256": digest}

@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-_NEEDS = {"test_torch.py": "torch", "two_ranks.py": "torch", "*flower*": "flwr"}
+_NEEDS = {"test_torch.py": "torch", "*flower*": "flwr"}
 collect_ignore_glob = [tests for tests, module in _NEEDS.items() if find_spec(module) is None]

@@ -10,7 +10,7 @@ from sstq import kernels
 from sstq.mechanisms import FrameUnit
 from sstq.mechanisms.frameunit.alignment import _length_scatter
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE, FRAMES_MAX
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.planning import plan
 from sstq.planning.comparison import all_families, all_variants, compare, frontier
 

@@ -1,6 +1,5 @@
 import math
 import re
-import warnings
 from fractions import Fraction
 from itertools import pairwise
 
@@ -11,17 +10,16 @@ from scipy.special import betainc, erf, ndtri
 from scipy.stats import chi2, hypergeom
 
 import sstq
-from sstq import kernels
+from sstq import kernels, testing
+from sstq.baselines.privunit import PrivUnitG
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, inside_by_rank, top_half_normals
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
-from sstq.mechanisms.privunit.mechanism import PrivUnitG
 from sstq.mechanisms.sphere import mean_chi, random_directions
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.randomness import streams
-from tests.contract import checks
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 
@@ -190,20 +188,12 @@ def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
         assert variance == pytest.approx(power - expected @ expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("options", [{"dim": 6}, {"dim": 3, "frame_size": 8}, {"dim": 300}])
-@pytest.mark.parametrize("vector", ["gaussian", "spike", "constant", "sparse", "hadamard", "short", "zero"])
-def test_mean_and_error_are_the_stated_ones(options, vector, seed):
-    """The contract's z-tests, five each, for a frame of its own: 21·5 at |z| < 6, false failures below 1e-6."""
+@pytest.mark.parametrize("options", [{"dim": 3, "frame_size": 8}, {"dim": 300}])
+def test_mean_and_error_are_the_stated_ones(options, seed):
+    """The contract's z-tests for frames of other sizes: 2·54 at |z| < 6, false failures below 1e-6."""
     mechanism = FrameUnit(epsilon=2.0, clip=0.5, frame_seed=seed, **options)
-    x = checks.contract_vectors(mechanism, seed)[vector]
-    checks.check_expectation(mechanism, x, seed, count=4000)
-    checks.check_error(mechanism, x, seed, count=4000)
-
-
-def test_samples_show_no_violation_and_words_do_not_depend_on_data(seed):
-    mechanism = FrameUnit(6, 2.0, clip=0.5)
-    checks.check_privacy(mechanism, seed, count=8000)
-    checks.check_words(mechanism, seed)
+    testing.check_expectation(mechanism, seed)
+    testing.check_error(mechanism, seed)
 
 
 def structured(dim):
@@ -281,20 +271,6 @@ def test_the_bias_of_one_frame(dim, size):
     assert np.mean(biases) * size / dim == pytest.approx(0.49, rel=0.05)
 
 
-@pytest.mark.parametrize("dim", [9, 400])
-def test_the_aggregator_is_the_mean_of_the_decoded_messages(dim, seed):
-    mechanism = FrameUnit(dim, 3.0, clip=2.0)
-    x = np.random.default_rng(seed).standard_normal((3000, dim)) / 2
-    messages = mechanism.encode(x, rng=seed)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages[:1234])
-    aggregator.update(messages[1234:])
-    estimate, decoded = aggregator.mean(), mechanism.decode(messages)
-    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-10 * np.abs(decoded).max())
-    noise = np.sqrt(estimate.stderr**2 - estimate.frame_bias**2 / dim)
-    np.testing.assert_allclose(noise, decoded.std(axis=0, ddof=1) / 3000**0.5, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("dim", "bits"), [(1, 9), (256, 9), (257, 10), (10_000, 15), (25_450, 16), (98_666, 18), (10**6, 21)]
 )
@@ -334,23 +310,6 @@ def test_the_largest_frames_are_solved():
     assert 3.0 - 1e-8 < mechanism.privacy_loss() <= 3.0
 
 
-def test_a_seed_repeats_and_rows_do_not_depend_on_later_ones():
-    mechanism, x = FrameUnit(5, 1.0), np.tile(np.linspace(-1, 1, 5), (200, 1))
-    first = mechanism.encode(x, rng=3)
-    assert first.to_bytes() == mechanism.encode(x, rng=3).to_bytes() != mechanism.encode(x, rng=4).to_bytes()
-    assert mechanism.encode(x[:50], rng=3).column("row").tolist() == first.column("row")[:50].tolist()
-    assert mechanism.encode(x).to_bytes() != mechanism.encode(x).to_bytes()
-
-
-def test_json_carries_the_same_mechanism():
-    mechanism = FrameUnit(10, 0.7, clip=0.3, frame_seed=9)
-    assert {"inside", "threshold", "alignment"} <= set(mechanism.to_dict())
-    again = reread(mechanism)
-    assert again == mechanism != mechanism.with_seed(10)
-    assert repr(mechanism) == "FrameUnit(dim=10, epsilon=0.7, clip=0.3, frame_seed=9)"
-    assert eval(repr(again), {"FrameUnit": FrameUnit}) == mechanism  # noqa: S307
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -369,7 +328,8 @@ def test_json_carries_the_same_mechanism():
         (lambda _: {"inside": 256, "threshold": str(TOTAL // 5 * 2)}, "alignment must be"),
         (lambda m: {"alignment": m.alignment * 1.001}, "alignment must be"),
         (lambda _: {"alignment": -1.0}, "alignment must be"),
-        (lambda _: {"frame_size": 257}, "LDP"),
+        (lambda _: {"frame_size": 257}, "frame_size must be a power of two"),
+        (lambda _: {"frame_size": 512}, "LDP"),
         (lambda _: {"rounds": 2}, r"unknown .*\['rounds'\]"),
         (lambda _: {"frame_seed": -1}, "frame_seed must be"),
         (lambda _: {"frame_seed": str(2**64)}, "frame_seed must be"),
@@ -574,13 +534,11 @@ def test_the_mean_says_when_the_bias_matters():
         most = mechanism.clients_allowed
         aggregator = mechanism.aggregator()
         aggregator.update(mechanism.encode(np.zeros((most, 1000)), rng=1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert aggregator.mean().note == ""
+        assert aggregator.mean().note == ""
         aggregator.update(mechanism.encode(np.zeros((2, 1000)), rng=2))
-        with pytest.warns(sstq.FrameBiasWarning, match=f"exceeds 20 % of the error .* pass {advice}") as caught:
-            assert aggregator.mean().note == mechanism.note(most + 2)
-        assert caught[0].filename == __file__
+        note = aggregator.mean().note
+        assert note == mechanism.note(most + 2)
+        assert re.search(f"exceeds 20 % of the error .* pass {advice}", note)
 
 
 @pytest.mark.parametrize(
@@ -598,11 +556,3 @@ def test_the_mean_says_when_the_bias_matters():
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         FrameUnit(4, 1.0, **options)
-
-
-def test_clients_and_foreign_messages_are_refused():
-    mechanism = FrameUnit(4, 1.0)
-    with pytest.raises(ValueError, match="public coin"):
-        mechanism.encode(np.zeros(4), clients=[1])
-    with pytest.raises(ValueError, match="another mechanism"):
-        mechanism.decode(mechanism.with_seed(3).encode(np.zeros(4)))

@@ -8,10 +8,10 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL
-from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, block_numbers
 from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least, shares_from_hits
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
 
@@ -375,7 +375,7 @@ def test_a_stated_share_draw_must_be_private():
     with pytest.raises(ValueError, match=r"not 2\.0-LDP"):
         reread(mechanism, share_threshold=str(TOTAL - 1))
     with pytest.raises(ValueError, match=r"not 2\.0-LDP"):
-        reread(mechanism, blocks=5)
+        reread(mechanism, blocks=5, share_people=0)
 
 
 def test_sums_without_shares():

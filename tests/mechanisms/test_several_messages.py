@@ -12,6 +12,7 @@ import sstq
 from sstq.accounting import Ledger, RoundCapExceeded, ledger_price, price, shuffled_epsilon
 from sstq.checks import RANGES
 from sstq.mechanisms.base import LocalReport
+from sstq.mechanisms.encoding import encode_files
 from sstq.messages.vectors import open_vectors
 from tests.contract.cases import CASES
 
@@ -58,7 +59,7 @@ def test_files_have_the_slots_one_after_the_other(tmp_path):
     np.save(tmp_path / "b.npy", X[20:])
     files = [open_vectors(tmp_path / name, 8) for name in ("a.npy", "b.npy")]
     seen, report = [], LocalReport()
-    batches = list(MECHANISM.encode_files(files, 3, report=report, advance=seen.append))
+    batches = list(encode_files(MECHANISM, files, 3, report=report, advance=seen.append))
     assert sstq.Messages.concatenate(batches).to_bytes() == MECHANISM.encode(X, rng=3).to_bytes()
     assert sum(seen) == 250
     own = LocalReport()

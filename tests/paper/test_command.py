@@ -31,7 +31,7 @@ def run(*words, code=0):
 
 
 def test_every_experiment_is_a_command():
-    assert {*EXPERIMENTS, "train", "data", "demo"} == {
+    assert {*EXPERIMENTS, "train", "data", "demo", "errors", "bits", "orders", "figures"} == {
         found.name or found.callback.__name__ for found in command.app.registered_commands
     }
 
@@ -79,9 +79,19 @@ def test_wrong_usage_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_demo_ends_in_a_table_and_a_picture(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "run_demo", partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2)))
+def test_the_demo_ends_in_tables_and_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "run_demo", partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2), rounds=2))
     shown = run("demo", "--output", tmp_path).stdout
-    assert shown.splitlines()[-1] == str(tmp_path / "digits.png")
-    assert "2,874" in shown
-    assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+    assert shown.splitlines()[-1] == str(tmp_path / "report.html")
+    assert "Figure 1 on digits" in shown, "the titles are shown although nobody is looking"
+    assert "without privacy" in shown
+    assert "2,300" in shown
+    assert {"report.html", "figure-1.png", "digits.png", "results.json"} == {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.slow
+def test_figures_of_the_documentation_are_drawn_from_the_record(tmp_path):
+    drawn = run("figures", "--output", tmp_path).stdout.split()
+    names = ["errors", "bits", "glance", "figure-1", "figure-2", "figure-3", "figure-4"]
+    assert drawn == [str(tmp_path / f"{name}.png") for name in names]
+    assert sorted(drawn) == sorted(map(str, tmp_path.iterdir()))

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import binom
 
 import sstq
-from sstq.aggregation.strata import MESSAGES_A_STRATUM
-from sstq.mechanisms.structured import structured_vectors
+from sstq.aggregation.strata import MESSAGES_PER_STRATUM
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
 from sstq.randomness import streams
 from tests.contract.cases import CASES, build, held
@@ -242,7 +242,7 @@ def test_strata_under_attackers_who_choose_their_strata(seed):
 
 
 def test_few_clients_are_not_averaged_by_strata():
-    few = MESSAGES_A_STRATUM * STRATA.frame.size - 1
+    few = MESSAGES_PER_STRATUM * STRATA.frame.size - 1
     assert poisoning_bound(STRATA, 0.01, few).estimator == "mean"
     assert poisoning_bound(STRATA, 0.01, few + 1).estimator == "strata"
     assert poisoning_bound(STRATA, 0.01, few + 1, strata=False).estimator == "mean"

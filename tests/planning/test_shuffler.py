@@ -1,6 +1,5 @@
 """The best draw under a shuffler, and the plans that show it."""
 
-import json
 import math
 from itertools import pairwise
 
@@ -13,7 +12,7 @@ import sstq
 from benchmarks.shuffled import errors_over_expected
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.cli import app
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import plan_classifier, plan_shuffled, shuffled_mechanism
 from sstq.planning.shuffler import central_error
 
@@ -162,16 +161,12 @@ def test_half_the_messages_are_taken_where_more_do_not_help():
 
 @pytest.mark.slow
 def test_remedies_are_feasible():
-    found = plan_shuffled(2000, 300, 1.0, messages=2)
-    verdict = found.verdict()
+    verdict = plan_shuffled(2000, 300, 1.0, messages=2).verdict()
     assert not verdict.feasible
-    names = [remedy.name for remedy in verdict.remedies]
-    assert names[-1] == "dimensions"
-    assert {"people", "epsilon"} <= set(names)
-    assert "shuffler" not in names
+    assert [remedy.argument for remedy in verdict.remedies] == ["clients", "epsilon", "dim"]
     for remedy in verdict.remedies:
-        assert sstq.plan(**remedy.arguments).feasible
-        assert remedy.commands[0].startswith("sstq plan --trust shuffler --dim ")
+        options = {"dim": 2000, "clients": 300, "epsilon": 1.0, "messages": 2} | {remedy.argument: remedy.value}
+        assert plan_shuffled(**options).feasible
 
 
 def run(*arguments):
@@ -179,33 +174,24 @@ def run(*arguments):
     return result.exit_code, result.output
 
 
-def test_the_command_and_the_line_of_python_make_the_mechanism(tmp_path):
+def test_the_command_writes_the_mechanism(tmp_path):
     options = ("--dim", 100, "--clients", 20_000, "--epsilon", 1, "--delta", 1e-6)
-    planned, written = tmp_path / "planned.json", tmp_path / "spec.json"
-    code, output = run("plan", "--trust", "shuffler", *options, "-o", planned, "--json", tmp_path / "numbers.json")
+    code, output = run("plan", "--trust", "shuffler", *options, "-o", tmp_path / "m.json")
     assert code == 0
-    for shown in ("local epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
+    for shown in ("epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
         assert shown in output
-    numbers = json.loads((tmp_path / "numbers.json").read_text())
-    assert numbers["command"].endswith("--output mechanism.json")
-    typed = numbers["command"].replace("mechanism.json", str(written)).split()
-    assert typed[:2] == ["sstq", "spec"]
-    code, output = run(*typed[1:])
-    assert code == 0
-    assert "epsilon per person without a shuffler" in output
-    assert written.read_text() == planned.read_text() == eval(numbers["python"]).to_json() + "\n"  # noqa: S307
-    assert numbers["messages"] == 16
-    assert numbers["central_error"] < numbers["error"] < numbers["local_error"]
+    written, found = (tmp_path / "m.json").read_text(), plan_shuffled(100, 20_000, 1.0)
+    assert written == found.spec() + "\n" == eval(found.python()).to_json() + "\n"  # noqa: S307
+    assert found.messages == 16
+    assert found.central_error < found.error < found.local_error
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--trust", "shuffler", "--dim", 10), "--trust shuffler needs --clients, --epsilon"),
-        (("--trust", "shuffler", "--rounds", 3), "cannot be combined with --rounds"),
-        (("--messages", 3, "--dim", 10), "needs --trust shuffler"),
-        (("--learn", "--messages", 3, "--classes", 3), "--learn cannot be combined with --messages"),
-        (("--trust", "nobody", "--dim", 3, "--clients", 9, "--epsilon", 1), "--trust must be local or shuffler"),
+        (("--trust", "shuffler", "--dim", 10), "need --clients and --epsilon"),
+        (("--trust", "shuffler", "--dim", 9, "--clients", 9, "--epsilon", 1, "--rounds", 3), "nor --rounds"),
+        (("--trust", "nobody", "--dim", 3, "--clients", 9, "--epsilon", 1), "--trust must be 'local' or 'shuffler'"),
     ],
 )
 def test_wrong_usage(arguments, message):
@@ -215,22 +201,15 @@ def test_wrong_usage(arguments, message):
 
 
 @pytest.mark.slow
-def test_a_classifier_behind_a_shuffler(tmp_path):
-    options = ("--classes", 10, "--features", 64, "--clients", 59_000, "--epsilon", 1)
-    arguments = ("plan", "--learn", "--trust", "shuffler", *options, "--messages", 1, "--json", tmp_path / "n.json")
-    code, output = run(*arguments)
-    assert code == 0
-    assert "local epsilon if the shuffler cheats" in output
-    numbers = json.loads((tmp_path / "n.json").read_text())
+def test_a_classifier_behind_a_shuffler():
     found = plan_classifier(10, 64, 59_000, 1.0, trust="shuffler", messages=1)
-    assert numbers["noise"] == found.noise == pytest.approx(10 * math.sqrt(0.02755 / 59_000), rel=0.01)
+    assert found.noise == pytest.approx(10 * math.sqrt(0.02755 / 59_000), rel=0.01)
     # Sixteen times less noise than with nobody to trust, in squares and more.
     assert found.noise < plan_classifier(10, 64, 59_000, 1.0).noise / 10
-    poor = plan_classifier(10, 5000, 200, 1.0, trust="shuffler", messages=1).verdict()
+    options = {"classes": 10, "features": 5000, "clients": 200, "epsilon": 1.0, "trust": "shuffler", "messages": 1}
+    poor = plan_classifier(**options).verdict()
     assert not poor.feasible
-    remedy = poor.remedies[0]
-    assert remedy.commands[0].startswith("sstq plan --learn --classes 10 --features 5000 --clients ")
-    assert "--trust shuffler" in remedy.commands[0]
-    assert plan_classifier(**remedy.arguments).feasible
+    for remedy in poor.remedies:
+        assert plan_classifier(**options | {remedy.argument: remedy.value}).feasible
     with pytest.raises(ValueError, match="delta must be left out unless trust='shuffler'"):
         plan_classifier(10, 64, 59_000, 1.0, delta=1e-6)

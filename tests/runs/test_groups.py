@@ -25,8 +25,6 @@ MECHANISMS = [
 LABELS = np.repeat([f"group {k:02}" for k in range(11)], 2 ** np.arange(11))
 ALL = len(LABELS)
 
-pytestmark = pytest.mark.filterwarnings("ignore::sstq.FrameBiasWarning")
-
 
 def encoded(mechanism, seed, n=ALL):
     rng = np.random.default_rng(seed)

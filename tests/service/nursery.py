@@ -69,10 +69,10 @@ def main() -> None:
     import sstq.service.app
     import sstq.service.shuffler  # noqa: F401
     from sstq.cli import app
-    from tests.service.killing import CAMPAIGNS, bodies
+    from tests.service.killing import CAMPAIGNS
 
-    for name, count, body in bodies():  # their kernels are loaded
-        CAMPAIGNS[name].aggregator().update(CAMPAIGNS[name].messages_from_bytes(body, count))
+    for mechanism in CAMPAIGNS.values():  # their kernels are loaded
+        mechanism.aggregator().update(mechanism.encode([[0.0] * 20]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that were killed are forgotten at once
     for line in sys.stdin:
         process = os.fork()

@@ -39,7 +39,7 @@ def folded(collector):
 def test_uploads_that_never_end_leave_the_other_campaigns_their_turn(collector, monkeypatch):
     fold = Store.fold
 
-    def while_more_arrive(store, name):
+    def while_more_arrive(store, name, hour):
         found = fold(store, name)
         receive(collector, name)
         return found
@@ -55,11 +55,11 @@ def test_uploads_that_never_end_leave_the_other_campaigns_their_turn(collector, 
 
 def test_a_campaign_that_cannot_be_folded_holds_up_no_other(collector, monkeypatch, caplog):
     fold = Store.fold
-    monkeypatch.setattr(Store, "fold", lambda store, name: 1 / 0 if name == "a" else fold(store, name))
+    monkeypatch.setattr(Store, "fold", lambda store, name, hour: 1 / 0 if name == "a" else fold(store, name))
     receive(collector, "a", "b")
     Background(collector).round()
     assert folded(collector) == [0, 5]
-    assert collector.metrics.folds["failed"] == 1
+    assert collector.metrics.rounds.labels("failed")._value.get() == 1
     assert [record.getMessage() for record in caplog.records] == ["folding failed for the campaign a"]
 
 

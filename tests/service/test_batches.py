@@ -22,8 +22,9 @@ from sstq.service import Campaign, Shuffling
 from sstq.service.batches import BatchAnswer, count_batches, next_batch, receive
 from sstq.service.claims import shuffled_claim
 from sstq.service.manifests import Manifest, read_manifest
-from sstq.service.opening import Openers, open_next
+from sstq.service.opening import open_all, open_next
 from sstq.service.store import Store
+from sstq.service.workers import Workers
 from tests.patience import until
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
@@ -71,7 +72,7 @@ def manifest(envelopes, **changes):
 
 def take(store, envelopes, **changes):
     assert receive(store.database, *manifest(envelopes, **changes)) is BatchAnswer.STORED
-    return open_next(store, CAMPAIGN, SECRETS, Openers())
+    return open_next(store, CAMPAIGN, SECRETS, Workers())
 
 
 def counts(store):
@@ -99,9 +100,9 @@ def test_a_part_that_comes_again_changes_nothing(store):
     found = manifest(sealed(messages(20)))
     for _ in range(2):
         assert receive(store.database, *found) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is not None
+    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is not None
     assert receive(store.database, *found) is BatchAnswer.STORED  # it was opened: the shuffler did not hear of it
-    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is None
+    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is None
     assert counts(store) == [1, 20, 0, 0, 0]
     assert state(store).count == 20
 
@@ -110,12 +111,12 @@ def test_a_batch_is_opened_when_all_its_parts_are_there(store):
     envelopes = sealed(messages(30))
     first, body = manifest(envelopes[:20], size=30, parts=2)
     assert receive(store.database, first, body) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is None
+    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is None
     assert state(store).count == 0
     other = b"".join(envelopes[20:])
     second = replace(first, part=1, count=10, sha256=hashlib.sha256(other).hexdigest())
     assert receive(store.database, second, other) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, SECRETS, Openers()) is not None
+    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is not None
     assert state(store).count == 30
     assert [crowd["people"] for crowd in shuffled_claim(store, CAMPAIGN)["crowds"]] == [30]
 
@@ -151,7 +152,7 @@ def test_foreign_malformed_and_repeated_envelopes_count_for_nobody(store):
 
 def test_a_key_that_is_gone_opens_nothing(store):
     assert receive(store.database, *manifest(sealed(messages(20)))) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, {}, Openers()) is not None
+    assert open_next(store, CAMPAIGN, {}, Workers()) is not None
     assert counts(store) == [1, 0, 20, 0, 0]
 
 
@@ -201,12 +202,12 @@ def test_without_single_use_tokens_only_the_local_epsilon_is_claimed(store):
 
 
 def test_many_envelopes_are_opened_by_processes_in_order():
-    openers, info = Openers(2), b"info"
+    openers, info = Workers(2), b"info"
     sealed_numbers = [seal(number.to_bytes(4), KEY.public, info) for number in range(100)]
     body = b"".join(sealed_numbers) * 60
     body = body[:-52] + bytes(52)
     try:
-        found = list(openers.open(KEY.secret, info, body, 52))
+        found = list(open_all(openers, KEY.secret, info, body, 52))
     finally:
         openers.close()
     assert found[:-1] == ([number.to_bytes(4) for number in range(100)] * 60)[:-1]
@@ -215,9 +216,9 @@ def test_many_envelopes_are_opened_by_processes_in_order():
 
 _OPENING = """
 import time
-from sstq.service.opening import Openers
-openers = Openers(1)
-list(openers.open(bytes(32), b"", bytes(52 * 6000), 52))
+from sstq.service.opening import Workers, open_all
+openers = Workers(1)
+list(open_all(openers, bytes(32), b"", bytes(52 * 6000), 52))
 print(openers._workers[0][0].pid, flush=True)
 time.sleep(600)
 """

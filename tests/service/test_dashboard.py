@@ -41,6 +41,8 @@ needs_browser = pytest.mark.skipif(
 )
 DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 SLEEP = sstq.FrameUnit(dim=7, epsilon=4.0, frames=16384)
+SMALL = sstq.FrameUnit(dim=6, epsilon=4.0)
+LONG = [f"A statement number {number} that is far too long for the space beside a bar" for number in range(6)]
 TRAVEL = sstq.GroupUnit(dim=3, epsilon=5.0, groups=3, frames=8192)
 RING = sstq.FrameUnit(dim=256, epsilon=6.0, frames=16384)
 
@@ -60,7 +62,7 @@ def sleep(count, seed):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), uploads_per_second=0) as running:
+    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
         running.create("hours-of-sleep", SLEEP, labels=DAYS, readers="public")
         groups = ["under 30", "30 to 60", "over 60"]
         running.create("travel", TRAVEL, labels=["walk", "cycle", "bus"], group_labels=groups, readers="public")
@@ -103,6 +105,11 @@ def page(browser, server):
     assert said == []
 
 
+def as_owner(page):
+    """Give the page the administrator's token: readers see estimates in steps."""
+    page.add_init_script(f"sessionStorage.setItem('sstq-token', '{ADMINISTRATOR}')")
+
+
 def picture(page, name, tmp_path, whole=False):
     folder = Path(os.environ.get("SSTQ_PICTURES", tmp_path))
     page.screenshot(path=folder / f"dashboard-{name}.png", full_page=whole)
@@ -122,6 +129,7 @@ def table(page, caption):
 
 @needs_browser
 def test_an_estimate_changes_while_messages_arrive(page, server, tmp_path):
+    as_owner(page)
     page.goto(f"{server.url}/hours-of-sleep")
     covered = page.locator("#facts div:nth-child(2) dd")
     playwright.expect(covered).to_have_text("3,000")
@@ -143,6 +151,7 @@ def test_an_estimate_changes_while_messages_arrive(page, server, tmp_path):
 
 @needs_browser
 def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
+    as_owner(page)
     page.goto(server.url)
     page.wait_for_selector("nav a[data-name=travel]")
     page.focus("nav a[data-name=travel]")
@@ -160,7 +169,9 @@ def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
     page.go_back()
     page.wait_for_url(f"{server.url}/")
     page.goto(f"{server.url}/travel")
-    playwright.expect(page.locator("#privacy")).to_contain_text("ε = 9")  # 4 for sleep and 5 for travel
+    playwright.expect(page.locator("#privacy")).to_contain_text(
+        "ε = 15"
+    )  # 4 for sleep, 5 for travel and 6 for the ring
     picture(page, "groups", tmp_path)
 
 
@@ -211,8 +222,73 @@ def test_a_wrong_token_is_said_and_can_be_replaced(browser, server):
 
 
 @needs_browser
+def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, server):
+    server.create("steps", SMALL, labels=LONG, readers="public", release_every=50)
+    page.goto(f"{server.url}/steps")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("when enough messages have arrived")
+    for messages in (60, 130):
+        send(server, "steps", SMALL, np.zeros((messages - (messages == 130) * 60, 6)))
+        server.wait("steps", messages)
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("60")
+    assert "Tokens left" not in page.locator("#facts").text_content()
+    assert "frames=" not in page.locator("#note").text_content()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 400])
+def test_long_names_leave_room_for_the_bars(page, server, width):
+    name = f"long-{width}"
+    server.create(name, SMALL, labels=LONG)
+    send(server, name, SMALL, np.zeros((2000, 6)))
+    server.wait(name, 2000)
+    as_owner(page)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{server.url}/{name}")
+    playwright.expect(page.locator("#facts")).to_contain_text("passed")
+    area = page.evaluate(
+        "(() => { const {left, right} = Chart.getChart(document.querySelector('#estimate-figures canvas')).chartArea;"
+        " return right - left; })()"
+    )
+    assert area > 0.4 * min(width, 900)
+    ticks = page.evaluate(
+        "Chart.getChart(document.querySelector('#error-figures canvas')).scales.y.ticks"
+        ".map(({label}) => label).filter(Boolean)"
+    )
+    assert len(ticks) >= 2
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@needs_browser
+def test_an_alarm_is_at_the_top_and_one_message_is_pale(page, server):
+    server.create("alike", SMALL)
+    one = SMALL.encode(np.zeros((1, 6)))
+    assert server.send("alike", SMALL, one.to_bytes(), 1).status_code == 200
+    server.wait("alike", 1)
+    as_owner(page)
+    page.goto(f"{server.url}/alike")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("One message: its error is not known")
+    colours = "Chart.getChart(document.querySelector('#estimate-figures canvas')).data.datasets[0].backgroundColor"
+    assert all(colour.endswith("40") for colour in page.evaluate(colours))
+    assert server.send("alike", SMALL, type(one).concatenate([one] * 2000).to_bytes(), 2000).status_code == 200
+    playwright.expect(page.locator("#alarm")).to_contain_text("This estimate should not be trusted")
+
+
+@needs_browser
+def test_many_campaigns_can_be_searched(page, server):
+    for number in range(9):
+        server.create(f"many-{number}", SMALL)
+    as_owner(page)
+    page.goto(server.url)
+    page.fill("#search", "many-7")
+    playwright.expect(page.locator("nav li")).to_have_count(1)
+    page.fill("#search", "nowhere")
+    playwright.expect(page.locator("#campaigns-missed")).to_be_visible()
+
+
+@needs_browser
 def test_changed_terms_are_shown_without_a_reload(page, server):
-    server.create("renamed", SLEEP, readers="public")
+    server.create("renamed", SLEEP)
+    as_owner(page)
     page.goto(f"{server.url}/renamed")
     playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
     send(server, "renamed", SLEEP, sleep(500, 3))
@@ -227,6 +303,7 @@ def test_changed_terms_are_shown_without_a_reload(page, server):
 
 @needs_browser
 def test_every_picture_has_a_name_and_a_table(page, server):
+    as_owner(page)
     page.goto(f"{server.url}/travel")
     playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("40,000")
     for figure in page.locator("figure").all():
@@ -239,7 +316,7 @@ def test_every_picture_has_a_name_and_a_table(page, server):
 
 
 def test_progress_has_the_measured_and_the_predicted_error(server):
-    found = server.http.get("/v1/campaigns/hours-of-sleep/progress").json()
+    found = server.administer("GET", "/v1/campaigns/hours-of-sleep/progress").json()
     assert [messages for messages, _ in found["measured"][:3]] == [300, 1000, 3000]
     predicted = dict(map(tuple, found["predicted"]))
     for messages, error in found["measured"]:

@@ -67,20 +67,12 @@ def test_it_opens_again(database, database_url):
     Database(database_url).dispose()
 
 
-@pytest.mark.parametrize("version", [b"2", b"0", b"\xff"])
-def test_another_version_is_refused(database, database_url, version):
-    change = tables.settings.update().where(tables.settings.c.name == "schema").values(value=version)
-    database.write(lambda connection: connection.execute(change))
-    with pytest.raises(ValueError, match=r"version .* of the schema, this library has version 1; use the release"):
-        Database(database_url)
-
-
 def test_another_program_is_refused(tmp_path):
     path = tmp_path / "other.sqlite3"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE settings (id INTEGER)")
     connection.close()
-    with pytest.raises(ValueError, match="has the tables settings of another program or version; pass an empty"):
+    with pytest.raises(ValueError, match="has the tables settings of another program; pass an empty"):
         Database(f"sqlite:///{path}")
 
 
@@ -137,7 +129,7 @@ def test_no_time_is_finer_than_the_hour(database):
         (table.name, column.name): column.type for table in tables.metadata.tables.values() for column in table.columns
     }
     assert not [place for place, kind in kinds.items() if isinstance(kind, sa.DateTime | sa.Time | sa.Date)]
-    assert {name for _, name in kinds if "hour" in name or "time" in name} == {"hour", "last_hour"}
+    assert {name for _, name in kinds if "hour" in name or "time" in name} == {"hour"}
 
 
 def test_a_deadlock_is_tried_again(postgres):

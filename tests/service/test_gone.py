@@ -135,8 +135,8 @@ def disk(request, tmp_path):
 
 
 def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
-    with serving(tmp_path, database=f"sqlite:///{disk.folder}/c.sqlite3", uploads_per_second=0) as server:
-        server.create("steps", MECHANISM)
+    with serving(tmp_path, database=f"sqlite:///{disk.folder}/c.sqlite3", messages_per_second=0) as server:
+        server.create("steps", MECHANISM, senders="token")
         body, acknowledged = packed(MECHANISM, 5), 0
         disk.fill(server.process.pid)
         ends = time.monotonic() + PATIENCE
@@ -146,6 +146,7 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
             assert time.monotonic() < ends
         key = answer.request.headers["idempotency-key"]
         assert (answer.status_code, answer.json()["detail"]) == (503, GONE)
+        assert server.http.get("/health").status_code == 503
         disk.empty(server.process.pid)
         assert server.send("steps", MECHANISM, body, 5, key=key).status_code == 200
         server.wait("steps", acknowledged + 5)

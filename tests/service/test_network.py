@@ -95,7 +95,7 @@ def test_tls_with_an_authority_of_ones_own(tmp_path, certificate, monkeypatch):
     with serving(tmp_path, certificate=chain, private_key=secret) as server:
         assert server.url.startswith("https://127.0.0.1:")
         server.create("steps", MECHANISM)
-        assert Client(f"{server.url}/steps", most_epsilon=2.0).send(np.eye(6)) == 6
+        assert Client(f"{server.url}/steps", most_epsilon=2.0, token=server.sender("steps")).send(np.eye(6)) == 6
         assert server.status("steps")["received"] == 6
         assert "max-age" in server.http.get("/health").headers["strict-transport-security"]
         monkeypatch.delenv("SSL_CERT_FILE")
@@ -108,12 +108,12 @@ def test_tls_with_an_authority_of_ones_own(tmp_path, certificate, monkeypatch):
 
 @pytest.mark.parametrize(("proxies", "believed"), [("127.0.0.1", True), ("", False), ("192.0.2.7", False)])
 def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path, proxies, believed):
-    with serving(tmp_path, proxies=proxies, uploads_per_second=0.001, burst=1) as server:
+    with serving(tmp_path, proxies=proxies, messages_per_second=0.001, burst=1) as server:
         server.create("open", MECHANISM)
 
         def send(address):
             return server.send(
-                "open", MECHANISM, packed(MECHANISM), 5, headers={"X-Forwarded-For": address}
+                "open", MECHANISM, packed(MECHANISM, 1), 1, headers={"X-Forwarded-For": address}
             ).status_code
 
         assert [send("198.51.100.1"), send("198.51.100.1")] == [200, 429]
@@ -124,7 +124,7 @@ def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path, proxies, be
 def hasty(tmp_path_factory):
     """A collector that holds two uploads and waits for headers and bodies for 3 s."""
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, program=_SMALL_AND_HASTY, uploads_per_second=0) as running:
+    with serving(folder, program=_SMALL_AND_HASTY, messages_per_second=0) as running:
         running.create("open", MECHANISM)
         running.database = folder / "collector.sqlite3"
         yield running
@@ -156,42 +156,13 @@ def connected(server):
     return socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE)
 
 
-def test_a_receipt_has_the_same_headers_alone_in_a_pipeline_and_before_a_connection_closes(hasty):
-    before = hasty.status("open")["received"]
-
-    def upload(key, last=""):
-        head = f"POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n{last}"
-        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {key * 16}\r\nSSTQ-Count: 5\r\n"
-        return f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n".encode() + body
-
-    def answer():
-        """The headers of the next answer, without the date."""
-        assert lines.readline() == b"HTTP/1.1 200 OK\r\n"
-        headers = list(iter(lines.readline, b"\r\n"))
-        assert lines.read(11) == b'{"count":5}'
-        return sorted(header for header in headers if not header.startswith(b"date: "))
-
-    body = packed(MECHANISM)
-    with connected(hasty) as line, line.makefile("rb") as lines:
-        line.sendall(upload("a1"))
-        alone = answer()
-        line.sendall(upload("a2") + upload("a3", "Connection: close\r\n"))
-        assert answer() == alone
-        assert answer() == sorted([*alone, b"connection: close\r\n"])
-        assert lines.read() == b""
-    assert b"content-length: 11\r\n" in alone
-    assert b"access-control-allow-origin: *\r\n" in alone
-    assert b"x-content-type-options: nosniff\r\n" in alone
-    assert hasty.status("open")["received"] == before + 15
-
-
 def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
     monkeypatch.setattr(protocol, "READ_SECONDS", 0.01)
 
     async def connection():
         config = uvicorn.Config(FastAPI(), log_config=None, ws="none")
         config.load()
-        made, dropped = protocol.GuardedProtocol(config, ServerState(), {}), asyncio.Event()
+        made, dropped = protocol.guarded_protocol("")(config, ServerState(), {}), asyncio.Event()
         transport = Mock(asyncio.Transport)
         transport.abort.side_effect = dropped.set
         made.connection_made(transport)
@@ -219,10 +190,11 @@ def test_a_client_that_never_ends_its_headers_is_dropped(hasty):
 
 
 def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty):
-    before = hasty.status("open")["received"]
+    before, token = hasty.status("open")["received"], hasty.sender("open")
     with connected(hasty) as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
-        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"
+        head += f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {token}\r\n"
+        head += f"Idempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"
         line.sendall(f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\nabc".encode())
         said = b""
         while part := line.recv(1000):  # until it closes

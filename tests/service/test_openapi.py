@@ -37,7 +37,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), uploads_per_second=0) as running:
+    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
         running.create("open", MECHANISM, readers="public")
         running.create("changing", MECHANISM, senders="single-use", readers="token")
         yield running

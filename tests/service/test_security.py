@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import json
 import logging
 import re
 import socket
@@ -17,10 +18,12 @@ pytest.importorskip("fastapi")
 import httpx
 
 from sstq.service import Settings, app, create_app, security
+from sstq.service.health import Health
+from sstq.service.limits import AddressLimits, BodyShares
 from sstq.service.logs import PrivateFormatter
+from sstq.service.problems import Problem
 from sstq.service.protocol import MOST_HEADER_BYTES
-from sstq.service.security import AddressLimits, Problem, bearer_token, is_token, token_hash
-from sstq.service.store import Store
+from sstq.service.security import bearer_token, is_token, token_hash
 from tests.patience import PATIENCE
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
@@ -47,36 +50,45 @@ def test_tokens_are_compared_in_constant_time(monkeypatch):
 def test_other_authorization_is_refused(header):
     with pytest.raises(Problem) as caught:
         bearer_token(header)
-    assert caught.value.status == 401
+    assert caught.value.status_code == 401
 
 
 def test_an_address_has_a_bucket_and_neighbours_share_it():
     limits = AddressLimits(per_second=2, burst=3)
-    assert [limits.wait("10.0.0.1", 100.0) for _ in range(3)] == [0, 0, 0]
-    assert limits.wait("10.0.0.1", 100.0) == pytest.approx(0.5)
-    assert limits.wait("10.0.0.2", 100.0) == 0
-    assert limits.wait("10.0.0.1", 100.5) == 0
-    assert [limits.wait(f"2001:db8::{last}", 100.0) for last in range(3)] == [0, 0, 0]
-    assert limits.wait("2001:db8::ffff", 100.0) > 0
-    assert limits.wait("2001:db8:0:1::1", 100.0) == 0
+    assert [limits.wait("10.0.0.1", now=100.0) for _ in range(3)] == [0, 0, 0]
+    assert limits.wait("10.0.0.1", now=100.0) == pytest.approx(0.5)
+    assert limits.wait("10.0.0.2", now=100.0) == 0
+    assert limits.wait("10.0.0.1", now=100.5) == 0
+    assert [limits.wait(f"2001:db8::{last}", now=100.0) for last in range(3)] == [0, 0, 0]
+    assert limits.wait("2001:db8::ffff", now=100.0) > 0
+    assert limits.wait("2001:db8:0:1::1", now=100.0) == 0
+
+
+def test_units_are_counted_and_what_was_used_is_owed():
+    limits = AddressLimits(per_second=2, burst=10)
+    assert limits.wait("10.0.0.1", 8, 100.0) == 0
+    assert limits.wait("10.0.0.1", 4, 100.0) == pytest.approx(1.0)
+    assert limits.wait("10.0.0.2", 20, 100.0) == 0  # more than a bucket holds, from a full one
+    limits.charge("10.0.0.3", 30)
+    assert limits.wait("10.0.0.3") == pytest.approx(10.5, abs=1)
 
 
 def test_addresses_in_memory_are_bounded(monkeypatch):
     monkeypatch.setattr(AddressLimits, "_MOST_ADDRESSES", 10)
     limits = AddressLimits(per_second=0.001, burst=3)
     for number in range(100):
-        limits.wait(f"10.0.0.{number}", 1.0)
+        limits.wait(f"10.0.0.{number}", now=1.0)
     assert len(limits._full_at) <= 10
 
 
 def test_addresses_are_forgotten_once_their_bucket_is_full():
     limits = AddressLimits(per_second=2, burst=3)
     for _ in range(2):
-        limits.wait("10.0.0.1", 100.0)
-    limits.wait("10.0.0.2", 100.0)
+        limits.wait("10.0.0.1", now=100.0)
+    limits.wait("10.0.0.2", now=100.0)
     limits.forget(100.75)
     assert list(limits._full_at) == ["10.0.0.1"]
-    assert [limits.wait("10.0.0.1", 100.75) for _ in range(3)] == [0, 0, pytest.approx(0.25)]
+    assert [limits.wait("10.0.0.1", now=100.75) for _ in range(3)] == [0, 0, pytest.approx(0.25)]
     limits.forget(110.0)
     assert not limits._full_at
 
@@ -94,21 +106,25 @@ def test_a_running_collector_forgets_addresses(tmp_path, monkeypatch):
     asyncio.run(run())
 
 
-def test_errors_are_logged_without_what_they_say():
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_errors_are_logged_without_what_they_say(form):
     try:
         raise ValueError("key 0123")
     except ValueError:
         record = logging.LogRecord("a", logging.ERROR, "f", 1, "failed", (), sys.exc_info())
-    text = PrivateFormatter().format(record)
+    text = PrivateFormatter(form).format(record)
     assert "ValueError" in text
-    assert "0123" not in text.replace('raise ValueError("key 0123")', "")
+    assert "0123" not in text.replace('raise ValueError("key 0123")', "").replace(r"raise ValueError(\"key 0123\")", "")
     assert not re.search(r"\d\d:\d\d", text)
+    if form == "json":
+        line = json.loads(text)
+        assert (set(line), line["level"]) == ({"hour", "level", "message", "error"}, "ERROR")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("server")) as running:
-        running.create("open", MECHANISM)
+        running.create("open", MECHANISM, origins=["https://a.example"])
         running.create("shared", MECHANISM, senders="token")
         yield running
 
@@ -133,14 +149,24 @@ def test_every_answer_has_the_headers(server, path):
 
 
 @pytest.mark.slow
-def test_other_origins_may_send_where_everybody_may_and_administer_nowhere(server):
-    asks = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
-    allowed = server.http.options("/v1/campaigns/open/messages", headers=asks)
-    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, "*")
+def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
+    def ask(origin, name="open", method="OPTIONS", path="/messages"):
+        asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        return server.http.request(method, f"/v1/campaigns/{name}{path}", headers=asks)
+
+    allowed = ask("https://a.example")
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, "https://a.example")
     assert "access-control-allow-credentials" not in allowed.headers
-    assert "access-control-allow-origin" not in server.http.options("/v1/campaigns/shared/messages").headers
-    for method, path in [("OPTIONS", "/v1/campaigns"), ("POST", "/v1/campaigns"), ("DELETE", "/v1/campaigns/open")]:
-        assert "access-control-allow-origin" not in server.http.request(method, path, headers=asks).headers
+    for refused in (ask("https://b.example"), ask("https://a.example", "shared"), ask("null")):
+        assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (403, False)
+    body = packed(MECHANISM, 1)
+    statuses = [
+        server.send("open", MECHANISM, body, 1, headers={"Origin": origin}).status_code
+        for origin in ("https://a.example", "https://b.example", server.url, None)
+    ]
+    assert statuses == [200, 403, 200, 200]
+    for method, path in [("OPTIONS", ""), ("DELETE", "")]:
+        assert "access-control-allow-origin" not in ask("https://a.example", method=method, path=path).headers
 
 
 @pytest.mark.slow
@@ -149,9 +175,10 @@ def test_a_body_without_a_length_is_refused_while_it_is_read(server):
         for _ in range(1000):
             yield b"\x00" * 100_000
 
+    before = server.status("open")["received"]
     with connected(server) as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
-        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'a' * 32}\r\nSSTQ-Count: 5\r\n"
+        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'a' * 32}\r\nSSTQ-Count: 1\r\n"
         line.sendall((head + f"SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n").encode())
         sent = 0
         try:
@@ -161,7 +188,7 @@ def test_a_body_without_a_length_is_refused_while_it_is_read(server):
         except OSError:
             pass
     assert sent < 50_000_000  # of 100 million: what the drain and the buffers of both sides hold
-    assert server.status("open")["received"] == 0
+    assert server.status("open")["received"] == before
 
 
 @pytest.mark.slow
@@ -195,6 +222,17 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
         assert secret not in stored
 
 
+class OnlyBodies:
+    """What reading a body needs of a node."""
+
+    def __init__(self):
+        self.arriving = BodyShares()
+
+
+def body_of(node, receive, address="10.0.0.1"):
+    return security.RequestBody(node, {"client": (address, 1)}, receive)
+
+
 def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
     monkeypatch.setattr(security, "_BODY_SECONDS", 0.05)
 
@@ -202,16 +240,51 @@ def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
         await asyncio.sleep(0.02)
         return {"type": "http.request", "body": b"x", "more_body": True}
 
-    async def read():
-        await security.RequestBody(receive).read(100)
-
     with pytest.raises(Problem, match="arrived too slowly") as caught:
-        asyncio.run(read())
-    assert caught.value.status == 408
+        asyncio.run(body_of(OnlyBodies(), receive).read(1 << 25))  # however large it may be
+    assert caught.value.status_code == 408
+
+
+def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
+    node = OnlyBodies()
+
+    async def endless():
+        return {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
+
+    def half():
+        parts = [bytes(1 << 20)]
+
+        async def receive():
+            if not parts:
+                await asyncio.sleep(PATIENCE)
+            return {"type": "http.request", "body": parts.pop(), "more_body": True}
+
+        return receive
+
+    async def run():
+        with pytest.raises(Problem, match="Too much is arriving from this address") as caught:
+            await body_of(node, endless).read(1 << 30)
+        assert caught.value.status_code == 429
+        # 60 MB of another address are on their way, and will stay so.
+        waiting = [asyncio.create_task(body_of(node, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert node.arriving._of == {"10.0.0.2": 60 << 20}
+
+        async def whole():
+            return {"type": "http.request", "body": bytes(1 << 24), "more_body": False}
+
+        assert len(await body_of(node, whole, "10.0.0.3").read(1 << 25)) == 1 << 24
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(run())
+    assert (node.arriving._of, node.arriving._total) == ({}, 0)
 
 
 def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(Store, "ping", lambda _: 1 / 0)
+    monkeypatch.setattr(Health, "check", lambda _: 1 / 0)
     application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
 
     async def ask():

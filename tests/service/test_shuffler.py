@@ -35,14 +35,14 @@ def both(tmp_path_factory):
     """A collector and its shuffler."""
     folders = [tmp_path_factory.mktemp(name) for name in ("collector", "shuffler")]
     with (
-        serving(folders[0], uploads_per_second=0) as collector,
+        serving(folders[0], messages_per_second=0) as collector,
         serving(
             folders[1],
             command="shuffler",
             collector=collector.url,
             closing_seconds=0,
             fetch_seconds=0.2,
-            uploads_per_second=0,
+            messages_per_second=0,
         ) as shuffler,
     ):
         collector.key = collector.http.get("/v1/key").json()["key"]

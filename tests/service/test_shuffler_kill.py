@@ -143,7 +143,7 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     databases = [f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")]
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
-    fast = f"--folder={tmp_path}", "--uploads-per-second=0", f"--administrator-token={ADMINISTRATOR}"
+    fast = f"--folder={tmp_path}", "--messages-per-second=0", f"--administrator-token={ADMINISTRATOR}"
     with nursery(tmp_path / "log") as parent, httpx.Client(timeout=PATIENCE) as client:
 
         def start_collector():

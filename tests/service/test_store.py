@@ -12,10 +12,10 @@ import sstq
 from sstq.service import database as tables
 from sstq.service import inbox as inbox_module
 from sstq.service import receiving
-from sstq.service import store as store_module
 from sstq.service.database import DatabaseUnavailable
+from sstq.service.health import Health
 from sstq.service.inbox import Inbox, InboxFull
-from sstq.service.store import Receipt, Refusal, Store, Upload, current_hour
+from sstq.service.store import Receipt, Refusal, Store, Upload
 
 MECHANISM = sstq.FrameUnit(dim=4, epsilon=2.0, frames=1)
 BODY = MECHANISM.encode([0.1, 0.2, 0.3, 0.4], rng=1).to_bytes()
@@ -45,7 +45,7 @@ def rows(store, table):
 
 
 def test_campaigns(store):
-    store.create("b", MECHANISM, '{"labels": []}', last_hour=7)
+    store.create("b", MECHANISM, '{"labels": []}')
     assert [(found.name, found.terms, found.closed) for found in store.campaigns()] == [
         ("b", '{"labels": []}', False),
         ("c", "{}", False),
@@ -184,15 +184,16 @@ def test_a_closed_campaign_spends_no_token(store):
     assert store.counts("c").unspent == 1
 
 
-def test_keys_are_forgotten_after_the_grace_period(store, monkeypatch):
+def test_keys_are_forgotten_after_hours_of_service(store):
     sent = upload()
     store.issue("c", [os.urandom(32)])
     store.receive([sent])
     store.end("c")
-    store.purge(grace_hours=24)
-    assert store.receive([sent]) == [Receipt(1)]
-    monkeypatch.setattr(store_module, "current_hour", lambda: current_hour() + 26)
-    store.purge(grace_hours=24)
+    for hour in range(24):  # hours of service, whatever the clock says
+        store.purge([], 1000 * hour, grace_hours=24)
+        assert store.receive([sent]) == [Receipt(1)]
+        store.purge([], 1000 * hour, grace_hours=24)  # the same hour again
+    store.purge([], 0, grace_hours=24)
     assert not rows(store, tables.receipts)
     assert not rows(store, tables.tokens)
     assert store.counts("c").received == 1
@@ -318,7 +319,7 @@ def test_the_inbox_waits_until_it_may_begin(store):
     ready = threading.Event()
 
     async def run():
-        async with Inbox(store, ready) as inbox:
+        async with Inbox(store, ready, Health(store)) as inbox:
             sent = asyncio.create_task(inbox.submit(upload()))
             while not len(inbox):
                 await asyncio.sleep(0.001)
@@ -335,7 +336,7 @@ def test_the_inbox_answers_all(store):
     sent[7] = upload(campaign="none")
 
     async def run():
-        async with Inbox(store, READY) as inbox:
+        async with Inbox(store, READY, Health(store)) as inbox:
             return await asyncio.gather(*map(inbox.submit, sent))
 
     answers = asyncio.run(run())
@@ -364,7 +365,7 @@ def test_the_inbox_holds_a_bounded_number(monkeypatch):
     slow = _SlowStore()
 
     async def run():
-        async with Inbox(slow, READY) as inbox:
+        async with Inbox(slow, READY, Health(slow)) as inbox:
             first = asyncio.create_task(inbox.submit(upload()))
             while len(inbox) or not first.done():  # until the writer took it
                 await asyncio.sleep(0.001)
@@ -391,7 +392,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
     slow.go.set()
 
     async def run():
-        async with Inbox(slow, READY) as inbox:
+        async with Inbox(slow, READY, Health(slow)) as inbox:
             bad = await asyncio.gather(inbox.submit(upload(count=13)), return_exceptions=True)
             return bad, await inbox.submit(upload())
 
@@ -402,7 +403,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
 
 def test_a_client_that_went_away_stops_nobody(store):
     async def run():
-        async with Inbox(store, READY) as inbox:
+        async with Inbox(store, READY, Health(store)) as inbox:
             gone = asyncio.create_task(inbox.submit(upload()))
             await asyncio.sleep(0)
             gone.cancel()

@@ -21,12 +21,12 @@ from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sums import FrameAggregator, trace_of_square
 from sstq.frames.tight import Frame
 
-MESSAGES_A_STRATUM = 8
+MESSAGES_PER_STRATUM = 8
 
 
 def uses_strata(messages: int, strata: int) -> bool:
     """Whether this many messages are averaged by strata: at least eight per coordinate."""
-    return messages >= MESSAGES_A_STRATUM * strata
+    return messages >= MESSAGES_PER_STRATUM * strata
 
 
 class StratifiedAggregator(FrameAggregator):

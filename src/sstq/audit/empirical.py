@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
 from sstq.randomness.secret import bit_source

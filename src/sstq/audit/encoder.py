@@ -26,7 +26,7 @@ from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, EitherLaw, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
-from sstq.mechanisms.structured import structured_vectors
+from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness.secret import bit_source, channel_words
 
 Floats = NDArray[np.float64]

@@ -143,14 +143,9 @@ def _report(
     verbose: bool,
 ) -> None:
     """Write the mean and its summary, and print the summary."""
-    import warnings
+    from sstq import GroupEstimate
 
-    from sstq import FrameBiasWarning, GroupEstimate
-
-    with warnings.catch_warnings():
-        # The warning's text is in the estimate's note, which is shown below.
-        warnings.simplefilter("ignore", FrameBiasWarning)
-        estimate = aggregator.mean()
+    estimate = aggregator.mean()
     if shared.trust == "aggregator":
         # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
         aggregator.save(state_path)

@@ -30,6 +30,15 @@ _Token = Annotated[
     str,
     typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Use this administrator token."),
 ]
+_Most = Annotated[int | None, typer.Option(help="Accept at most this many messages per upload, with a sender's token.")]
+_Origin = Annotated[
+    list[str] | None,
+    typer.Option(help="Let web pages of this origin send, such as https://poll.example; * for all; repeatable."),
+]
+_Release = Annotated[
+    int | None,
+    typer.Option(help="Show readers a new estimate after this many messages at least. [dim]\\[default: 20][/dim]"),
+]
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
 
@@ -57,7 +66,7 @@ def create(
     closes: Annotated[
         str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
     ] = None,
-    most_messages: Annotated[int | None, typer.Option(help="Accept at most this many messages per upload.")] = None,
+    most_messages: _Most = None,
     senders: Annotated[
         str,
         typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages."),
@@ -66,6 +75,11 @@ def create(
         str,
         typer.Option(metavar="administrator|token|public", help="Choose who may read the estimate."),
     ] = "administrator",
+    people: Annotated[
+        int | None, typer.Option(help="Limit the sender's token to this many people. [dim]\\[default: 1000000][/dim]")
+    ] = None,
+    origin: _Origin = None,
+    release_every: _Release = None,
     shuffler: Annotated[str | None, typer.Option(help="Let the shuffler at this address mix the messages.")] = None,
     shuffler_key: Annotated[
         str | None, typer.Option(help="Name the shuffler's public key, as printed by sstq shuffler.")
@@ -111,9 +125,9 @@ def create(
             "readers": readers,
             "shuffling": named,
         }
-        given = {field: value for field, value in terms.items() if value is not None}
-        made = Campaign.from_terms(name, read_mechanism(mechanism), given)
-    found = _ask("POST", url, "", token, made.to_json().encode())
+        made = Campaign.from_terms(name, read_mechanism(mechanism), _given(**terms))
+    whole = made.to_dict() | _given(people=people, origins=origin, release_every=release_every)
+    found = _ask("POST", url, "", token, json.dumps(whole).encode())
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
@@ -221,6 +235,93 @@ def tokens(
         count -= some
 
 
+def senders(
+    name: _Name,
+    people: Annotated[int, typer.Option(help="Let the token's holder send for this many people in all.", min=1)],
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+) -> None:
+    """Create a token for batches and print it; `sstq send` of a file needs one.
+
+    Without a token an upload carries one person's messages.
+
+    Example: sstq campaign senders steps --people 20000
+    """
+    made = _ask("POST", url, f"/{name}/senders", token, json.dumps({"people": people}).encode())
+    typer.echo(made["send_token"])
+
+
+def change(
+    name: _Name,
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+    labels: Annotated[
+        Path | None, typer.Option(help="Take the names of the coordinates from this text file, one per line.")
+    ] = None,
+    opens: Annotated[str | None, typer.Option(help="Accept messages from this time on.")] = None,
+    closes: Annotated[str | None, typer.Option(help="Stop accepting messages at this time.")] = None,
+    most_messages: _Most = None,
+    readers: Annotated[
+        str | None,
+        typer.Option(metavar="administrator|token|public", help="Choose who may read the estimate."),
+    ] = None,
+    origin: _Origin = None,
+    release_every: _Release = None,
+) -> None:
+    """Change a campaign's terms. Its mechanism and its shuffler cannot change.
+
+    Example: sstq campaign change steps --closes 2027-03-07T18:00:00Z
+
+    Example: sstq campaign change steps --origin https://poll.example
+    """
+    terms = _given(
+        labels=_lines(labels),
+        opens=opens,
+        closes=closes,
+        most_messages=most_messages,
+        readers=readers,
+        origins=origin,
+        release_every=release_every,
+    )
+    if not terms:
+        raise WrongUsage("name at least one term to change, such as --closes 2027-03-07T18:00:00Z")
+    found = _ask("PATCH", url, f"/{name}", token, json.dumps(terms).encode())
+    note(f"{name} is changed.")
+    _show_tokens(found)
+
+
+def renew(
+    name: _Name,
+    which: Annotated[str, typer.Argument(metavar="send-token|read-token", help="Renew this one.")],
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+) -> None:
+    """Replace a shared token by a new one and print it; the old one, and all senders' tokens, stop working.
+
+    Example: sstq campaign renew steps read-token
+    """
+    if which not in ("send-token", "read-token"):
+        raise WrongUsage(f"WHICH must be send-token or read-token, got {which!r}")
+    body = json.dumps({"renew": [which.replace("-", "_")]}).encode()
+    _show_tokens(_ask("PATCH", url, f"/{name}", token, body))
+
+
+def delete(
+    name: _Name,
+    token: _Token,
+    url: _Url = _DEFAULT_URL,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a campaign and everything collected for it, for good.
+
+    Example: sstq campaign delete steps --yes
+    """
+    if not yes:
+        typer.confirm(f"Delete {name} and all of its messages?", abort=True)
+    _ask("DELETE", url, f"/{name}", token)
+    note(f"{name} is deleted.")
+
+
 def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     """Create a new key for sealing the messages of a shuffled campaign.
 
@@ -234,7 +335,7 @@ def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 
 add_command(campaign, list_campaigns, "list")
-for _command in (create, show, close, export, tokens, rotate):
+for _command in (create, show, change, close, delete, export, tokens, senders, renew, rotate):
     add_command(campaign, _command)
 
 
@@ -246,7 +347,18 @@ def _ask(method: str, url: str, path: str, token: str, body: bytes | None = None
     from sstq.client.http import request
 
     headers = {} if body is None else {"Content-Type": "application/json"}
-    return request(method, _address(url, path), token=token, headers=headers, body=body).json()
+    answer = request(method, _address(url, path), token=token, headers=headers, body=body)
+    return answer.json() if answer.content else None
+
+
+def _given(**terms: Any) -> dict[str, Any]:
+    return {name: value for name, value in terms.items() if value is not None}
+
+
+def _show_tokens(found: dict[str, Any]) -> None:
+    for field in ("send_token", "read_token"):
+        if field in found:
+            typer.echo(f"{field.replace('_', ' '):19}  {found[field]}")
 
 
 def _shuffling(

@@ -158,6 +158,7 @@ def _to_one_file(
     force: bool,
 ) -> int:
     """Write the messages of all vectors to one file; returns their number."""
+    from sstq.mechanisms.encoding import encode_files
     from sstq.messages.files import write_messages
 
     if any(output.exists() and output.samefile(path) for path in (mechanism_path, *vectors)):
@@ -171,7 +172,7 @@ def _to_one_file(
     numbers = None if groups is None else group_numbers(groups, total)
     named: dict[str, Any] = {"clients": identifiers, "groups": numbers}
     with progress("Encoding", total * mechanism.messages) as advance:
-        return write_messages(output, mechanism.encode_files(files, rng, **named, report=local, advance=advance))
+        return write_messages(output, encode_files(mechanism, files, rng, **named, report=local, advance=advance))
 
 
 def _private_groups(mechanism: Mechanism, given: str | None) -> str | Path | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,7 @@ import typer
 from sstq.cli.terminal import note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sstq.service import Settings
 
@@ -23,12 +25,16 @@ __all__ = [
     "FolderOption",
     "GraceOption",
     "HostOption",
+    "LogOption",
+    "MessagesOption",
     "MetricsOption",
     "PortOption",
     "PrivateKeyOption",
     "ProxiesOption",
-    "UploadsOption",
+    "UpgradeOption",
+    "guarded_folder",
     "kept_token",
+    "refused_without_upgrade",
     "say_started",
 ]
 
@@ -67,40 +73,76 @@ PrivateKeyOption = Annotated[
 ProxiesOption = Annotated[
     str, typer.Option(envvar="SSTQ_PROXIES", help="Trust X-Forwarded-For from these addresses, such as 10.0.0.1.")
 ]
-UploadsOption = Annotated[
+MessagesOption = Annotated[
     float,
     typer.Option(
-        envvar="SSTQ_UPLOADS_PER_SECOND", help="Allow each address this many uploads per second; 0 for no limit."
+        envvar="SSTQ_MESSAGES_PER_SECOND",
+        help="Allow each address this many messages per second without a token; 0 for no limit.",
     ),
 ]
-BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address this many uploads at once.")]
+BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address this many messages at once.")]
 GraceOption = Annotated[
     int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries for this many hours after a campaign has closed.")
 ]
+UpgradeOption = Annotated[
+    bool, typer.Option("--upgrade", help="Upgrade a database of an earlier release; make a copy of it first.")
+]
+LogOption = Annotated[
+    str, typer.Option(envvar="SSTQ_LOG_FORMAT", help="Write log lines as text or JSON.", metavar="text|json")
+]
 
 
-def say_started(settings: Settings, url: str, facts: Mapping[str, str], *, given_token: bool) -> None:
-    """Print the address, some facts and the token; say so if others can listen on the network."""
-    # A given token is known already, and must not end up in logs.
-    token = "as given" if given_token else settings.administrator_token
+def guarded_folder(folder: Path) -> None:
+    """Create the folder, and let nobody else read what is written from now on: databases, keys and tokens."""
+    os.umask(0o077)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
+
+
+@contextmanager
+def refused_without_upgrade(command: str, folder: Path) -> Iterator[None]:
+    """Name the command that upgrades a database of an earlier release."""
+    from sstq.service.migrations import NeedsUpgrade
+
+    try:
+        yield
+    except NeedsUpgrade as error:
+        raise ValueError(
+            f"{folder} has a database of an earlier release of sstq; make a copy of it, then run: "
+            f"sstq {command} --folder {folder} --upgrade"
+        ) from error
+
+
+def say_started(
+    settings: Settings, url: str, facts: Mapping[str, str], *, token: str, warnings: Iterable[str] = ()
+) -> None:
+    """Print the address, some facts and what to say of the token; say so if others can listen on the network."""
     for name, value in {"address": url, **facts, "administrator token": token}.items():
         typer.echo(f"{name:19}  {value}")
     if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
         note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
+    for warning in warnings:
+        note(warning)
 
 
-def kept_token(folder: Path) -> str:
-    """Return the administrator's token in the folder, created if it does not exist."""
+def kept_token(folder: Path, given: str | None) -> tuple[str, str]:
+    """Return the administrator's token, and what to print of it: itself once, when it is created.
+
+    It is the given one, or that of the folder, which is created if it does not exist.
+    """
     from sstq.service.security import new_token
 
+    if given:
+        return given, "as given"
     path = folder / _TOKEN_FILE
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return path.read_text(encoding="ascii").strip()
+        return path.read_text(encoding="ascii").strip(), f"in {path}"
     token = new_token()
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(f"{token}\n")
         file.flush()
         os.fsync(descriptor)
-    return token
+    return token, token

@@ -78,6 +78,7 @@ def send(
     """
     from sstq.accounting import Ledger
     from sstq.client import Client
+    from sstq.mechanisms.encoding import encode_files
     from sstq.messages.vectors import open_vectors
 
     if total_epsilon is not None and ledger is None:
@@ -102,9 +103,10 @@ def send(
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     files = [open_vectors(path, mechanism.dim) for path in vectors]
     total = sum(file.count for file in files)
+    client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        messages = mechanism.encode_files(files, None, groups=groups, advance=advance)
+        messages = encode_files(mechanism, files, None, groups=groups, advance=advance)
         sent = client.send_messages(messages, progress=advance)
     facts: list[tuple[str, object]] = [
         ("campaign", client.campaign.name),

@@ -14,12 +14,16 @@ from sstq.cli.listening import (
     FolderOption,
     GraceOption,
     HostOption,
+    LogOption,
+    MessagesOption,
     MetricsOption,
     PortOption,
     PrivateKeyOption,
     ProxiesOption,
-    UploadsOption,
+    UpgradeOption,
+    guarded_folder,
     kept_token,
+    refused_without_upgrade,
     say_started,
 )
 from sstq.cli.usage import check_usage
@@ -37,7 +41,7 @@ def serve(
     certificate: CertificateOption = None,
     private_key: PrivateKeyOption = None,
     proxies: ProxiesOption = "",
-    uploads_per_second: UploadsOption = 100.0,
+    messages_per_second: MessagesOption = 100.0,
     burst: BurstOption = 1000,
     fold_seconds: Annotated[
         float,
@@ -46,6 +50,8 @@ def serve(
         ),
     ] = 1.0,
     grace_hours: GraceOption = 72,
+    upgrade: UpgradeOption = False,
+    log_format: LogOption = "text",
     demo: Annotated[
         bool, typer.Option("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")
     ] = False,
@@ -53,7 +59,8 @@ def serve(
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
     The folder is created if it does not exist. The first start stores an administrator token there, readable
-    only by you. `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
+    only by you, and prints it once.
+    `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
 
     Example: sstq serve --folder collector
 
@@ -61,11 +68,12 @@ def serve(
 
     Example: sstq serve --folder collector --host 0.0.0.0 --certificate chain.pem --private-key key.pem
     """
-    from sstq.service import Settings, run
+    from sstq.service import Settings, create_app
+    from sstq.service.app import serve as run
     from sstq.service.database import sqlite_url
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    token = administrator_token or kept_token(folder)
+    guarded_folder(folder)
+    token, shown = kept_token(folder, administrator_token)
     with check_usage():
         settings = Settings(
             database=database or sqlite_url(folder / "collector.sqlite3"),
@@ -76,15 +84,19 @@ def serve(
             certificate=certificate,
             private_key=private_key,
             proxies=proxies,
-            uploads_per_second=uploads_per_second,
+            messages_per_second=messages_per_second,
             burst=burst,
             fold_seconds=fold_seconds,
             grace_hours=grace_hours,
+            upgrade=upgrade,
+            log_format=log_format,  # type: ignore[arg-type]  # checked by Settings
             demo=demo,
         )
+    with refused_without_upgrade("serve", folder):
+        app = create_app(settings)
 
     def started(url: str) -> None:
         facts = {"poll": f"{url}/demo/"} if demo else {}
-        say_started(settings, url, facts, given_token=bool(administrator_token))
+        say_started(settings, url, facts, token=shown, warnings=app.state.node.warnings())
 
-    run(settings, started)
+    run(app, settings, started)

@@ -14,12 +14,16 @@ from sstq.cli.listening import (
     FolderOption,
     GraceOption,
     HostOption,
+    LogOption,
+    MessagesOption,
     MetricsOption,
     PortOption,
     PrivateKeyOption,
     ProxiesOption,
-    UploadsOption,
+    UpgradeOption,
+    guarded_folder,
     kept_token,
+    refused_without_upgrade,
     say_started,
 )
 from sstq.cli.usage import check_usage
@@ -53,7 +57,7 @@ def shuffler(
     certificate: CertificateOption = None,
     private_key: PrivateKeyOption = None,
     proxies: ProxiesOption = "",
-    uploads_per_second: UploadsOption = 100.0,
+    messages_per_second: MessagesOption = 100.0,
     burst: BurstOption = 1000,
     mix_seconds: Annotated[
         float,
@@ -74,6 +78,8 @@ def shuffler(
         ),
     ] = 60.0,
     grace_hours: GraceOption = 72,
+    upgrade: UpgradeOption = False,
+    log_format: LogOption = "text",
 ) -> None:
     """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 
@@ -88,8 +94,8 @@ def shuffler(
     from sstq.service.database import sqlite_url
     from sstq.service.shuffler import ShufflerSettings, run_shuffler
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    token = administrator_token or kept_token(folder)
+    guarded_folder(folder)
+    token, shown = kept_token(folder, administrator_token)
     with check_usage():
         settings = ShufflerSettings(
             database=database or sqlite_url(folder / "shuffler.sqlite3"),
@@ -100,10 +106,12 @@ def shuffler(
             certificate=certificate,
             private_key=private_key,
             proxies=proxies,
-            uploads_per_second=uploads_per_second,
+            messages_per_second=messages_per_second,
             burst=burst,
             fold_seconds=mix_seconds,
             grace_hours=grace_hours,
+            upgrade=upgrade,
+            log_format=log_format,  # type: ignore[arg-type]  # checked by Settings
             public_url=public_url,
             collector=collector.rstrip("/"),
             collector_key=collector_key,
@@ -113,6 +121,7 @@ def shuffler(
         )
 
     def started(url: str, key: str) -> None:
-        say_started(settings, url, {"public key": key}, given_token=bool(administrator_token))
+        say_started(settings, url, {"public key": key}, token=shown)
 
-    run_shuffler(settings, started)
+    with refused_without_upgrade("shuffler", folder):
+        run_shuffler(settings, started)

@@ -131,8 +131,8 @@ class Campaign:
         image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
         opens: when the campaign starts to accept messages; None for at once.
         closes: when the campaign stops accepting messages; None for never.
-        most_messages: the maximum per upload; None for as many as fit, up to 10,000. It is 1 with single-use tokens,
-            and one person's messages if they are shuffled.
+        most_messages: the maximum per upload; None for one person's messages, or with senders="token" for as many as
+            fit, up to 10,000. A sender's token allows that many to campaigns that are open to everybody.
         senders: who may send.
         readers: who may read the estimate.
         shuffling: the shuffler that mixes messages on their way to the collector; None if clients send directly.
@@ -140,8 +140,8 @@ class Campaign:
     Examples:
         >>> import sstq
         >>> campaign = Campaign("steps", sstq.FrameUnit(dim=3, epsilon=2.0), labels=("home", "work", "elsewhere"))
-        >>> campaign.most_messages, campaign.status(datetime.now(UTC))
-        (10000, 'open')
+        >>> campaign.most_messages, campaign.most_in_batch, campaign.status(datetime.now(UTC))
+        (1, 10000, 'open')
     """
 
     name: str
@@ -194,13 +194,21 @@ class Campaign:
                 "token pays for one upload, and only a shuffler takes several messages of a person"
             )
         if self.most_messages is None:
-            return 1 if one else min(_DEFAULT_MESSAGES, fitting)
+            # Strangers send for one person at a time; batches need a token.
+            return 1 if one else self.slots if self.senders == "everybody" else min(_DEFAULT_MESSAGES, fitting)
         if one and self.most_messages != 1:
             raise ValueError(
                 f"most_messages must be 1 with senders='single-use' or a shuffler, got {self.most_messages!r}: an "
                 "upload is then of one person, who counts once"
             )
         return int(check_number("most_messages", self.most_messages, 1, fitting, integer=True))
+
+    @cached_property
+    def most_in_batch(self) -> int:
+        """The maximum number of messages in an upload with a sender's token."""
+        if self.senders != "everybody" or self.shuffling is not None:
+            return self.most_messages
+        return max(self.most_messages, min(_DEFAULT_MESSAGES, 8 * LARGEST_UPLOAD // self.message_bits))
 
     @cached_property
     def digest(self) -> str:
@@ -221,11 +229,6 @@ class Campaign:
     def message_bits(self) -> int:
         """The size of one message in bits."""
         return self.mechanism.message_bits
-
-    @cached_property
-    def largest_upload(self) -> int:
-        """The maximum size of an upload to this campaign in bytes."""
-        return self.upload_bytes(self.most_messages)
 
     def upload_bytes(self, count: int) -> int:
         """The size in bytes of an upload with this many messages, or with one person's envelopes in their cover."""

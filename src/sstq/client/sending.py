@@ -143,6 +143,16 @@ class Client:
         newest, cover = document.sealing_keys[0], bytes.fromhex(terms.sealing_key)
         return partial(seal_person, crowd=campaign.crowd(newest), collector_key=newest, shuffler_key=cover)
 
+    def check_people(self, people: int) -> None:
+        """ValueError if the messages of so many people need a sender's token that this client does not have."""
+        campaign = self.campaign
+        anonymous = campaign.senders == "everybody" and campaign.shuffling is None and not self._tokens
+        if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
+            raise ValueError(
+                f"X must be one person's vector without a sender's token, got {people}; nothing was sent. The owner of "
+                f"the campaign creates a token with: sstq campaign senders {campaign.name} --people {people}"
+            )
+
     def send(
         self,
         X: ArrayLike,
@@ -189,6 +199,7 @@ class Client:
                 raise ValueError(
                     f"X must be one vector per single-use token, got {people} and {len(self._tokens)} tokens"
                 )
+            self.check_people(total // self.campaign.slots)
             if self._ledger is not None and total:
                 self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
             sent, each = 0, 1 if self._seal is None else self.campaign.slots
@@ -203,7 +214,7 @@ class Client:
 
     def _packed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
         """Return the number of messages, and the bodies of uploads with the number of messages in each."""
-        most = self.campaign.most_messages
+        most = self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
         sizes = []
         for batch in map(self._checked, batches):
             for start in range(0, len(batch), most):

@@ -1,148 +1,22 @@
-"""The mechanisms, one module or folder each, and the registry of their names."""
+"""The mechanisms of this library and of its paper, and the registry of all names; others are in `sstq.baselines`."""
 
-import inspect
-from typing import Any, TypeVar
-
-from sstq.checks import check_argument, did_you_mean
-from sstq.mechanisms.agreement import read_agreement
 from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
-from sstq.mechanisms.candidates.compressed_privunitg import CompressedPrivUnitG
-from sstq.mechanisms.candidates.mmrc import MMRC
-from sstq.mechanisms.candidates.rrsc import RRSC
-from sstq.mechanisms.clean import Clean
-from sstq.mechanisms.csgm.mechanism import CSGM, L2CSGM
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
-from sstq.mechanisms.privunit.mechanism import PrivUnit, PrivUnitG
-from sstq.mechanisms.projunit.mechanism import ProjUnit
-from sstq.mechanisms.sqkr.mechanism import SQKR
+from sstq.mechanisms.registry import from_json, list_mechanisms, mechanism, mechanism_class, register
 from sstq.mechanisms.sstq import SSTQ
-from sstq.mechanisms.turboquant import TurboQuant
-from sstq.mechanisms.vqsgd import VqSGD
 
 __all__ = [
-    "CSGM",
-    "L2CSGM",
-    "MMRC",
-    "RRSC",
-    "SQKR",
     "SSTQ",
-    "Clean",
-    "CompressedPrivUnitG",
     "ExpectedError",
     "FrameUnit",
     "GroupUnit",
     "LocalReport",
     "Mechanism",
-    "PrivUnit",
-    "PrivUnitG",
-    "ProjUnit",
-    "TurboQuant",
     "Unbiased",
-    "VqSGD",
     "from_json",
     "list_mechanisms",
     "mechanism",
     "mechanism_class",
     "register",
 ]
-
-# The limit for JSON: the paper's recipe takes 30 steps.
-_MOST_STEPS = 128
-Kind = TypeVar("Kind", bound=Mechanism)
-
-_OWN: tuple[type[Mechanism], ...] = (SSTQ, FrameUnit, GroupUnit, VqSGD, SQKR, PrivUnit, PrivUnitG, ProjUnit)
-_OWN += (RRSC, MMRC, CompressedPrivUnitG, TurboQuant, CSGM, L2CSGM, Clean)
-_REGISTRY = {chosen.name: chosen for chosen in _OWN}
-
-
-def list_mechanisms() -> list[str]:
-    """Return the names of all mechanisms.
-
-    Examples:
-        >>> list_mechanisms()[:3]
-        ['sstq', 'frameunit', 'groupunit']
-    """
-    return list(_REGISTRY)
-
-
-def register(cls: type[Kind]) -> type[Kind]:
-    """Add your own mechanism to the registry, under its `name`; usable as a decorator.
-
-    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name already in use is a
-    ValueError. See examples/own-mechanism.
-
-    Examples:
-        >>> import sstq
-        >>> @register
-        ... class Renamed(sstq.FrameUnit):
-        ...     name = "renamed-frameunit"
-        >>> mechanism("renamed-frameunit", dim=3, epsilon=1.0).name
-        'renamed-frameunit'
-        >>> del _REGISTRY["renamed-frameunit"]
-    """
-    if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
-        raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
-    if cls.name in _REGISTRY:
-        raise ValueError(f"name must be new, got {cls.name!r}, which {_REGISTRY[cls.name].__name__} already has")
-    _REGISTRY[cls.name] = cls
-    return cls
-
-
-def mechanism(name: str, **options: Any) -> Mechanism:
-    """Create the mechanism with this name; an unknown or missing option is a TypeError.
-
-    Examples:
-        >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
-        12
-    """
-    chosen = mechanism_class(name)
-    known = inspect.signature(chosen).parameters
-    for option in options:
-        if option not in known:
-            close = did_you_mean(option, known)
-            raise TypeError(f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}")
-    for option, parameter in known.items():
-        if parameter.default is parameter.empty and option not in options:
-            raise TypeError(f"{name} needs the option {option!r}")
-    return chosen(**options)
-
-
-def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
-    """Read a mechanism from its `to_json`, integer by integer; ValueError for anything else.
-
-    A few bytes of JSON can ask for any amount of memory and time, so the size of the frame (by default 8 times the
-    usual one, or 2048) and the steps of the representation (by default 128) are bounded.
-
-    Examples:
-        >>> original = mechanism("sstq", dim=100, epsilon=1.0)
-        >>> from_json(original.to_json()).digest() == original.digest()
-        True
-    """
-
-    def choose(data: dict[str, Any]) -> type[Mechanism]:
-        chosen = mechanism_class(data.pop("mechanism", None))
-        _check_cost(data, max_frame_size or chosen._usual_frame_size(data), max_steps or _MOST_STEPS)
-        return chosen
-
-    read: Mechanism = read_agreement(text, Mechanism.json_format, choose)
-    return read
-
-
-def _check_cost(data: dict[str, Any], max_frame_size: int, max_steps: int) -> None:
-    """Refuse a frame size or a number of steps that is implausibly expensive for the dimension."""
-    dim = check_argument("dim", data.get("dim"))
-    for name, most in (("frame_size", max_frame_size), ("steps", max_steps)):
-        value = data.get(name, 0)
-        if not isinstance(value, int) or value > most:
-            raise ValueError(
-                f"{name} must be at most {most} for dim = {dim}, got {value!r}; pass max_{name}= to allow more"
-            )
-
-
-def mechanism_class(name: Any) -> type[Mechanism]:
-    """Return the class of the mechanism with this name."""
-    if not isinstance(name, str) or name not in _REGISTRY:
-        close = did_you_mean(name, _REGISTRY)
-        raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
-    return _REGISTRY[name]

@@ -3,8 +3,8 @@
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, cast, get_args
@@ -15,17 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from sstq import kernels
 from sstq.aggregation import Aggregator
 from sstq.cards import card
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.exactness import round_up
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.laws import Law, channel_law
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Layout
-from sstq.messages.vectors import VectorFile
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 
@@ -108,7 +107,7 @@ class LocalReport:
 
 
 @dataclass(frozen=True)
-class Batch:
+class EncoderInput:
     """The input of an encoder: checked vectors, (n, d), with `words_each` secret words each.
 
     `clients` are their identifiers if the coin is public.
@@ -142,9 +141,6 @@ class Mechanism(Agreement):
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
         sweeps: the families that `sstq frontier` shows: labels, and the options of each point.
-        unbiased: when the estimate's expectation is the (clipped) vector, over messages and public coins.
-        layout: the fields of a message.
-        words_each: the number of secret words per message, the same for every vector.
 
     Examples:
         >>> import sstq
@@ -165,7 +161,6 @@ class Mechanism(Agreement):
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
     # The part that makes the secret draw: a channel, or an object with a `privacy_loss` and, if exact, a `law`.
     _draws_by: ClassVar[str] = "channel"
-    _aggregator: ClassVar[type[Aggregator[Any]]]
 
     dim: int
     epsilon: float
@@ -175,9 +170,6 @@ class Mechanism(Agreement):
     groups: int | None = None
     messages: int = 1
     coin: Coin = "private"
-    unbiased: Unbiased = Unbiased.ALWAYS
-    layout: Layout
-    words_each: int = 3
 
     def with_seed(self, seed: int) -> Self:
         """Return the mechanism with another public seed, for the next round; itself if it has no public randomness.
@@ -189,15 +181,35 @@ class Mechanism(Agreement):
         """
         return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
 
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The fields of a message."""
+
+    @property
+    @abstractmethod
+    def aggregator_class(self) -> type[Aggregator[Any]]:
+        """The class of its aggregators; usually a class attribute."""
+
+    @property
+    def unbiased(self) -> Unbiased:
+        """When the estimate's expectation is the (clipped) vector, over messages and public coins."""
+        return Unbiased.ALWAYS
+
+    @property
+    def words_each(self) -> int:
+        """The number of secret words per message, the same for every vector."""
+        return 3
+
     @classmethod
-    def _usual_frame_size(cls, data: Mapping[str, Any]) -> int:
-        """About the largest plausible frame for these JSON values: tuned frames are up to 4 times the default."""
-        return _FRAME_FACTOR * max(default_frame_size(check_argument("dim", data.get("dim"))), _LEAST_FRAME)
+    def usual_frame_size(cls, parameters: Any) -> int:
+        """About the largest plausible frame for these parameters: tuned frames are up to 4 times the default."""
+        return _FRAME_FACTOR * max(default_frame_size(parameters.dim), _LEAST_FRAME)
 
     @property
     def estimate_dim(self) -> int:
         """The length of an estimate: dim, or groups·dim with private groups."""
-        return self.dim
+        return self.dim * (self.groups or 1)
 
     def _repr_html_(self) -> str:
         facts = {**self.options, "bits per message": self.message_bits, "digest": f"{self.digest()[:16]}…"}
@@ -221,29 +233,29 @@ class Mechanism(Agreement):
         """
         return round_up(self.messages * Fraction(self.epsilon))
 
-    def _take_coin(self, coin: Any) -> None:
-        """Check and keep the coin, after the number of messages; in `__init__` only."""
-        check_option("coin", coin, get_args(Coin))
-        if coin == "public" and self.messages > 1:
+    def _check(self) -> None:
+        check_option("coin", self.coin, get_args(Coin))
+        if self.coin == "public" and self.messages > 1:
             raise ValueError(
                 f"messages must be 1 with a public coin, got {self.messages}: messages with a client's identifier "
                 "cannot be shuffled; pass coin='private' and no bits"
             )
-        self._set(coin=coin)
+        self._check_solved()
+        spent = self.privacy_loss()
+        if not spent <= self.epsilon:
+            raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
 
-    def _common(self) -> dict[str, Any]:
-        """Options that all private mechanisms have, as JSON values; `messages` only where there are several."""
-        several = {"messages": self.messages} if self.messages > 1 else {}
-        return self._named("dim", "epsilon", "clip") | several
+    def _check_solved(self) -> None:
+        """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
 
     @abstractmethod
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         """Return the columns of the messages. Most encoders start with `_unit_ball`; others count clipped rows."""
 
     def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
         # The same number of words for every vector, drawn before anything is known about the data.
         words = source.words(self.words_each * len(rows)).reshape(len(rows), self.words_each)
-        return self._encode(Batch(rows, words, clients, report))
+        return self._encode(EncoderInput(rows, words, clients, report))
 
     @property
     def _row_cost(self) -> int:
@@ -286,39 +298,6 @@ class Mechanism(Agreement):
         rows = self._held(self._check_vectors(X), groups)
         return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
 
-    def encode_files(
-        self,
-        files: Iterable[VectorFile],
-        rng: RngLike = None,
-        *,
-        clients: NDArray[np.uint64] | None = None,
-        groups: NDArray[np.int64] | None = None,
-        report: LocalReport | None = None,
-        advance: Callable[[int], None] = lambda _: None,
-    ) -> Iterator[Messages]:
-        """Yield the messages of files, a bounded piece at a time; `advance` is called with the size of each piece.
-
-        Slots come one after the other, as in `encode`, so files are read once per slot. Files that were opened
-        with a column of public labels yield these with the messages; a file's column of private groups takes the
-        place of `groups`.
-        """
-        source, several = bit_source(rng), list(files)
-        for slot in range(self.messages):
-            start = 0
-            for file in several:
-                first = start
-                for rows, labels, secret in file.pieces():
-                    ids, own = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
-                    try:
-                        held = self._held(rows, own if secret is None else secret)
-                    except ValueError as error:
-                        raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
-                    # Each vector is reported once.
-                    once = report if slot == 0 else None
-                    yield replace(self._encode_slots(held, source, ids, once, slots=1), labels=labels)
-                    start += len(rows)
-                    advance(len(rows))
-
     def _encode_slots(
         self,
         rows: NDArray[Any],
@@ -357,24 +336,24 @@ class Mechanism(Agreement):
 
     def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
-        identifiers = self._client_ids(clients, len(columns[0]))
-        self._check_columns(columns)
-        return self._messages(columns, identifiers, simulated)
+        messages = self._messages(columns, self._client_ids(clients, len(columns[0])), simulated)
+        self._check_messages(messages)
+        return messages
 
     def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
         return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated, in_clear=in_clear)
 
-    def _check_columns(self, columns: Columns) -> None:
+    def _check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
     def aggregator(self) -> Aggregator[Any]:
         """Create an empty aggregator for this mechanism's messages."""
-        return self._aggregator(self)
+        return self.aggregator_class(self)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Any]:
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
-        return type(self.aggregator()).load(path, self)
+        return self.aggregator_class.load(path, self)
 
     def law(self) -> Law:
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
@@ -401,13 +380,17 @@ class Mechanism(Agreement):
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"mechanism": self.name}
 
+    @abstractmethod
     def largest_message(self) -> float:
         """R, the largest norm of the estimate of one valid message; for `sstq.planning.poisoning`."""
-        raise ValueError(f"no bound is known for the messages of {self.name}")
 
     def largest_honest_mean(self) -> float:
         """H, the largest norm of an honest client's expected estimate; clip if that is unbiased."""
-        return self.clip if self.unbiased else self.largest_message()
+        return self.clip if self.unbiased else self._largest_biased_mean()
+
+    def _largest_biased_mean(self) -> float:
+        """H of a mechanism that is not unbiased."""
+        return self.largest_message()
 
     @abstractmethod
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -460,10 +443,18 @@ class Mechanism(Agreement):
             variance += float(np.sum(variances))
         with np.errstate(over="ignore"):
             bias2 = float(np.sum((bias / count) ** 2))
-        return ExpectedError(bias2, variance / (count * count * repeats * self.messages))
+        independent = variance / (count * count * repeats * self.messages)
+        return ExpectedError(bias2, self._variance_of_mean(rows, repeats, independent))
+
+    def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
+        """The variance of the mean of these rows, given that of the mean of independent messages."""
+        return independent
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """Return the error of a mean of clients that all hold one typical vector of norm clip, a Gaussian direction."""
+        return self._typical_error(clients)
+
+    def _typical_error(self, clients: int) -> ExpectedError:
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
     def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
@@ -486,18 +477,37 @@ class Mechanism(Agreement):
         return rows
 
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
-        if groups is not None:
-            raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
-        return rows
+        """What each person holds, as rows: the vectors, preceded by private groups if there are any.
+
+        Floats hold all groups exactly.
+        """
+        if self.groups is None:
+            if groups is not None:
+                raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
+            return rows
+        if groups is None:
+            raise ValueError(f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None")
+        labels = np.atleast_1d(np.asarray(groups))
+        if labels.ndim != 1 or len(labels) != len(rows):
+            raise ValueError(f"groups must be {len(rows)} integers, got an array of shape {labels.shape}")
+        if labels.dtype.kind not in "iu" and len(labels):
+            raise ValueError(f"groups must be integers, got dtype {labels.dtype}")
+        wrong = np.flatnonzero((labels < 0) | (labels >= self.groups))
+        if len(wrong):
+            raise ValueError(f"groups must be from 0 to {self.groups - 1}, got {labels[wrong[0]]} at row {wrong[0]}")
+        return np.concatenate([labels[:, None].astype(rows.dtype), rows], axis=1)
 
     def groups_in_turn(self, count: int) -> Ints | None:
         """One group per row, in turn, for trials; None without private groups."""
         return None if self.groups is None else np.arange(count) % self.groups
 
     def _estimated(self, rows: Rows) -> Rows:
-        """The true values that estimates of these rows should have."""
-        return rows
+        """The true values that estimates of these rows should have: the vectors, at the place of their groups."""
+        if self.groups is None:
+            return rows
+        placed = np.zeros((len(rows), self.groups, self.dim), dtype=np.float64)
+        placed[np.arange(len(rows)), rows[:, 0].astype(np.int64)] = rows[:, 1:]
+        return placed.reshape(len(rows), -1)
 
     def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""

@@ -1,11 +1,7 @@
-"""The flat channel of a mechanism, from its options or its JSON form, and its gain."""
+"""Randomized response with two weights: its channel, checked exactly, and its gain."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from sstq.checks import stated_integer
 from sstq.exactness import TOTAL
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.channels import FlatChannel
 
 
 def gain(channel: FlatChannel) -> float:
@@ -16,16 +12,8 @@ def gain(channel: FlatChannel) -> float:
     return (channel.own - channel.other) / TOTAL
 
 
-def flat_response(size: int, epsilon: float, stated: Mapping[str, Any] | None) -> FlatChannel:
-    """Randomized response on `size` tokens with the whole budget, or with the weights that a JSON form states."""
-    if stated is None:
-        return flat_channel_of_size(size, epsilon)
-    own, other = (stated_integer(name, stated[name]) for name in ("own", "other"))
+def flat_response(size: int, epsilon: float, own: int, other: int) -> FlatChannel:
+    """Randomized response on `size` tokens with these weights; ValueError unless it is ε-LDP and favours the token."""
     if own <= other:
         raise ValueError(f"own must be above other: the channel must favour the token itself, got {own} and {other}")
     return FlatChannel(epsilon, size, own, other)
-
-
-def weights_of(channel: FlatChannel) -> dict[str, Any]:
-    """The two weights, as JSON values."""
-    return {"own": str(channel.own), "other": str(channel.other)}

@@ -1,37 +1,36 @@
-"""The bases of mechanisms on a tight frame: options of the frame, and of a bounded representation in it."""
+"""The base of mechanisms on a Kashin representation: options and parts of the frame and of the representation."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import Kashin, certified, make_kashin
 from sstq.frames.tight import Frame, default_frame_size, make_frame
 from sstq.mechanisms.base import Mechanism, Unbiased
+from sstq.mechanisms.parameters import Parameters, Word
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]
 Recipe = Literal["certified", "paper"]
 
 
-class FramedMechanism(Mechanism):
-    """A mechanism whose public seed, `frame_seed`, is that of its frame and of its public coin."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KashinParameters(Parameters):
+    """The parameters of a mechanism on a Kashin representation, as named in `KashinMechanism`."""
 
-    seed_option = "frame_seed"
-
-    frame: Frame
-
-    def _reseeded(self, seed: int) -> dict[str, Any]:
-        return {"frame": replace(self.frame, seed=seed)}
-
-    def _frame_options(self) -> dict[str, Any]:
-        return {"frame_size": self.frame.size, "frame_seed": str(self.frame.seed)}
-
-    @property
-    def _row_cost(self) -> int:
-        return self.frame.size
+    dim: int
+    epsilon: float
+    clip: float
+    frame: FrameName
+    frame_size: int
+    frame_seed: Word
+    kashin: Recipe
+    level: float
+    steps: int
 
 
-class KashinMechanism(FramedMechanism):
+class KashinMechanism(Mechanism):
     """A mechanism on the coefficients of a Kashin representation.
 
     Args:
@@ -43,32 +42,55 @@ class KashinMechanism(FramedMechanism):
         frame_seed: the public seed of the frame and of the public coin.
     """
 
-    kashin: Kashin
+    seed_option = "frame_seed"
 
-    def _take_frame(
-        self, size: int | None, seed: int, level: float | None, steps: int | None, name: str, kashin: str
-    ) -> None:
-        """Check and keep the frame, the representation in it, and whether that is unbiased."""
-        size = default_frame_size(self.dim) if size is None else size
-        size = check_number("frame_size", size, self.dim, 2**32, integer=True)
-        frame = make_frame(name, self.dim, size, check_argument("frame_seed", seed))
-        check_option("kashin", kashin, get_args(Recipe))
-        level = self._default_level(frame) if level is None else check_argument("level", level)
-        steps = None if steps is None else check_argument("steps", steps)
-        recipe = make_kashin(kashin, frame, level, steps)
-        unbiased = Unbiased.ALWAYS if certified(frame, recipe) else Unbiased.NEVER
-        self._set(frame=frame, kashin=recipe, unbiased=unbiased)
+    parameters: Any
 
-    def _default_level(self, frame: Frame) -> float | None:  # noqa: ARG002 (for subclasses)
-        """The default level K; None for the paper's."""
-        return None
+    @cached_property
+    def frame(self) -> Frame:
+        """The tight frame."""
+        solved = self.parameters
+        return make_frame(solved.frame, solved.dim, solved.frame_size, solved.frame_seed)
+
+    @cached_property
+    def kashin(self) -> Kashin:
+        """The recipe of the representation."""
+        return Kashin(self.parameters.kashin, self.parameters.level, self.parameters.steps)
 
     @property
     def bound(self) -> float:
         """B = K·clip/√N, the public bound of a coordinate."""
         return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
-    def _kashin_options(self) -> dict[str, Any]:
-        """The common options and those of frame and representation, as JSON values."""
-        recipe = {"kashin": self.kashin.name, "level": self.kashin.level, "steps": self.kashin.steps}
-        return self._common() | {"frame": self.frame.name} | recipe | self._frame_options()
+    def _check_frame(self) -> None:
+        """Make the frame and the recipe, which checks them."""
+        _ = self.frame, self.kashin
+
+    @property
+    def _certified(self) -> Unbiased:
+        """Whether the representation leaves no bias."""
+        return Unbiased.ALWAYS if certified(self.frame, self.kashin) else Unbiased.NEVER
+
+    @property
+    def _row_cost(self) -> int:
+        return self.frame.size
+
+
+def solve_kashin(
+    dim: int,
+    frame_size: int | None,
+    frame_seed: int,
+    level: float | None,
+    steps: int | None,
+    frame: str = "hadamard",
+    kashin: str = "certified",
+) -> tuple[dict[str, Any], Frame, Kashin]:
+    """Check the options of frame and representation; returns them with their defaults, and the two parts."""
+    size = default_frame_size(dim) if frame_size is None else frame_size
+    size = check_number("frame_size", size, dim, 2**32, integer=True)
+    chosen = make_frame(frame, dim, size, check_argument("frame_seed", frame_seed))
+    check_option("kashin", kashin, get_args(Recipe))
+    level = None if level is None else check_argument("level", level)
+    recipe = make_kashin(kashin, chosen, level, None if steps is None else check_argument("steps", steps))
+    solved = {"frame": chosen.name, "frame_size": size, "frame_seed": chosen.seed}
+    return solved | {"kashin": recipe.name, "level": recipe.level, "steps": recipe.steps}, chosen, recipe

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from sstq.checks import stated_integer
+from sstq.checks import stated_integers
 from sstq.exactness import TOTAL
 from sstq.scalar.channels import Channel, FlatChannel
 
@@ -61,7 +61,11 @@ class Law(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return kind, size and integers as JSON values; integers are decimal strings, as they may exceed 2^53."""
-        return {"kind": self.kind, "size": self.size, "weights": [[str(own) for own in row] for row in self.weights]}
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "weights": [[str(weight) for weight in row] for row in self.weights],
+        }
 
 
 def mass(box: Box) -> Fraction:
@@ -283,13 +287,13 @@ class EitherLaw(Law):
 
     def cells(self, case: int) -> int:
         """Those of its draw."""
-        number, own = self.part_of(case)
-        return self.parts[number].cells(own)
+        number, place = self.part_of(case)
+        return self.parts[number].cells(place)
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those of its draw."""
-        number, own = self.part_of(case)
-        return self.parts[number].boxes(own, places)
+        number, place = self.part_of(case)
+        return self.parts[number].boxes(place, places)
 
     def to_dict(self) -> dict[str, Any]:
         """The kind, the number of draws, and the draws."""
@@ -304,14 +308,14 @@ def channel_law(channel: Channel) -> Law:
 
 
 def law_from_dict(data: Any) -> Law:
-    """Read a law from its `to_dict` and check its integers, strings or numbers; ValueError for anything else."""
+    """Read a law from its `to_dict` and check its integers; ValueError for anything else."""
     if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
         raise ValueError("a law must have the fields kind, size and weights")
     kind, size, weights = data["kind"], data["size"], data["weights"]
     try:
         if kind == EitherLaw.kind and size == len(weights):
             return EitherLaw([law_from_dict(part) for part in weights])
-        weights = [[_whole(own) for own in row] for row in weights]
+        weights = [stated_integers("a weight", row) for row in weights]
         if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
             raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
         if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:
@@ -323,11 +327,6 @@ def law_from_dict(data: Any) -> Law:
     except TypeError as error:
         raise ValueError(f"the law is malformed: {error}") from error
     raise ValueError(f"kind and size must be those of a known law, got {kind!r} and {size!r}")
-
-
-def _whole(value: Any) -> Any:
-    """The integer of a decimal string; anything else as it is, because laws were once written with numbers."""
-    return stated_integer("a weight", value) if isinstance(value, str) else value
 
 
 def _check_positive(**values: Any) -> None:

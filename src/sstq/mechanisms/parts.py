@@ -1,16 +1,14 @@
-"""The scalar parts of SSTQ (channel, codebook and decoder), built from their names or read from JSON."""
+"""The scalar parts of SSTQ (channel, codebook and decoder), built from their names, and whether they fit."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_option, stated_integers
-from sstq.mechanisms.flat_response import flat_response, weights_of
+from sstq.checks import check_option
 from sstq.scalar import channels, codebooks
-from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel
+from sstq.scalar.channels import RESIDUAL_MAX, Channel
 from sstq.scalar.codebooks import Codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, loss_optimal_codebook, metric_aware_channel
@@ -38,7 +36,7 @@ class Decoder:
         object.__setattr__(self, "values", values)
 
 
-def _check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
+def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
     """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
     codes = 1 << bits
     tokens = channel.inputs if channel.name == OPTIMAL else codes
@@ -55,30 +53,6 @@ def _check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Deco
     off = float(np.abs(decoded - codebook.values).max())
     if not off <= RESIDUAL_MAX:
         raise ValueError(f"decoder {decoder.name!r} must have its own values, got values that differ by {off:g}")
-
-
-def scalar_to_dict(channel: Channel, codebook: Codebook, decoder: Decoder) -> dict[str, Any]:
-    """The names of the three parts, the integers and the values, as JSON values."""
-    names = {"channel": channel.name, "codebook": codebook.name, "decoder": decoder.name}
-    values = {"codebook_values": codebook.values.tolist(), "decoder_values": decoder.values.tolist()}
-    if isinstance(channel, FlatChannel):
-        return names | values | weights_of(channel)
-    return names | values | {"weights": [[str(weight) for weight in row] for row in channel.matrix.tolist()]}
-
-
-def stated_scalar(bits: int, epsilon: float, data: Mapping[str, Any]) -> tuple[Channel, Codebook, Decoder]:
-    """Read the parts from their `scalar_to_dict`; every integer is checked, nothing is solved."""
-    name = check_option("channel", data["channel"], get_args(ChannelName))
-    channel: Channel
-    if name == "flat":
-        channel = flat_response(1 << bits, epsilon, data)
-    else:
-        channel = channels.TableChannel(name, epsilon, stated_integers("weights", data["weights"]))
-    check_option("codebook", data["codebook"], get_args(CodebookName))
-    codebook = Codebook(data["codebook"], np.array(data["codebook_values"], dtype=np.float64))
-    decoder = Decoder(data["decoder"], np.array(data["decoder_values"], dtype=np.float64))
-    _check_scalar(bits, channel, codebook, decoder)
-    return channel, codebook, decoder
 
 
 def build_scalar(

@@ -7,30 +7,53 @@ decoding value.
 """
 
 import math
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
-from sstq.aggregation.strata import MESSAGES_A_STRATUM, StratifiedVariance, uses_strata
+from sstq.aggregation.strata import MESSAGES_PER_STRATUM, StratifiedVariance, uses_strata
 from sstq.chunks import row_chunks
 from sstq.frames.kashin import missed, pick, represent
 from sstq.mechanisms import base, parts
-from sstq.mechanisms.base import Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
-from sstq.mechanisms.framed import FrameName, KashinMechanism, Recipe
+from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
+from sstq.mechanisms.flat_response import flat_response
+from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
+from sstq.mechanisms.parameters import Values, Word, WordTable
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import Channel
+from sstq.scalar.channels import Channel, FlatChannel, TableChannel
 from sstq.scalar.codebooks import Codebook, interpolation, stochastic_round
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate
 
 # Errors are predicted on frames of no more than twice as many dimensions.
 _TYPICAL_DIM = 1024
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SSTQParameters(KashinParameters):
+    """The parameters of SSTQ: names of parts, the channel's integers, codewords and decoding values in units of B.
+
+    The flat channel has two weights, `own` and `other`; others have a table, with one row per token.
+    """
+
+    bits: int
+    coin: Coin
+    channel: parts.ChannelName
+    codebook: parts.CodebookName
+    decoder: parts.DecoderName
+    codebook_values: Values
+    decoder_values: Values
+    own: Word | None = None
+    other: Word | None = None
+    weights: WordTable | None = None
+    messages: int = 1
 
 
 class SSTQ(KashinMechanism):
@@ -82,10 +105,9 @@ class SSTQ(KashinMechanism):
         "SSTQ optimal, public coin": [{"bits": b, "channel": "optimal", "coin": "public"} for b in (1, 2, 3, 4)],
     }
 
+    parameters_class = SSTQParameters
+    parameters: SSTQParameters
     bits: int
-    channel: Channel
-    codebook: Codebook
-    decoder: parts.Decoder
 
     def __init__(
         self,
@@ -108,26 +130,72 @@ class SSTQ(KashinMechanism):
         frame_seed: int = 0,
         density: Density | None = None,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
-        self._take_coin(coin)
-        self._take_frame(frame_size, frame_seed, level, steps, frame, kashin)
-        if self._stated is None:
-            beta = self.kashin.bound(self.frame) if self.kashin.exact else None
-            typical = None if beta is None else Density.kashin(beta, self.frame.redundancy)
-            scalar = parts.build_scalar(
-                self.bits, self.epsilon, channel, codebook, decoder, rate, density=density, typical=typical
-            )
-        else:
-            scalar = parts.stated_scalar(self.bits, self.epsilon, self._stated)
-        self._set(channel=scalar[0], codebook=scalar[1], decoder=scalar[2])
-        fields = [Field("code", self.bits, 1 << self.bits)]
-        if coin == "private":
-            fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
-        self._set(layout=Layout(tuple(fields)))
-        if self.decoder.name != "unbiased":
-            self._set(unbiased=base.Unbiased.NEVER)
+        common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
+        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
+        typical = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
+        built, words, decoding = parts.build_scalar(
+            common["bits"], common["epsilon"], channel, codebook, decoder, rate, density=density, typical=typical
+        )
+        flat = isinstance(built, FlatChannel)
+        names: Any = {"channel": built.name, "codebook": words.name, "decoder": decoding.name}
+        solved = SSTQParameters(
+            **common,
+            **framed,
+            coin=coin,
+            **names,
+            codebook_values=words.values,
+            decoder_values=decoding.values,
+            own=built.own if isinstance(built, FlatChannel) else None,
+            other=built.other if isinstance(built, FlatChannel) else None,
+            weights=None if flat else built.matrix,
+        )
+        self._hold(solved, frame=chosen, kashin=recipe, channel=built, codebook=words, decoder=decoding)
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _check_solved(self) -> None:
+        self._check_frame()
+        parts.check_scalar(self.bits, self.channel, self.codebook, self.decoder)
+
+    @cached_property
+    def channel(self) -> Channel:
+        """The channel, whose weights are checked exactly when it is made."""
+        solved = self.parameters
+        if solved.channel != "flat":
+            if solved.weights is None or solved.own is not None or solved.other is not None:
+                raise ValueError(f"channel={solved.channel!r} must have weights, and neither own nor other")
+            return TableChannel(solved.channel, self.epsilon, solved.weights)
+        if solved.own is None or solved.other is None or solved.weights is not None:
+            raise ValueError("channel='flat' must have own and other, and no weights")
+        return flat_response(1 << self.bits, self.epsilon, solved.own, solved.other)
+
+    @cached_property
+    def codebook(self) -> Codebook:
+        """The codewords that a coordinate is rounded to, in units of B."""
+        return Codebook(self.parameters.codebook, self.parameters.codebook_values)
+
+    @cached_property
+    def decoder(self) -> parts.Decoder:
+        """The decoding values."""
+        return parts.Decoder(self.parameters.decoder, self.parameters.decoder_values)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The code, and with a private coin the coordinate's index."""
+        fields = [Field("code", self.bits, 1 << self.bits)]
+        if self.coin == "private":
+            fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
+        return Layout(tuple(fields))
+
+    @property
+    def unbiased(self) -> base.Unbiased:
+        """Always if the decoder is unbiased and the representation is certified, else never."""
+        return self._certified if self.decoder.name == "unbiased" else base.Unbiased.NEVER
+
+    @property
+    def aggregator_class(self) -> type[FrameAggregator]:
+        """With a public coin the mean is taken by strata."""
+        return FrameAggregator if self.coin == "private" else StratifiedAggregator
+
+    def _encode(self, batch: EncoderInput) -> Columns:
         unit, words, clients = self._unit_ball(batch.rows, batch.report), batch.words, batch.clients
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
         coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None], certify=batch.report is not None)
@@ -144,13 +212,10 @@ class SSTQ(KashinMechanism):
         estimates *= (self.dim * self.decoding_scale * self.decoding_values[code])[:, None]
         return estimates
 
-    def _check_columns(self, columns: Columns) -> None:
-        for row in np.flatnonzero(~self.channel.used[columns[0]]):
-            raise ValueError(f"message {row}: code {columns[0][row]} is never sent by this channel")
-
-    def aggregator(self) -> FrameAggregator:
-        """Create an empty aggregator for this mechanism's messages; with a public coin it averages by strata."""
-        return FrameAggregator(self) if self.coin == "private" else StratifiedAggregator(self)
+    def _check_messages(self, messages: Messages) -> None:
+        code = messages.column("code")
+        for row in np.flatnonzero(~self.channel.used[code]):
+            raise ValueError(f"message {row}: code {code[row]} is never sent by this channel")
 
     @property
     def decoding_values(self) -> Floats:
@@ -172,9 +237,9 @@ class SSTQ(KashinMechanism):
         """Attained, up to rounding."""
         return self.dim * self.bound * self.largest_value * self.frame.longest_row()
 
-    def largest_honest_mean(self) -> float:
+    def _largest_biased_mean(self) -> float:
         """E[x̂] = (d/N)·Uᵀ·E[w], and no E[w_j] exceeds `largest_expected_value`."""
-        return self.clip if self.unbiased else math.sqrt(self.dim) * self.bound * self.largest_expected_value
+        return math.sqrt(self.dim) * self.bound * self.largest_expected_value
 
     @property
     def largest_value(self) -> float:
@@ -197,29 +262,30 @@ class SSTQ(KashinMechanism):
         power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
         return mean, power - np.sum(mean**2, axis=1)
 
-    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
-        """Return the expected squared error of a mean, by strata if the aggregator uses them."""
-        error, count = super()._mean_error(rows, repeats), len(rows) * repeats
+    def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
+        """The variance of a mean, by strata if the aggregator uses them."""
+        count = len(rows) * repeats
         if self.coin == "private" or not uses_strata(count, self.frame.size):
-            return error
+            return independent
         strata = StratifiedVariance(self.frame, count)
         for part in row_chunks(len(rows), self._row_cost):
             strata.add(*self._message_moments(rows[part]))
-        return replace(error, variance=strata.total())
+        return strata.total()
 
-    def typical_error(self, clients: int = 1) -> ExpectedError:
-        """Return the error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
+    def _typical_error(self, clients: int) -> ExpectedError:
+        """The error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
 
         Its coordinates have the same distribution (to 1 %). The second moment of an estimate grows as d.
         """
         share = 1 << max(0, (self.dim // _TYPICAL_DIM).bit_length() - 1)
         if share == 1:
-            return super().typical_error(clients)
+            return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
         dim, size = self.dim // share, self.frame.size // share
-        small = self._with_parts(dim=dim, frame=replace(self.frame, dim=dim, size=size, seed=0), messages=1)
+        solved = replace(self.parameters, dim=dim, frame_size=size, frame_seed=0, messages=1)
+        small = self._copy(self.options, solved)
         if self.coin == "public" and uses_strata(clients, self.frame.size):
             # As many messages per stratum as there are here.
-            return _error_of(small, max(clients // share, MESSAGES_A_STRATUM * size))
+            return _error_of(small, max(clients // share, MESSAGES_PER_STRATUM * size))
         error = _error_of(small, 1)
         power = (error.variance + self.clip**2) * self.dim / dim
         return replace(error, variance=(power - self.clip**2) / (clients * self.messages))
@@ -233,11 +299,6 @@ class SSTQ(KashinMechanism):
         mean = first[lower] + weight * (first[upper] - first[lower])
         power = second[lower] + weight * (second[upper] - second[lower])
         return mean * self.bound, power * self.bound**2
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the channel's integers, the codewords and the decoding values, as JSON values."""
-        scalar = parts.scalar_to_dict(self.channel, self.codebook, self.decoder)
-        return self._kashin_options() | self._named("bits", "coin") | scalar
 
     def _assigned(self, identifiers: Words) -> Ints:
         return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)

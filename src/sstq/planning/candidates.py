@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, VqSGD
+from sstq.baselines import VqSGD
+from sstq.mechanisms import SSTQ, FrameUnit, Mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 
 _FRAMES_MAX_BITS = 30

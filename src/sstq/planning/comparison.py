@@ -13,7 +13,7 @@ import numpy as np
 
 from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
 from sstq.mechanisms.sphere import mean_chi
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 
 _SECONDS = 0.3  # after which measuring stops

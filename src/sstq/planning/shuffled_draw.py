@@ -25,9 +25,9 @@ from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_ep
 from sstq.accounting.bounds import check_delta
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.mechanisms.closest import whole_budget
 from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.bias import bias_matters
+from sstq.mechanisms.two_level_draw import whole_budget
 
 MESSAGE_BITS, MOST_MESSAGES = 32, 16
 """The default maximum of bits per message and of messages per person."""

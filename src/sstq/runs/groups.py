@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import math
 import os
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +22,6 @@ from sstq.aggregation import Aggregator, Estimate, FrameAggregator
 from sstq.aggregation.base import MOST_MESSAGES, refuse_changed
 from sstq.files.atomic import atomic_file
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, read_messages
 from sstq.messages.labels import Labels
@@ -217,10 +215,7 @@ class GroupedAggregator:
         group = self._groups.get(str(label))
         if group is None:
             raise ValueError(f"there is no group {str(label)!r}; see `labels`")
-        with warnings.catch_warnings():
-            # The warning's text is in the estimate's note.
-            warnings.simplefilter("ignore", FrameBiasWarning)
-            estimate = self._sums(group).mean()
+        estimate = self._sums(group).mean()
         return GroupMean(str(label), estimate, estimate.region(level).radius, level)
 
     def means(self, level: float = 0.95) -> dict[str, GroupMean]:
@@ -278,12 +273,12 @@ class GroupedAggregator:
             if column.shape != part.shape(total) or column.dtype != part.dtype:
                 raise ValueError(f"it has {part.name} of shape {column.shape}, expected {part.shape(total)}")
             part.check(column.reshape(total, part.count))
-        self._mechanism._check_columns(columns)
         clients = stored["clients"] if self._mechanism.coin == "public" else None
         if clients is not None and (clients.shape != (total,) or clients.dtype != np.uint64):
             raise ValueError(f"it has clients of shape {clients.shape}, expected {(total,)}")
         # Identifiers may repeat: they are distinct in each batch, not in all of them.
         messages = self._mechanism._messages(columns, clients, False)
+        self._mechanism._check_messages(messages)
         first_message = first_row = 0
         for label, count, height, seeded, is_small in zip(labels, counts, rows, simulated, small, strict=True):
             group = self._groups[label] = _Group(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -19,25 +20,25 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from sstq._version import __version__
-from sstq.service import openapi
 from sstq.service.administration import administration_routes
-from sstq.service.background import Background
+from sstq.service.background import Background, SlowBackground
 from sstq.service.batch_routes import batch_routes
 from sstq.service.collector import Collector
 from sstq.service.common_routes import common_routes
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.demo import demo_routes, ensure_poll
-from sstq.service.logs import LOGS
+from sstq.service.logs import log_settings
 from sstq.service.node import Node, unknown_campaign
 from sstq.service.opening import Opening
-from sstq.service.protocol import GuardedProtocol
-from sstq.service.reading import collector_metrics, reading_routes
+from sstq.service.problems import ClientGone, Problem, database_gone, problem_response
+from sstq.service.protocol import GuardedLoop, guarded_protocol
+from sstq.service.reading import collector_gauges, reading_routes
 from sstq.service.rounds import Rounds
-from sstq.service.security import DEFAULTS, HEADERS, ClientGone, Problem, RequestBody, SecurityHeaders, problem_response
+from sstq.service.security import DEFAULTS, HEADERS, Guard, RequestBody
 from sstq.service.settings import Settings
 from sstq.service.store import UnknownCampaign
-from sstq.service.uploads import UPLOADS, Uploads, database_gone
+from sstq.service.uploads import Uploads
 
 __all__ = ["create_app", "new_app", "run", "serve"]
 
@@ -47,6 +48,15 @@ _STOP_SECONDS = 30
 _FORGET_SECONDS = 10.0
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
+_DESCRIPTION = (
+    "Collects ε-locally differentially private messages and estimates the mean. Every refusal is "
+    "application/problem+json (RFC 9457) with a sentence. After 429, 503 or no answer, repeat the request "
+    "with the same Idempotency-Key: its messages count once."
+)
+_UPLOAD = (
+    "The body is SSTQ-Count messages of message_bits bits each, packed without gaps, the lowest bit of a byte "
+    "first: one person's, or with a sender's token those of many. The collector answers once they are durable."
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -55,13 +65,9 @@ def create_app(settings: Settings) -> FastAPI:
         collector = Collector(settings)
     except DatabaseUnavailable as error:
         raise ValueError(f"{error}; start the database, or pass another one") from error
-
-    app = new_app(collector, "sstq collector", openapi.DESCRIPTION, Background, Opening)
-    app.include_router(
-        common_routes(
-            collector, lambda: collector_metrics(collector), lambda entry: {"SSTQ-Signature": entry.signature}
-        )
-    )
+    collector.metrics.gauges = lambda: collector_gauges(collector)
+    app = new_app(collector, "sstq collector", _DESCRIPTION, Background, SlowBackground, Opening)
+    app.include_router(common_routes(collector, _UPLOAD, lambda entry: {"SSTQ-Signature": entry.signature}))
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
     app.include_router(batch_routes(collector))
@@ -69,22 +75,22 @@ def create_app(settings: Settings) -> FastAPI:
         ensure_poll(collector)
         app.router.routes.extend(demo_routes())
     app.router.routes.extend(dashboard_routes())
-    openapi.install(app, UPLOADS)
-    app.add_middleware(Uploads, collector=collector)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(Uploads, node=collector)
+    app.add_middleware(Guard, node=collector)
     return app
 
 
 def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], Rounds]) -> FastAPI:
     """Create an application without routes: it runs the background threads and answers every refusal with a sentence.
 
-    The caller adds `SecurityHeaders` as the outermost layer.
+    The caller adds `Guard` as the outermost layer.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         threads = [kind(node) for kind in work]
         async with node.inbox:
+            node.health.start()
             for thread in threads:
                 thread.start()
             forgetting = asyncio.create_task(_forget_addresses(node))
@@ -92,6 +98,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
                 yield
             finally:
                 forgetting.cancel()
+                node.health.stop()
                 for thread in threads:
                     await asyncio.to_thread(thread.stop)
         node.store.close()
@@ -106,7 +113,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.add_exception_handler(Problem, _refuse)
+    app.state.node = node
     app.add_exception_handler(DatabaseUnavailable, _refuse_for_the_database)
     app.add_exception_handler(UnknownCampaign, _refuse_unknown)
     app.add_exception_handler(RequestValidationError, _refuse_arguments)
@@ -120,7 +127,8 @@ async def _forget_addresses(node: Node) -> None:
     """Forget addresses that have sent nothing recently."""
     while True:
         await asyncio.sleep(_FORGET_SECONDS)
-        node.limits.forget()
+        for limits in (node.sending, node.reading):
+            limits.forget()
 
 
 async def _refuse(request: Request, error: Any) -> Response:
@@ -142,7 +150,7 @@ async def _refuse_arguments(request: Request, error: Any) -> Response:
 
 async def _refuse_route(request: Request, error: Any) -> Response:
     if error.status_code != 405:
-        sentence = "There is nothing at this path." if error.status_code == 404 else error.detail
+        sentence = "There is nothing at this path." if error.detail == "Not Found" else error.detail
         return await _refuse(request, Problem(error.status_code, sentence, error.headers))
     # The error names the methods of the first route with this path; there may be others.
     tried = [(method, {**request.scope, "method": method}) for method in _METHODS]
@@ -175,6 +183,9 @@ class _Server(uvicorn.Server):
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
+        # A connection is an open file: allow as many as the system does.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if self.servers:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             scheme = "https" if self.config.is_ssl else "http"
@@ -198,10 +209,10 @@ def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> N
         app,
         host=settings.host,
         port=settings.port,
-        http=GuardedProtocol,
+        http=guarded_protocol(settings.proxies),
         ws="none",
         lifespan="on",
-        log_config=LOGS,
+        log_config=log_settings(settings.log_format),
         access_log=False,
         server_header=False,
         proxy_headers=bool(settings.proxies),
@@ -211,7 +222,8 @@ def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> N
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    _Server(config, started).run()
+    with asyncio.Runner(loop_factory=GuardedLoop) as runner:
+        runner.run(_Server(config, started).serve())
 
 
 def _check_certificate(settings: Settings) -> None:

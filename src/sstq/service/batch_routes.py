@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Header, Request
 from starlette.responses import JSONResponse, Response
 
 from sstq.service.batches import BatchAnswer, receive
 from sstq.service.collector import Collector
 from sstq.service.manifests import LARGEST_PART, Manifest, read_manifest
+from sstq.service.models import CampaignName, Receipt, answers
 from sstq.service.node import Entry, unknown_campaign
-from sstq.service.openapi import answers, schema
-from sstq.service.security import Problem, RequestBody, content_type
+from sstq.service.problems import Problem
+from sstq.service.security import RequestBody
 
 __all__ = ["batch_routes"]
 
 _BODY_TYPE = "application/octet-stream"
-_HEADERS: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": "SSTQ-Batch",
-            "in": "header",
-            "required": True,
-            "description": "The manifest of this part in canonical JSON; see “Shuffling” in the documentation.",
-            "schema": {"type": "string"},
-        },
-        {
-            "name": "SSTQ-Signature",
-            "in": "header",
-            "required": True,
-            "description": "The shuffler's Ed25519 signature of `sstq-batch-v2`, a zero byte and the manifest; base64.",
-            "schema": {"type": "string"},
-        },
-    ],
+_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {_BODY_TYPE: {"schema": {"type": "string", "format": "binary"}}},
@@ -50,16 +34,31 @@ def batch_routes(collector: Collector) -> APIRouter:
     @router.post(
         "/v1/campaigns/{name}/batches",
         summary="Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing",
-        responses=answers(
-            {200: {"description": "The part is durable.", "content": schema("Receipt")}},
-            *(400, 403, 404, 408, 409, 410, 413, 415, 422),
-        ),
-        openapi_extra=_HEADERS,
+        responses=answers(400, 403, 404, 408, 409, 410, 413, 415),
+        response_model=Receipt,
+        openapi_extra=_BODY,
     )
-    async def forward(name: str, request: Request) -> Response:
+    async def forward(
+        name: CampaignName,
+        request: Request,
+        manifest_text: Annotated[
+            str,
+            Header(
+                alias="SSTQ-Batch",
+                description="The manifest of this part in canonical JSON; see “Shuffling” in the documentation.",
+            ),
+        ],
+        signature: Annotated[
+            str,
+            Header(
+                alias="SSTQ-Signature",
+                description="The shuffler's Ed25519 signature of `sstq-batch-v2`, a zero byte and the manifest.",
+            ),
+        ],
+    ) -> Response:
         entry = await collector.entry(name)
-        manifest = _manifest(entry, request)
-        if not collector.takes_batches(entry, datetime.now(UTC)):
+        manifest = _manifest(entry, request, manifest_text, signature)
+        if not collector.takes_batches(entry):
             raise Problem(410, "The campaign is closed, and its grace period for late batches is over.")
         size = manifest.count * entry.campaign.envelope_bytes
         if size > LARGEST_PART:
@@ -80,14 +79,13 @@ def batch_routes(collector: Collector) -> APIRouter:
     return router
 
 
-def _manifest(entry: Entry, request: Request) -> Manifest:
+def _manifest(entry: Entry, request: Request, text: str, signature: str) -> Manifest:
     """Return the manifest of a request; raise a Problem unless it fits the campaign."""
     campaign = entry.campaign
     if campaign.shuffling is None:
         raise Problem(409, "The campaign is not shuffled: send messages to /messages.")
-    if content_type(request.headers) != _BODY_TYPE:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _BODY_TYPE:
         raise Problem(415, f"The Content-Type must be {_BODY_TYPE}.")
-    text, signature = (request.headers.get(name, "") for name in ("sstq-batch", "sstq-signature"))
     try:
         manifest = read_manifest(text, signature, bytes.fromhex(campaign.shuffling.key))
     except PermissionError as error:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from collections.abc import Collection
 from typing import Any
 
 import rfc8785
 
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import SealingKey
-from sstq.service.node import Entry, Node
-from sstq.service.security import Problem, is_token, new_token, token_hash, unauthorized
+from sstq.service.node import Entry, Node, Policy
+from sstq.service.problems import Problem, unauthorized
+from sstq.service.security import is_token, new_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
-__all__ = ["SEALING_KEY", "TOKEN_NAMES", "Collector"]
+__all__ = ["DEFAULT_PEOPLE", "Collector"]
 
-TOKEN_NAMES = ("send_token", "read_token")
-SEALING_KEY = "sealing_key"
+DEFAULT_PEOPLE = 1_000_000
+"""The quota of the token of a campaign's senders, in people, unless its owner states another."""
+
+# The dashboard has paths of these names.
+_RESERVED = {"v1", "health", "metrics", "demo", "dashboard"}
+_POLICY = ("origins", "release_every")
 
 
 class Collector(Node):
@@ -27,33 +32,56 @@ class Collector(Node):
     role = "collector"
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, Store(settings.database))
+        super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
 
     def _read(self, stored: StoredCampaign) -> Entry:
         terms = json.loads(stored.terms)
-        tokens = {name: bytes.fromhex(terms.pop(name)) for name in TOKEN_NAMES if name in terms}
+        read_token = terms.pop("read_token", None)
         sealing_keys = tuple(bytes.fromhex(key) for key in terms.pop("sealing_keys", ()))
+        policy = policy_of(terms)
         campaign = Campaign.from_terms(stored.name, stored.mechanism, terms)
         document = campaign.document([self.key.public], sealing_keys)
-        return Entry(stored, campaign, tokens, sealing_keys, document, self.key.sign(document))
+        token = None if read_token is None else bytes.fromhex(read_token)
+        return Entry(stored, campaign, token, sealing_keys, document, self.key.sign(document), policy)
 
-    def create(self, campaign: Campaign) -> dict[str, str]:
+    def create(self, campaign: Campaign, policy: Policy | None = None, people: int = DEFAULT_PEOPLE) -> dict[str, str]:
         """Store a new campaign; returns its shared tokens, which are not stored. ValueError if the name is taken."""
-        tokens = _needed_tokens(campaign, {})
+        if campaign.name in _RESERVED:
+            raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
+        token = new_token() if campaign.readers == "token" else None
         sealing_keys = () if campaign.shuffling is None else (self._new_sealing_key(),)
-        terms = _terms(campaign, {name: token_hash(token) for name, token in tokens.items()}, sealing_keys)
-        self.store.create(campaign.name, campaign.mechanism, terms, last_hour=_last_hour(campaign))
-        return tokens
+        read_token = None if token is None else token_hash(token)
+        self.store.create(
+            campaign.name, campaign.mechanism, _terms(campaign, policy or Policy(), read_token, sealing_keys)
+        )
+        tokens = {} if token is None else {"read_token": token}
+        return tokens | self._send_token(campaign, people)
 
-    def change(self, entry: Entry, campaign: Campaign, renewed: tuple[str, ...] = ()) -> dict[str, str]:
+    def _send_token(self, campaign: Campaign, people: int) -> dict[str, str]:
+        return {"send_token": self.add_sender(campaign, people)} if campaign.senders == "token" else {}
+
+    def change(
+        self,
+        entry: Entry,
+        campaign: Campaign,
+        policy: Policy,
+        renewed: Collection[str] = (),
+        people: int = DEFAULT_PEOPLE,
+    ) -> dict[str, str]:
         """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
-        kept = {name: digest for name, digest in entry.tokens.items() if name not in renewed}
-        tokens = _needed_tokens(campaign, kept)
-        hashes = kept | {name: token_hash(token) for name, token in tokens.items()}
+        tokens = {}
+        read_token = None if "read_token" in renewed else entry.read_token
+        if campaign.readers == "token" and read_token is None:
+            tokens["read_token"] = new_token()
+            read_token = token_hash(tokens["read_token"])
         sealing_keys = entry.sealing_keys
-        if SEALING_KEY in renewed:
+        if "sealing_key" in renewed:
             sealing_keys = (self._new_sealing_key(), *sealing_keys)
-        self.store.change_terms(campaign.name, _terms(campaign, hashes, sealing_keys), last_hour=_last_hour(campaign))
+        self.store.change_terms(campaign.name, _terms(campaign, policy, read_token, sealing_keys))
+        if "send_token" in renewed:
+            self.store.remove_senders(campaign.name)
+        if "send_token" in renewed or not entry.stored.senders:
+            tokens |= self._send_token(campaign, people)
         self.forget(campaign.name)
         return tokens
 
@@ -62,6 +90,18 @@ class Collector(Node):
         self.store.delete(entry.campaign.name)
         self.forget_sealing_keys(entry)
         self.forget(entry.campaign.name)
+
+    def warnings(self) -> list[str]:
+        """Sentences for the operator about campaigns that strangers could abuse."""
+        return [
+            f"{name}: an anonymous upload may have {most} messages, so one request can move the mean; limit it with "
+            f"sstq campaign change {name} --most-messages {slots}"
+            for name, most, slots in (
+                (entry.campaign.name, entry.campaign.most_messages, entry.campaign.slots)
+                for entry in self.refresh()
+                if is_open_to_batches(entry.campaign)
+            )
+        ]
 
     # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
 
@@ -79,11 +119,9 @@ class Collector(Node):
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
 
-    def takes_batches(self, entry: Entry, now: datetime) -> bool:
-        """Whether a shuffler may still forward batches: until the grace period after the campaign's end is over."""
-        closes = entry.campaign.closes
-        grace = timedelta(hours=self.settings.grace_hours)
-        return not entry.stored.closed and (closes is None or now < closes + grace)
+    def takes_batches(self, entry: Entry) -> bool:
+        """Whether a shuffler may still forward batches: until the campaign is closed for good (`Store.purge`)."""
+        return not entry.stored.closed
 
     # Who may read
 
@@ -95,7 +133,7 @@ class Collector(Node):
 
     def has_read_token(self, entry: Entry, token: str | None) -> bool:
         """Whether this is the campaign's reader token."""
-        return entry.campaign.readers == "token" and is_token(token, entry.tokens.get("read_token"))
+        return entry.campaign.readers == "token" and is_token(token, entry.read_token)
 
     def require_reader(self, entry: Entry, token: str | None) -> None:
         """Raise a Problem unless the token may read the estimate."""
@@ -106,13 +144,21 @@ class Collector(Node):
         raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
 
 
-def _needed_tokens(campaign: Campaign, known: dict[str, Any]) -> dict[str, str]:
-    needed = {"send_token": campaign.senders == "token", "read_token": campaign.readers == "token"}
-    return {name: new_token() for name in TOKEN_NAMES if needed[name] and name not in known}
+def policy_of(terms: dict[str, Any]) -> Policy:
+    """Take the fields of a policy out of a campaign's terms."""
+    found = {name: terms.pop(name) for name in _POLICY if name in terms}
+    return Policy(tuple(found.get("origins", ())), found.get("release_every", Policy.release_every))
 
 
-def _terms(campaign: Campaign, tokens: dict[str, bytes], sealing_keys: tuple[bytes, ...]) -> str:
-    kept: dict[str, Any] = {name: digest.hex() for name, digest in tokens.items()}
+def is_open_to_batches(campaign: Campaign) -> bool:
+    """Whether strangers may send the messages of several people in one upload."""
+    return campaign.senders == "everybody" and campaign.shuffling is None and campaign.most_messages > campaign.slots
+
+
+def _terms(campaign: Campaign, policy: Policy, read_token: bytes | None, sealing_keys: tuple[bytes, ...]) -> str:
+    kept: dict[str, Any] = {"origins": list(policy.origins), "release_every": policy.release_every}
+    if read_token is not None:
+        kept["read_token"] = read_token.hex()
     if sealing_keys:
         kept["sealing_keys"] = [key.hex() for key in sealing_keys]
     return rfc8785.dumps(campaign.terms() | kept).decode()
@@ -120,7 +166,3 @@ def _terms(campaign: Campaign, tokens: dict[str, bytes], sealing_keys: tuple[byt
 
 def _sealing_setting(public: bytes) -> str:
     return f"sealing-key-{public.hex()}"
-
-
-def _last_hour(campaign: Campaign) -> int | None:
-    return None if campaign.closes is None else int(campaign.closes.timestamp()) // 3600

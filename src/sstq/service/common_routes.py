@@ -1,140 +1,164 @@
-"""The routes that a collector and a shuffler both have: health, metrics, the key, documents and tokens."""
+"""The routes that a collector and a shuffler both have: health, metrics, the key, documents, tokens and uploads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import JSONResponse, Response
 
-from sstq.client.campaigns import MOST_TOKENS
-from sstq.files.strict_json import read_json
+from sstq.service.models import (
+    CampaignName,
+    Document,
+    Health,
+    Key,
+    NewSender,
+    Receipt,
+    SenderToken,
+    SingleUseTokens,
+    TokenRequest,
+    answers,
+    optional_token,
+)
 from sstq.service.node import Entry, Node
-from sstq.service.openapi import DOCUMENT_ANSWER, TOKEN, answers, json_body, schema
-from sstq.service.security import Problem, RequestBody, bearer_token, content_type, new_token, token_hash
-from sstq.service.uploads import ALLOW_ANY_ORIGIN
+from sstq.service.problems import Problem
+from sstq.service.security import new_token, token_hash
+from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
-__all__ = ["common_routes", "read_body", "token_of"]
+__all__ = ["Token", "common_routes", "matches"]
 
-# A campaign with 2^21 labels is larger, but nobody reads that many.
-_LARGEST_JSON = 1 << 22
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_bearer = HTTPBearer(auto_error=False, description="A token of the administrator, of readers or of senders.")
 
 
-def common_routes(
-    node: Node, metrics: Callable[[], str], signatures: Callable[[Entry], Mapping[str, str]]
-) -> APIRouter:
+async def _token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str | None:
+    return None if given is None else given.credentials
+
+
+Token = Annotated[str | None, Depends(_token)]
+"""The token that came with a request, if any."""
+
+_BINARY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping[str, str]]) -> APIRouter:
     """Create the routes.
 
     Args:
         node: the collector or shuffler.
-        metrics: returns the metrics as text; may block.
+        upload: describes the body of an upload.
         signatures: returns a document's signatures as headers.
     """
     router = APIRouter()
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
-    @router.get(
-        "/health",
-        summary="Check that the service and its database respond",
-        responses=answers(
-            {200: {"description": "They do; uploads wait while it starts.", "content": schema("Health")}}
-        ),
-    )
+    @router.get("/health", summary="Check that the service can store", responses=answers(), response_model=Health)
     async def health() -> Response:
-        await asyncio.to_thread(node.store.ping)
+        node.health.check()
         return JSONResponse({"status": "ok" if node.ready.is_set() else "starting"})
 
     @router.get(
         "/metrics",
         summary="Read the metrics for Prometheus, with the administrator's or the metrics token",
-        responses=answers(
-            {
-                200: {
-                    "description": "The metrics in Prometheus's text format.",
-                    "content": {"text/plain": {"schema": {"type": "string"}}},
-                }
-            },
-            *(401, 403),
-        ),
-        openapi_extra=TOKEN,
+        responses=answers(401, 403, more={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}),
+        response_class=Response,
     )
-    async def read_metrics(request: Request) -> Response:
-        node.require_metrics(token_of(request))
-        return Response(await asyncio.to_thread(metrics), media_type=_METRICS)
+    async def metrics(token: Token) -> Response:
+        node.require_metrics(token)
+        return Response(await asyncio.to_thread(node.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @router.get(
         "/v1/key",
         summary="Read the public keys of this service; clients pin the one that signs campaigns",
-        responses=answers({200: {"description": "The key.", "content": schema("Key")}}),
+        responses=answers(),
+        response_model=Key,
     )
     async def key() -> Response:
         return JSONResponse(node.public_keys)
 
     @router.get(
         "/v1/campaigns/{name}",
-        summary="Fetch a campaign's signed document",
-        responses=answers(DOCUMENT_ANSWER, 304, 404),
+        summary="Fetch a campaign's signed document; SSTQ-Signature is Ed25519 over its bytes",
+        responses=answers(404, more={304: {"description": "The client has this version already."}}),
+        response_model=Document,
     )
-    async def document(name: str, request: Request) -> Response:
+    async def document(name: CampaignName, request: Request) -> Response:
         entry = await node.entry(name)
-        headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **signatures(entry)}
-        if entry.from_anywhere:
-            headers |= ALLOW_ANY_ORIGIN
-        if _matches(request, entry.etag):
+        headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **signatures(entry), **ALLOW_ANY_ORIGIN}
+        if matches(request, entry.etag):
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
 
     @router.post(
         "/v1/campaigns/{name}/tokens",
         status_code=201,
-        summary="Create single-use tokens, of which only the hashes are stored",
-        responses=answers(
-            {201: {"description": "The tokens.", "content": schema("SingleUseTokens")}},
-            *(400, 401, 403, 404, 408, 409, 413, 415, 422),
-        ),
-        openapi_extra=TOKEN | json_body("TokenRequest"),
+        summary="Create single-use tokens",
+        responses=answers(400, 401, 403, 404, 408, 409, 413),
+        response_model=SingleUseTokens,
     )
-    async def make_tokens(name: str, request: Request) -> Response:
-        node.require_administrator(token_of(request))
+    async def tokens(name: CampaignName, wanted: TokenRequest, token: Token) -> Response:
+        node.require_administrator(token)
         entry = await node.entry(name)
-        data = await read_body(request)
-        count = data.get("count") if isinstance(data, dict) and set(data) == {"count"} else None
-        if type(count) is not int or not 1 <= count <= MOST_TOKENS:
-            raise Problem(422, f'The body must be {{"count": N}} with 1 ≤ N ≤ {MOST_TOKENS}.')
         if entry.campaign.shuffling is not None and node.role != "shuffler":
             raise Problem(409, f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.")
         if entry.campaign.senders != "single-use":
             raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
-        tokens = [new_token() for _ in range(count)]
-        await asyncio.to_thread(node.store.issue, name, [token_hash(token) for token in tokens])
-        return JSONResponse({"tokens": tokens}, 201)
+        made = [new_token() for _ in range(wanted.count)]
+        await asyncio.to_thread(node.store.issue, name, [token_hash(token) for token in made])
+        return JSONResponse({"tokens": made}, 201)
+
+    @router.post(
+        "/v1/campaigns/{name}/senders",
+        status_code=201,
+        summary="Create a token for batches, with a quota of people",
+        responses=answers(400, 401, 403, 404, 408, 409, 413),
+        response_model=SenderToken,
+    )
+    async def senders(name: CampaignName, wanted: NewSender, token: Token) -> Response:
+        node.require_administrator(token)
+        entry = await node.entry(name)
+        if entry.campaign.shuffling is not None and node.role != "shuffler":
+            raise Problem(409, f"Envelopes go to the shuffler: create the token at {entry.campaign.shuffling.url}.")
+        if entry.campaign.senders == "single-use":
+            raise Problem(409, "Each person of this campaign has a single-use token: there are no batches.")
+        made = await asyncio.to_thread(node.add_sender, entry.campaign, wanted.people)
+        return JSONResponse({"send_token": made, "people": wanted.people}, 201)
+
+    @router.post(
+        UPLOADS,
+        summary="Send messages",
+        description=f"{upload} Sending again with the same key counts once and gets the same answer.",
+        responses=answers(400, 401, 403, 404, 408, 409, 410, 413, 415, 425),
+        response_model=Receipt,
+        openapi_extra=optional_token | _BINARY,
+    )
+    async def send(  # its arguments are those that the document describes
+        name: CampaignName,  # noqa: ARG001
+        key: Annotated[  # noqa: ARG001
+            str,
+            Header(
+                alias="Idempotency-Key",
+                pattern="^[0-9a-f]{32}$",
+                description="128 random bits, new for each upload and repeated in its retries.",
+            ),
+        ],
+        count: Annotated[int, Header(alias="SSTQ-Count", ge=1, le=9_999_999_999)],  # noqa: ARG001
+        digest: Annotated[str, Header(alias="SSTQ-Digest", pattern="^[0-9a-f]{64}$")],  # noqa: ARG001
+    ) -> Response:
+        raise AssertionError("answered by sstq.service.uploads.Uploads; this only describes it")
 
     return router
 
 
-def token_of(request: Request) -> str | None:
-    """The token that came with a request, if any."""
-    return bearer_token(request.headers.get("authorization"))
-
-
-async def read_body(request: Request) -> Any:
-    """Read the JSON body of a request within limits of size and time."""
-    body = RequestBody.of(request)
-    # Browsers send other types across origins without a preflight; the token would stop them anyway.
-    if content_type(request.headers) != "application/json":
-        raise Problem(415, "The Content-Type must be application/json.")
-    raw = await body.read(_LARGEST_JSON)
-    if len(raw) > _LARGEST_JSON:
-        raise Problem(413, f"The body must have at most {_LARGEST_JSON} bytes.")
-    try:
-        return read_json(raw, booleans=True)
-    except ValueError as error:
-        raise Problem(400, f"{str(error).rstrip('.')}.") from error
-
-
-def _matches(request: Request, etag: str) -> bool:
+def matches(request: Request, etag: str) -> bool:
+    """Whether the client has this version."""
     wanted = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
     return etag in wanted or wanted == ["*"]

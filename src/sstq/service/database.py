@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
 
-SCHEMA_VERSION = 1
+from sstq.service.migrations import migrate
 
 metadata = sa.MetaData()
 
@@ -42,8 +42,8 @@ campaigns = _table(
     sa.Column("mechanism", sa.Text, nullable=False),  # JSON
     sa.Column("terms", sa.Text, nullable=False),  # JSON: everything that this module need not know
     sa.Column("closed", sa.Boolean, nullable=False),
-    sa.Column("last_hour", sa.BigInteger),  # the last hour of arrivals, in hours since 1970; NULL without an end
     sa.Column("issued", sa.BigInteger, nullable=False),  # single-use tokens so far
+    sa.Column("ended", sa.BigInteger),  # after how many hours of service it was first seen closed; NULL if it is open
 )
 
 # The acknowledged keys, each with its number of messages, so that a repeated upload gets the same answer.
@@ -83,6 +83,15 @@ tokens = _table(
     sa.Column("digest", sa.LargeBinary, primary_key=True),
 )
 
+# Tokens of senders of batches, as SHA-256: how many messages each may send (NULL for no limit), and has sent.
+senders = _table(
+    "senders",
+    _campaign(),
+    sa.Column("digest", sa.LargeBinary, primary_key=True),
+    sa.Column("quota", sa.BigInteger),
+    sa.Column("used", sa.BigInteger, nullable=False),
+)
+
 # How many messages were folded in which hour since 1970.
 arrivals = _table(
     "arrivals",
@@ -105,6 +114,24 @@ estimates = _table(
     _campaign(),
     sa.Column("messages", sa.BigInteger, nullable=False),
     sa.Column("result", sa.LargeBinary, nullable=False),
+)
+
+# The estimates of readers who are not the owner: the one they see, and the next one (sstq.service.results).
+releases = _table(
+    "releases",
+    _campaign(),
+    sa.Column("stage", sa.Text, primary_key=True),  # "public" or "next"
+    sa.Column("messages", sa.BigInteger, nullable=False),
+    sa.Column("result", sa.LargeBinary, nullable=False),
+)
+
+# What no honest crowd explains, by kind, and after how many messages it was seen first.
+alarms = _table(
+    "alarms",
+    _campaign(),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("messages", sa.BigInteger, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
 )
 
 # Shuffled campaigns. At the collector: the batches that a shuffler forwarded, and the outcome of their envelopes.
@@ -156,7 +183,7 @@ outgoing = _table(
 )
 
 OF_A_CAMPAIGN = (
-    *(receipts, uploads, pieces, tokens, arrivals, history, estimates),
+    *(receipts, uploads, pieces, tokens, senders, arrivals, history, estimates, releases, alarms),
     *(batches, envelopes, seen, outgoing),
 )
 
@@ -209,10 +236,11 @@ class Database:
     """A database by its URL, set up on first use.
 
     ``sqlite:////folder/collector.sqlite3`` or ``postgresql+psycopg://user:password@host/name``. ValueError for a
-    database of another schema version or program, or one whose settings allow it to lose acknowledged data.
+    database of a later release or another program, or one whose settings allow it to lose acknowledged data;
+    NeedsUpgrade for one of an earlier release, unless `upgrade` is true: then its tables are changed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, upgrade: bool = False) -> None:
         try:
             self.url = sa.make_url(url)
         except sa.exc.ArgumentError as error:
@@ -240,7 +268,7 @@ class Database:
         self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ") if not self.sqlite else None
         self._writer = self._engine.execution_options(sstq_writes=True)
         try:
-            self.write(self._prepare)
+            self.write(lambda connection: self._prepare(connection, upgrade))
         except DatabaseError as error:
             self.dispose()
             raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
@@ -280,16 +308,11 @@ class Database:
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise AssertionError("unreachable")
 
-    def _prepare(self, connection: sa.Connection) -> None:
+    def _prepare(self, connection: sa.Connection, upgrade: bool) -> None:
         if not self.sqlite:
             _check_durable(connection)
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_INIT_LOCK)))
-        there = set(sa.inspect(connection).get_table_names()) & set(metadata.tables)
-        if not there:
-            metadata.create_all(connection)
-            connection.execute(settings.insert(), {"name": "schema", "value": str(SCHEMA_VERSION).encode()})
-            return
-        _check_version(connection, there)
+        migrate(connection, upgrade=upgrade)
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
@@ -318,24 +341,6 @@ def _check_durable(connection: sa.Connection) -> None:
                 f"the database has {setting} = {value}, so a crash could lose acknowledged messages; "
                 f"set {setting} = on in postgresql.conf and restart it"
             )
-
-
-def _check_version(connection: sa.Connection, there: set[str]) -> None:
-    if there != set(metadata.tables):
-        raise ValueError(
-            f"the database has the tables {', '.join(sorted(there))} of another program or version; "
-            "pass an empty database, such as a new file"
-        )
-    try:
-        found = connection.execute(sa.select(settings.c.value).where(settings.c.name == "schema")).scalar()
-    except DBAPIError as error:
-        raise ValueError("the database belongs to another program; pass an empty one, such as a new file") from error
-    version = None if found is None else bytes(found).decode(errors="replace")
-    if version != str(SCHEMA_VERSION):
-        raise ValueError(
-            f"the database has version {version} of the schema, this library has version {SCHEMA_VERSION}; "
-            "use the release of sstq that created it, or pass an empty database"
-        )
 
 
 def _passes(error: DBAPIError) -> bool:

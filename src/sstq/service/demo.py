@@ -14,6 +14,7 @@ from sstq.client.campaigns import Campaign
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.service.collector import Collector
 from sstq.service.dashboard import StaticFile
+from sstq.service.node import Policy
 
 __all__ = ["POLL", "demo_routes", "ensure_poll"]
 
@@ -47,7 +48,9 @@ def ensure_poll(collector: Collector) -> None:
     # Answers are from −1 to 1, so that no visitor's vector is clipped.
     dim = len(_STATEMENTS)
     mechanism = FrameUnit(dim, _EPSILON, clip=math.sqrt(dim), clients=_VISITORS)
-    collector.create(Campaign(POLL, mechanism, labels=_STATEMENTS, senders="everybody", readers="public"))
+    collector.create(
+        Campaign(POLL, mechanism, labels=_STATEMENTS, senders="everybody", readers="public"), Policy(release_every=5)
+    )
 
 
 def demo_routes() -> list[Route]:

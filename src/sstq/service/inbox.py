@@ -5,6 +5,7 @@ import threading
 from queue import SimpleQueue
 from typing import Self
 
+from sstq.service.health import Health
 from sstq.service.receiving import Answer, Upload
 from sstq.service.store import Store
 
@@ -25,8 +26,8 @@ class Inbox:
     Use it as an async context manager. On exit, everything submitted is written and answered.
     """
 
-    def __init__(self, store: Store, ready: threading.Event) -> None:
-        self._store, self._ready = store, ready
+    def __init__(self, store: Store, ready: threading.Event, health: Health) -> None:
+        self._store, self._ready, self._health = store, ready, health
         self._arrived: list[_Waiting] = []
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         # Uploads and bytes not answered yet; only the event loop changes these.
@@ -79,6 +80,7 @@ class Inbox:
                 answers = self._store.receive([upload for upload, _ in batch])
             except Exception as error:
                 answers = error
+            self._health.saw(stored=not isinstance(answers, Exception))
             # One call for all of them: waking the loop costs more than an answer.
             self._loop.call_soon_threadsafe(self._answer, batch, answers)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from typing import Any
 
-__all__ = ["LOGS", "PrivateFormatter"]
+__all__ = ["PrivateFormatter", "log_settings"]
 
 
 class PrivateFormatter(logging.Formatter):
@@ -15,8 +16,22 @@ class PrivateFormatter(logging.Formatter):
     The message of an error may contain parts of a request, such as a key or the bytes of a message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, form: str = "text") -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %Hh")
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a line of text, or of JSON."""
+        if self._form == "text":
+            return super().format(record)
+        line = {
+            "hour": self.formatTime(record, self.datefmt),
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 (the name is logging's)
         """Format an error's type and its positions in the code."""
@@ -24,13 +39,15 @@ class PrivateFormatter(logging.Formatter):
         return "".join([*traceback.format_tb(places), getattr(kind, "__name__", str(kind))])
 
 
-LOGS: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"private": {"()": PrivateFormatter}},
-    "handlers": {"private": {"class": "logging.StreamHandler", "formatter": "private"}},
-    "loggers": {
-        name: {"handlers": ["private"], "level": "WARNING", "propagate": False} for name in ("uvicorn", "sstq.service")
-    },
-}
-"""The logging configuration of a server process; there is no access log."""
+def log_settings(form: str) -> dict[str, Any]:
+    """The logging configuration of a server process; there is no access log."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"private": {"()": PrivateFormatter, "form": form}},
+        "handlers": {"private": {"class": "logging.StreamHandler", "formatter": "private"}},
+        "loggers": {
+            name: {"handlers": ["private"], "level": "WARNING", "propagate": False}
+            for name in ("uvicorn", "sstq.service")
+        },
+    }

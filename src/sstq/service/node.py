@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -13,13 +12,42 @@ from functools import cached_property
 
 from sstq.client.campaigns import NAME_PATTERN, Campaign
 from sstq.client.signing import SigningKey
+from sstq.service.clock import Clock
+from sstq.service.health import Health
 from sstq.service.inbox import Inbox
+from sstq.service.limits import AddressLimits, BodyShares
 from sstq.service.metrics import Metrics
-from sstq.service.security import AddressLimits, Problem, is_token, token_hash, unauthorized
+from sstq.service.problems import Problem, unauthorized
+from sstq.service.security import is_token, new_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
-__all__ = ["Entry", "Node", "unknown_campaign"]
+__all__ = ["Entry", "Node", "Policy", "unknown_campaign"]
+
+# Units of reading that an address may take at once: requests, and 64 KiB of answers each.
+_READ_BURST = 400
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a campaign's owner decides and its clients need not know.
+
+    Attributes:
+        origins: the origins of web pages that may send, besides this service's own; "*" for all.
+        release_every: readers see a new estimate only after this many new messages.
+    """
+
+    origins: tuple[str, ...] = ()
+    release_every: int = 20
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            if origin != "*" and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
+                raise ValueError(f"origins must be such as https://poll.example, or *, got {origin!r:.100}")
+
+    def allows(self, origin: str) -> bool:
+        """Whether pages of this origin may send."""
+        return "*" in self.origins or origin in self.origins
 
 
 @dataclass(frozen=True)
@@ -29,18 +57,20 @@ class Entry:
     Attributes:
         stored: the campaign's row in the database.
         campaign: the same, parsed.
-        tokens: the hashes of its shared tokens, by name: "send_token" and "read_token".
+        read_token: the hash of the token of its readers; None without one.
         sealing_keys: the public keys that shuffled messages are sealed for, the newest first.
         document: the bytes that clients fetch.
         signature: the collector's signature of the document.
+        policy: what its owner decides.
     """
 
     stored: StoredCampaign
     campaign: Campaign
-    tokens: dict[str, bytes]
+    read_token: bytes | None
     sealing_keys: tuple[bytes, ...]
     document: bytes
     signature: str
+    policy: Policy = Policy(origins=("*",))
 
     @cached_property
     def etag(self) -> str:
@@ -51,11 +81,6 @@ class Entry:
     def crowds(self) -> dict[str, bytes]:
         """The sealing keys by the crowds of people who sealed for them, in hexadecimal."""
         return {self.campaign.crowd(key).hex(): key for key in self.sealing_keys}
-
-    @cached_property
-    def from_anywhere(self) -> bool:
-        """Whether web pages of other origins may send; a shared token does not belong in a web page."""
-        return self.campaign.senders != "token"
 
 
 class Node(ABC):
@@ -75,18 +100,21 @@ class Node(ABC):
         if kept != self.role:
             store.close()
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
-        _refuse_first_version(store)
         self.ready = threading.Event()
-        self.inbox = Inbox(self.store, self.ready)
-        self.limits = AddressLimits(settings.uploads_per_second, settings.burst)
+        self.clock = Clock()
+        self.health = Health(self.store)
+        self.inbox = Inbox(self.store, self.ready, self.health)
+        self.sending = AddressLimits(settings.messages_per_second, settings.burst)
+        self.reading = AddressLimits(settings.reads_per_second, _READ_BURST)
+        self.arriving = BodyShares()
         self.metrics = Metrics()
         self.key = SigningKey(self.store.setting("signing-key", lambda: SigningKey.generate().secret))
         self._administrator = token_hash(settings.administrator_token)
         self._metrics_reader = None if settings.metrics_token is None else token_hash(settings.metrics_token)
         self._entries: dict[str, Entry] = {}
         self._forgotten = 0
+        self._known: bytes | None = None  # the store's mark when all entries were read
         self._lock = threading.Lock()
-        self.bytes_being_read = 0
 
     @property
     def public_keys(self) -> dict[str, str]:
@@ -98,9 +126,11 @@ class Node(ABC):
     def refresh(self) -> list[Entry]:
         """Reload all campaigns: another process may have changed them. Blocks, so call it outside the event loop."""
         while True:
-            forgotten = self._forgotten
+            forgotten, mark = self._forgotten, self.store.changes()
+            if mark == self._known:
+                return list(self._entries.values())
             entries = {stored.name: self._entry(stored) for stored in self.store.campaigns()}
-            if self._remember(entries, forgotten):
+            if self._remember(entries, forgotten, mark):
                 return list(entries.values())
 
     async def entry(self, name: str) -> Entry:
@@ -121,14 +151,15 @@ class Node(ABC):
         """Reload a campaign on its next use."""
         with self._lock:
             self._forgotten += 1
+            self._known = None
             self._entries = {known: entry for known, entry in self._entries.items() if known != name}
 
-    def _remember(self, entries: dict[str, Entry], forgotten: int) -> bool:
+    def _remember(self, entries: dict[str, Entry], forgotten: int, mark: bytes | None = None) -> bool:
         """Cache what was read, unless a campaign was changed or deleted meanwhile; returns whether it did."""
         with self._lock:
             if self._forgotten != forgotten:
                 return False
-            self._entries = entries
+            self._entries, self._known = entries, mark
             return True
 
     def _entry(self, stored: StoredCampaign) -> Entry:
@@ -138,6 +169,20 @@ class Node(ABC):
     @abstractmethod
     def _read(self, stored: StoredCampaign) -> Entry:
         """Prepare what the routes need of a campaign."""
+
+    def add_sender(self, campaign: Campaign, people: int) -> str:
+        """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
+        token = new_token()
+        slots = 1 if self.role == "shuffler" else campaign.slots  # a shuffler counts people
+        self.store.add_sender(campaign.name, token_hash(token), people * slots)
+        self.forget(campaign.name)
+        return token
+
+    def purge(self) -> None:
+        """Forget the keys of campaigns that ended long ago; called once per hour."""
+        now = self.clock.now()
+        over = [entry.campaign.name for entry in self.refresh() if entry.campaign.status(now) == "closed"]
+        self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
 
     # Who may do what
 
@@ -156,24 +201,6 @@ class Node(ABC):
         """Raise a Problem unless the token is the metrics token or the administrator's."""
         if not is_token(token, self._metrics_reader):
             self.require_administrator(token)
-
-
-def _refuse_first_version(store: Store) -> None:
-    """ValueError if there are shuffled campaigns of version 1: their terms and envelopes mean something else."""
-    old = []
-    for stored in store.campaigns():
-        terms = json.loads(stored.terms)
-        shuffling = (json.loads(terms["document"]) if "document" in terms else terms).get("shuffling")
-        if shuffling is not None and "sealing_key" not in shuffling:
-            old.append(stored.name)
-    if old:
-        store.close()
-        raise ValueError(
-            f"the database has shuffled campaigns of version 1 ({', '.join(old)}), which this release does not read; "
-            "nothing was changed. Finish them with the release that created them: `sstq campaign close`, wait until "
-            "the shuffler's sstq_people_waiting and sstq_envelopes_outgoing are 0, `sstq campaign export`, and delete "
-            "them at the collector. Then give the shuffler an empty database"
-        )
 
 
 def unknown_campaign() -> Problem:

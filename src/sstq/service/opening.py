@@ -1,19 +1,10 @@
-"""Opening batches: decrypts envelopes in separate processes, because each takes 100 µs of a core.
-
-A worker receives a key, an `info` and envelopes, and returns messages. It lives as long as the process that
-started it: when that process is killed, the pipe ends, and so does the worker.
-"""
+"""Opening batches: decrypts envelopes in separate processes, because each takes 100 µs of a core."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import multiprocessing
-import os
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
-from itertools import islice
-from multiprocessing.connection import Connection
 
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import envelope_info, open_envelopes
@@ -24,8 +15,9 @@ from sstq.service.collector import Collector
 from sstq.service.node import Entry
 from sstq.service.rounds import Rounds
 from sstq.service.store import Store
+from sstq.service.workers import Workers
 
-__all__ = ["Openers", "Opening", "open_next"]
+__all__ = ["Opening", "open_all", "open_next"]
 
 # Opening fewer takes less time than starting a worker.
 _WORTH_A_WORKER = 5_000
@@ -34,68 +26,17 @@ _TASK_ENVELOPES = 1_000
 logger = logging.getLogger("sstq.service")
 
 
-class Openers:
-    """Processes that open envelopes, started when many arrive for the first time."""
-
-    def __init__(self, workers: int | None = None) -> None:
-        self._wanted = workers or os.cpu_count() or 1
-        self._workers: list[tuple[multiprocessing.process.BaseProcess, Connection]] = []
-
-    def close(self) -> None:
-        """Stop the workers."""
-        for process, pipe in self._workers:
-            pipe.close()
-            process.join()
-        self._workers = []
-
-    def open(self, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
-        """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
-        tasks = (body[start : start + size * _TASK_ENVELOPES] for start in range(0, len(body), size * _TASK_ENVELOPES))
-        if len(body) < size * _WORTH_A_WORKER:
-            for task in tasks:
-                yield from open_envelopes(secret, info, _cut(task, size))
-            return
-        if not self._workers:
-            self._workers = [_started() for _ in range(self._wanted)]
-        try:
-            yield from self._spread(secret, info, tasks, size)
-        except (EOFError, OSError):
-            # A worker died. The others may have answers in their pipes: start afresh.
-            self._end()
-            raise
-
-    def _spread(self, secret: bytes, info: bytes, tasks: Iterator[bytes], size: int) -> Iterator[bytes | None]:
-        """Give each worker one task at a time, and return the answers in the order of the tasks."""
-        while some := list(islice(tasks, len(self._workers))):
-            for task, (_, pipe) in zip(some, self._workers, strict=False):
-                pipe.send((secret, info, task, size))
-            for _, (_, pipe) in zip(some, self._workers, strict=False):
-                yield from pipe.recv()
-
-    def _end(self) -> None:
-        for process, _ in self._workers:
-            process.kill()
-        self.close()
+def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
+    """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
+    step = size * _TASK_ENVELOPES
+    tasks = ((secret, info, body[start : start + step], size) for start in range(0, len(body), step))
+    opened = workers.map(_open, tasks) if len(body) >= size * _WORTH_A_WORKER else (_open(*task) for task in tasks)
+    for some in opened:
+        yield from some
 
 
-def _started() -> tuple[multiprocessing.process.BaseProcess, Connection]:
-    # A new interpreter: a fork of a process with threads may hang, and would hold the pipes of the others open.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs,), daemon=True, name="sstq-opener")
-    process.start()
-    theirs.close()
-    return process, ours
-
-
-def _work(pipe: Connection) -> None:
-    os.nice(5)  # requests come first
-    try:
-        while True:
-            secret, info, body, size = pipe.recv()
-            pipe.send(open_envelopes(secret, info, _cut(body, size)))
-    except (EOFError, OSError, KeyboardInterrupt):
-        return
+def _open(secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
+    return open_envelopes(secret, info, _cut(body, size))
 
 
 def _cut(body: bytes, size: int) -> Iterable[bytes]:
@@ -106,7 +47,7 @@ def open_next(
     store: Store,
     campaign: Campaign,
     secret_of: dict[str, bytes],
-    openers: Openers,
+    workers: Workers,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Batch | None:
     """Open one complete batch of a campaign and store its messages; returns the batch, or None if there is none.
@@ -115,7 +56,7 @@ def open_next(
         store: the collector's store.
         campaign: a shuffled campaign.
         secret_of: its secret sealing keys, by crowd.
-        openers: the processes that open envelopes.
+        workers: the processes that open envelopes.
         stopping: called for each envelope; True stops the work.
 
     Memory: about 150 bytes per message of the batch, plus one part of envelopes.
@@ -129,7 +70,9 @@ def open_next(
     good: list[tuple[bytes, bytes]] = []
     foreign = malformed = 0
     for body in parts_of(store.database, batch):
-        found = openers.open(secret, info, body, size) if secret is not None else iter([None] * (len(body) // size))
+        found = (
+            open_all(workers, secret, info, body, size) if secret is not None else iter([None] * (len(body) // size))
+        )
         opened: list[tuple[bytes, bytes]] = []
         for envelope, message in zip(_cut(body, size), found, strict=True):
             if stopping():
@@ -155,12 +98,12 @@ class Opening(Rounds):
     def __init__(self, collector: Collector) -> None:
         super().__init__(collector)
         self._collector = collector
-        self._openers = Openers()
+        self._workers = Workers()
 
     def stop(self) -> None:
         """End at once; a batch that is being opened begins anew after the next start."""
         super().stop()
-        self._openers.close()
+        self._workers.close()
 
     def round(self) -> None:
         """Open a batch of each campaign that has one, until none has."""
@@ -171,10 +114,10 @@ class Opening(Rounds):
     def _open(self, entry: Entry) -> bool:
         collector = self._collector
         secrets = collector.sealing_secrets(entry)
-        if secrets and not collector.takes_batches(entry, datetime.now(UTC)):
+        if secrets and not collector.takes_batches(entry):
             collector.forget_sealing_keys(entry)
         stopping = self._stopping.is_set
-        if stopping() or not open_next(collector.store, entry.campaign, secrets, self._openers, stopping):
+        if stopping() or not open_next(collector.store, entry.campaign, secrets, self._workers, stopping):
             return False
         shuffled_claim(collector.store, entry.campaign)  # remembered from here on: a page must not wait for it
         return True

@@ -1,21 +1,23 @@
-"""HTTP connections that idle clients cannot hold open: uvicorn's protocol with deadlines and a limit on headers.
+"""HTTP connections that nobody can hold open or hoard: uvicorn's protocol with deadlines and a limit per address.
 
 uvicorn waits forever for the end of a request's headers and for a client to read its answer, and accepts headers of any
-length. Request bodies have their own deadline (`sstq.service.security.RequestBody`).
+length and any number of connections from one address. Request bodies have limits of their own
+(`sstq.service.security.RequestBody`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
+from collections import Counter
 from typing import Any
 
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sstq.service.security import ANSWER_AT_ONCE, BODY_ARRIVED
+from sstq.service.limits import network
 
-__all__ = ["HEADER_SECONDS", "MOST_HEADER_BYTES", "READ_SECONDS", "GuardedProtocol"]
+__all__ = ["GuardedLoop", "GuardedProtocol", "guarded_protocol"]
 
 HEADER_SECONDS = 10.0
 """The seconds a client has to finish its headers, from connecting or from the first byte of a further request."""
@@ -23,20 +25,46 @@ HEADER_SECONDS = 10.0
 READ_SECONDS = 30.0
 """The seconds a client may leave a full buffer of its answer unread."""
 
+HANDSHAKE_SECONDS = 5.0
+"""The seconds a client has for the handshake of TLS."""
+
 MOST_HEADER_BYTES = 1 << 15
 """The maximum size of a request's headers in bytes."""
 
+CONNECTIONS_PER_ADDRESS = 200
+"""The maximum number of connections from one address."""
+
+
+class GuardedLoop(uvloop.Loop):
+    """An event loop whose servers do not wait long for the handshake of TLS."""
+
+    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> Any:
+        """Create a server."""
+        limit = None if ssl is None else HANDSHAKE_SECONDS
+        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=limit, **options)
+
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection; `guarded_protocol` makes the class that counts those of a server."""
 
+    connected: Counter[str]
+    exempt: frozenset[str]
+
+    _counted: str | None = None
     _headers_due: TimerHandle | None = None
     _read_due: TimerHandle | None = None
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to wait for the first request."""
+        """Start to wait for the first request, unless its address has too many connections."""
         super().connection_made(transport)
+        peer = self.client[0] if self.client else ""
+        if peer and "*" not in self.exempt and peer not in self.exempt:
+            self._counted = network(peer)
+            self.connected[self._counted] += 1
+            if self.connected[self._counted] > CONNECTIONS_PER_ADDRESS:
+                self._give_up()
+                return
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -55,36 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Start to handle the request."""
         _cancel(self._headers_due)
         self._headers_due = None
-        self.scope[ANSWER_AT_ONCE] = self.answer_at_once  # type: ignore[literal-required]
         super().on_headers_complete()
-
-    def answer_at_once(self, scope: Any, head: bytes, body: bytes) -> bool:
-        """Write a whole answer with status 200 at once: messages of ASGI take two system calls and many small steps.
-
-        Args:
-            scope: of the request.
-            head: all headers but the date and the length, each with its line end.
-            body: the content.
-
-        Returns:
-            Whether it is written. If not, it needs the messages: the connection is slow, lost, or to be closed.
-        """
-        cycle = self.cycle
-        if cycle.scope is not scope or cycle.disconnected or self.flow.write_paused:
-            return False
-        if not cycle.keep_alive or CLOSE_HEADER in scope["headers"]:
-            return False
-        always = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
-        self.transport.write(b"HTTP/1.1 200 OK\r\n%b%bcontent-length: %d\r\n\r\n%b" % (always, head, len(body), body))
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        cycle.on_response()
-        return True
-
-    def on_message_complete(self) -> None:
-        """Note that the body is complete."""
-        super().on_message_complete()
-        self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]
 
     def pause_writing(self) -> None:
         """Wait for a client that reads more slowly than the answer is written."""
@@ -101,6 +100,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
         _cancel(self._headers_due, self._read_due)
+        if self._counted is not None:
+            self.connected[self._counted] -= 1
+            if not self.connected[self._counted]:
+                del self.connected[self._counted]
         super().connection_lost(exc)
 
     def _await_headers(self) -> None:
@@ -110,6 +113,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def _give_up(self) -> None:
         # Not `close`, which waits until everything is written.
         self.transport.abort()
+
+
+def guarded_protocol(proxies: str) -> type[GuardedProtocol]:
+    """The protocol of one server; connections of its proxies, separated by commas, are not counted."""
+    exempt = frozenset(part.strip() for part in proxies.split(",") if part.strip())
+    return type("CountingProtocol", (GuardedProtocol,), {"connected": Counter(), "exempt": exempt})
 
 
 def _cancel(*timers: TimerHandle | None) -> None:

@@ -6,14 +6,15 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from datetime import UTC, datetime
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
+from prometheus_client.core import Metric
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from sstq.audit import certify
@@ -22,103 +23,142 @@ from sstq.service import results
 from sstq.service.batches import count_batches
 from sstq.service.claims import shuffled_claim
 from sstq.service.collector import Collector
-from sstq.service.common_routes import token_of
-from sstq.service.metrics import render
+from sstq.service.common_routes import Token, matches
+from sstq.service.metrics import gauge
+from sstq.service.models import CampaignName, Campaigns, Estimate, Progress, Status, answers, optional_token
 from sstq.service.node import Entry
-from sstq.service.openapi import OPTIONAL_TOKEN, TOKEN, answers, schema
-from sstq.service.security import Problem
-from sstq.service.store import UnknownCampaign
+from sstq.service.problems import Problem
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
-__all__ = ["collector_metrics", "reading_routes", "status_of"]
+__all__ = ["collector_gauges", "reading_routes"]
 
 _CHUNK = 1 << 18
 _CSV = "text/csv; charset=utf-8"
+_RENDERED_BYTES = 1 << 26
+
+
+class _Rendered:
+    """Answers made once per estimate, the newest ones in memory."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
+        """Return an answer, made only if nobody has asked for it before; the others wait for who makes it."""
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = make()
+                self._size += len(self._kept[key])
+            self._kept.move_to_end(key)
+            found = self._kept[key]
+            while self._size > _RENDERED_BYTES and len(self._kept) > 1:
+                self._size -= len(self._kept.popitem(last=False)[1])
+            return found
 
 
 def reading_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
     saving = asyncio.Semaphore(1)
+    rendered = _Rendered()
+    store = collector.store
+
+    async def readable(name: str, token: str | None) -> tuple[Entry, results.Audience]:
+        entry = await collector.entry(name)
+        collector.require_reader(entry, token)
+        return entry, "owner" if collector.is_administrator(token) else "public"
 
     @router.get(
         "/v1/campaigns",
         summary="List the campaigns whose estimates the token may read; without a token, the public ones",
-        responses=answers({200: {"description": "The campaigns by name.", "content": schema("Campaigns")}}, 401, 403),
-        openapi_extra=OPTIONAL_TOKEN,
+        responses=answers(401, 403),
+        response_model=Campaigns,
+        openapi_extra=optional_token,
     )
-    async def campaigns(request: Request) -> Response:
-        token = token_of(request)
-
+    async def campaigns(token: Token) -> Response:
         def found() -> list[dict[str, Any]]:
             entries = collector.refresh()
             known = collector.is_administrator(token) or any(collector.has_read_token(e, token) for e in entries)
             if token is not None and not known:
                 raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
-            return _statuses(collector, [entry for entry in entries if collector.may_read(entry, token)])
+            return _statuses(
+                collector, [entry for entry in entries if collector.may_read(entry, token)], _audience(collector, token)
+            )
 
         return JSONResponse({"campaigns": await asyncio.to_thread(found)})
 
     @router.get(
         "/v1/campaigns/{name}/status",
         summary="Count a campaign's messages and tokens",
-        responses=answers({200: {"description": "The counts.", "content": schema("Status")}}, 401, 403, 404),
-        openapi_extra=OPTIONAL_TOKEN,
+        responses=answers(401, 403, 404),
+        response_model=Status,
+        openapi_extra=optional_token,
     )
-    async def status(name: str, request: Request) -> Response:
-        entry = await _readable(collector, name, request)
-        return JSONResponse(await asyncio.to_thread(status_of, collector, entry))
+    async def status(name: CampaignName, token: Token) -> Response:
+        entry, audience = await readable(name, token)
+        found = await asyncio.to_thread(_statuses, collector, [entry], audience)
+        if not found:
+            collector.forget(name)
+            raise Problem(404, "There is no campaign with this name.")
+        return JSONResponse(found[0])
 
     @router.get(
         "/v1/campaigns/{name}/estimate",
         summary="Read the newest estimate, as JSON or CSV",
+        description="Readers see it in steps of many messages, the administrator as it is.",
         responses=answers(
-            {
-                200: {
-                    "description": "The estimate with the number of messages it covers.",
-                    "content": schema("Estimate") | {"text/csv": {"schema": {"type": "string"}}},
-                }
+            *(401, 403, 404),
+            more={
+                200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
+                304: {"description": "The client has this estimate already."},
             },
-            *(401, 403, 404, 422),
         ),
-        openapi_extra=OPTIONAL_TOKEN,
+        openapi_extra=optional_token,
     )
     async def estimate(
-        name: str,
+        name: CampaignName,
         request: Request,
+        token: Token,
         form: Annotated[
             Literal["json", "csv"] | None, Query(alias="format", description="The format; overrides the Accept header.")
         ] = None,
     ) -> Response:
-        entry = await _readable(collector, name, request)
+        entry, audience = await readable(name, token)
         as_csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
-        headers = {"Vary": "Accept", "Cache-Control": "no-cache"}
+        covered = await asyncio.to_thread(results.covered, store, name, audience)
+        kind = (name, entry.etag, audience, str(covered), "csv" if as_csv else "json")
+        etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered or 0}-{kind[-1]}"'
+        headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "no-cache"}
         if entry.campaign.readers == "public":
             headers |= ALLOW_ANY_ORIGIN
         if as_csv:
             headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-        content = await asyncio.to_thread(_estimate, collector, entry, as_csv)
+        if matches(request, etag):
+            return Response(status_code=304, headers=headers)
+        content = await asyncio.to_thread(rendered.get, kind, lambda: _estimate(collector, entry, audience, as_csv))
         return Response(content, headers=headers, media_type=_CSV if as_csv else "application/json")
 
     @router.get(
         "/v1/campaigns/{name}/progress",
         summary="Read the error so far, its prediction, and the arrivals per hour",
-        responses=answers({200: {"description": "The progress.", "content": schema("Progress")}}, 401, 403, 404),
-        openapi_extra=OPTIONAL_TOKEN,
+        responses=answers(401, 403, 404),
+        response_model=Progress,
+        openapi_extra=optional_token,
     )
-    async def progress(name: str, request: Request) -> Response:
-        entry = await _readable(collector, name, request)
-        return JSONResponse(await asyncio.to_thread(results.progress, collector.store, entry.campaign))
+    async def progress(name: CampaignName, token: Token) -> Response:
+        entry, audience = await readable(name, token)
+        hour = collector.clock.hour()
+        return JSONResponse(await asyncio.to_thread(results.progress, store, entry.campaign, audience, hour))
 
     @router.get(
         "/v1/campaigns/{name}/certificate",
         summary="Read the certificate of the mechanism's privacy, which `sstq audit verify` checks",
-        responses=answers(
-            {200: {"description": "The certificate.", "content": schema("Certificate")}},
-            *(404, 409),
-        ),
+        responses=answers(404, 409),
+        response_model=dict[str, Any],
     )
-    async def certificate(name: str) -> Response:
+    async def certificate(name: CampaignName) -> Response:
         entry = await collector.entry(name)
         return Response(await asyncio.to_thread(_certificate, entry.campaign.mechanism), media_type="application/json")
 
@@ -126,21 +166,16 @@ def reading_routes(collector: Collector) -> APIRouter:
         "/v1/campaigns/{name}/state",
         summary="Download the state of all folded messages, which `sstq aggregate` can continue from",
         responses=answers(
-            {
-                200: {
-                    "description": "What Aggregator.save writes.",
-                    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-                }
-            },
             *(401, 403, 404),
+            more={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
         ),
-        openapi_extra=TOKEN,
+        response_class=Response,
     )
-    async def state(name: str, request: Request) -> Response:
-        collector.require_administrator(token_of(request))
-        entry = await collector.entry(name)
+    async def state(name: CampaignName, token: Token) -> Response:
+        collector.require_administrator(token)
+        await collector.entry(name)
         async with saving:  # one file at a time: a state may take gigabytes
-            file = await asyncio.to_thread(_saved_state, collector, entry)
+            file = await asyncio.to_thread(_saved_state, collector, name)
         headers = {
             "Content-Length": str(os.fstat(file.fileno()).st_size),
             "Content-Disposition": f'attachment; filename="{name}.npz"',
@@ -150,43 +185,39 @@ def reading_routes(collector: Collector) -> APIRouter:
     return router
 
 
-def _statuses(collector: Collector, entries: list[Entry]) -> list[dict[str, Any]]:
-    found = []
+def _audience(collector: Collector, token: str | None) -> results.Audience:
+    return "owner" if collector.is_administrator(token) else "public"
+
+
+def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[dict[str, Any]]:
+    """The counts of campaigns; those that were deleted meanwhile are left out."""
+    now, found = collector.clock.now(), []
+    counts, covered = collector.store.all_counts(), results.all_covered(collector.store, audience)
     for entry in entries:
-        with suppress(UnknownCampaign):  # deleted since the list was read
-            found.append(status_of(collector, entry))
+        name = entry.campaign.name
+        if name not in counts:
+            continue
+        own, shown = counts[name], covered.get(name, 0)
+        seen = audience == "owner"
+        found.append(
+            {
+                "name": name,
+                "status": "closed" if entry.stored.closed else entry.campaign.status(now),
+                "received": own.received if seen else shown,
+                "folded": own.folded if seen else shown,
+                "covered": shown,
+                "tokens_issued": own.issued if seen else None,
+                "tokens_unspent": own.unspent if seen else None,
+                "shuffling": shuffled_claim(collector.store, entry.campaign),
+            }
+        )
     return found
 
 
-def status_of(collector: Collector, entry: Entry) -> dict[str, Any]:
-    """Return a campaign's counts as JSON values."""
-    name = entry.campaign.name
-    counts = collector.store.counts(name)
-    return {
-        "name": name,
-        "status": "closed" if entry.stored.closed else entry.campaign.status(datetime.now(UTC)),
-        "received": counts.received,
-        "folded": counts.folded,
-        "covered": results.covered(collector.store, name) or 0,
-        "tokens_issued": counts.issued,
-        "tokens_unspent": counts.unspent,
-        "shuffling": shuffled_claim(collector.store, entry.campaign),
-    }
-
-
-async def _readable(collector: Collector, name: str, request: Request) -> Entry:
-    token = token_of(request)
-    entry = await collector.entry(name)
-    collector.require_reader(entry, token)
-    return entry
-
-
-def _estimate(collector: Collector, entry: Entry, as_csv: bool) -> bytes:
-    newest = results.latest(collector.store, entry.campaign.name)
+def _estimate(collector: Collector, entry: Entry, audience: results.Audience, as_csv: bool) -> bytes:
+    newest = results.latest(collector.store, entry.campaign.name, audience)
     if newest is None:
-        described = results.describe(
-            entry.campaign, entry.campaign.mechanism.aggregator(), shuffled_claim(collector.store, entry.campaign)
-        )
+        described = results.describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))
         newest = results.Result(0, json.dumps(described).encode())
     return results.as_csv(entry.campaign, json.loads(newest.json)).encode() if as_csv else newest.json
 
@@ -199,11 +230,11 @@ def _certificate(mechanism: Mechanism) -> str:
         raise Problem(409, f"This campaign has no certificate: {error}.") from error
 
 
-def _saved_state(collector: Collector, entry: Entry) -> IO[bytes]:
+def _saved_state(collector: Collector, name: str) -> IO[bytes]:
     """Write the state to an open file without a name, which disappears however the request ends."""
     with tempfile.TemporaryDirectory(prefix="sstq-") as folder:
         path = Path(folder) / "state.npz"
-        collector.store.save_state(entry.campaign.name, path)
+        collector.store.save_state(name, path)
         return path.open("rb")
 
 
@@ -213,49 +244,30 @@ async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
             yield chunk
 
 
-def collector_metrics(collector: Collector) -> str:
-    """Return the collector's metrics for Prometheus."""
-    statuses = _statuses(collector, collector.refresh())
-
-    def of_each(field: str) -> dict[tuple[tuple[str, str], ...], float]:
-        return {(("campaign", status["name"]),): status[field] for status in statuses}
-
+def collector_gauges(collector: Collector) -> Iterable[Metric]:
+    """The collector's metrics that are counted when they are read."""
+    counts = collector.store.all_counts()
+    yield gauge(
+        "sstq_messages_received", "Acknowledged messages.", ["campaign"], {(n,): c.received for n, c in counts.items()}
+    )
+    yield gauge(
+        "sstq_messages_folded", "Messages in the state.", ["campaign"], {(n,): c.folded for n, c in counts.items()}
+    )
+    yield gauge(
+        "sstq_tokens_unspent", "Unused single-use tokens.", ["campaign"], {(n,): c.unspent for n, c in counts.items()}
+    )
+    raised = results.raised(collector.store)
+    yield gauge("sstq_alarms", "Tests that an honest crowd passes and this one failed.", ["campaign", "test"], raised)
     shuffled = [entry.campaign.name for entry in collector.refresh() if entry.campaign.shuffling is not None]
     batches = {name: count_batches(collector.store.database, name) for name in shuffled}
-    uploads = sorted(collector.metrics.uploads.items())
-    return render(
-        [
-            (
-                "sstq_uploads_total",
-                "counter",
-                "Uploads answered by this process, by status.",
-                {(("campaign", name), ("status", str(status))): value for (name, status), value in uploads},
-            ),
-            ("sstq_messages_received", "gauge", "Acknowledged messages.", of_each("received")),
-            ("sstq_messages_folded", "gauge", "Messages added to the state.", of_each("folded")),
-            ("sstq_tokens_unspent", "gauge", "Unused single-use tokens.", of_each("tokens_unspent")),
-            (
-                "sstq_batches_opened",
-                "gauge",
-                "Opened batches of shufflers.",
-                {(("campaign", name),): found["batches"] for name, found in batches.items()},
-            ),
-            (
-                "sstq_envelopes_opened",
-                "gauge",
-                "Envelopes of opened batches, by outcome.",
-                {
-                    (("campaign", name), ("result", result)): found[result]
-                    for name, found in batches.items()
-                    for result in ("accepted", "foreign", "malformed", "repeated")
-                },
-            ),
-            ("sstq_inbox_uploads", "gauge", "Uploads waiting to be written.", {(): len(collector.inbox)}),
-            (
-                "sstq_rounds_total",
-                "counter",
-                "Rounds of folding by this process.",
-                {(("result", result),): value for result, value in sorted(collector.metrics.folds.items())},
-            ),
-        ]
+    yield gauge(
+        "sstq_batches_opened", "Opened batches.", ["campaign"], {(n,): found["batches"] for n, found in batches.items()}
     )
+    outcomes = ("accepted", "foreign", "malformed", "repeated")
+    yield gauge(
+        "sstq_envelopes_opened",
+        "Envelopes of opened batches, by outcome.",
+        ["campaign", "result"],
+        {(name, outcome): found[outcome] for name, found in batches.items() for outcome in outcomes},
+    )
+    yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(collector.inbox)})

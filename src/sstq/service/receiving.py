@@ -29,6 +29,7 @@ class Upload(NamedTuple):
         count: the number of messages.
         body: the messages as packed bits.
         token: the SHA-256 of the single-use token that pays for the upload, if the campaign asks for one.
+        sender: the SHA-256 of the token of a sender of batches, whose quota pays for the upload; None without one.
         late: whether it came after the campaign's closing time. If so, it is accepted only if its key is known.
     """
 
@@ -38,6 +39,7 @@ class Upload(NamedTuple):
     body: bytes
     token: bytes | None = None
     late: bool = False
+    sender: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Refusal(StrEnum):
     CLOSED = "the campaign is closed"
     SPENT = "the token is unknown or was used before"
     KEY = "the key was used before, with another number of messages"
+    SENDER = "the token is not one of the campaign's senders"
+    QUOTA = "the sender's quota does not cover the upload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ def _receive(
     fresh = [upload for upload in first.values() if upload.key not in counts]
     refused = {upload.key: Refusal.CLOSED for upload in fresh if closed or upload.late}
     _spend_tokens(connection, name, [upload for upload in fresh if upload.key not in refused], refused)
+    _charge_senders(connection, name, [upload for upload in fresh if upload.key not in refused], refused)
     stored = [upload for upload in fresh if upload.key not in refused]
     if len(stored) < len(uploads) - len(malformed):  # not all valid uploads
         joined = packing.join([(upload.count, upload.body) for upload in stored])
@@ -159,6 +164,28 @@ def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload],
             refused[upload.key] = Refusal.SPENT
     if spent:
         connection.execute(table.delete().where(table.c.campaign == name, table.c.digest.in_(spent)))
+
+
+def _charge_senders(
+    connection: sa.Connection, name: str, fresh: Sequence[Upload], refused: dict[bytes, Refusal]
+) -> None:
+    """Count new messages against the quotas of their senders, and refuse uploads that these do not cover."""
+    table = tables.senders
+    for sender in sorted({upload.sender for upload in fresh if upload.sender is not None}):
+        mine = (table.c.campaign == name, table.c.digest == sender)
+        row = connection.execute(sa.select(table.c.quota, table.c.used).where(*mine).with_for_update()).one_or_none()
+        used = before = 0 if row is None else row.used
+        for upload in fresh:
+            if upload.sender != sender:
+                continue
+            if row is None:
+                refused[upload.key] = Refusal.SENDER
+            elif row.quota is not None and used + upload.count > row.quota:
+                refused[upload.key] = Refusal.QUOTA
+            else:
+                used += upload.count
+        if used > before:
+            connection.execute(table.update().where(*mine).values(used=used))
 
 
 def _insert(connection: sa.Connection, name: str, stored: Sequence[Upload], joined: Sequence[Packed]) -> None:

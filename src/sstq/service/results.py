@@ -1,7 +1,13 @@
 """Estimates, computed in the background and stored with the number of messages they cover.
 
 A page reads the stored result, however large the state is. It is the JSON of the estimate route.
-The history of the error is stored too: one point whenever the number of messages has grown by an eighth.
+The history of the error is stored too: one point whenever the number of messages has grown by an eighth, and with it
+what the tests of `sstq.service.alarms` say.
+
+The owner sees the newest estimate. Readers see one that is *released*: two released estimates differ by at least
+max(k, 2 % of the count) messages, so that nobody reads a single message from their difference. A step is released once
+the next one is complete, so that what remains at the end joins the last step. This is no privacy guarantee (all but
+one of the k messages may be the reader's own); ε is.
 """
 
 from __future__ import annotations
@@ -10,31 +16,33 @@ import csv
 import io
 import json
 import math
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation.estimates import Estimate
 from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
-from sstq.mechanisms.frameunit.bias import FrameBiasWarning
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.service import alarms
 from sstq.service.claims import shuffled_claim
-from sstq.service.database import arrivals, campaigns, estimates, history, pieces
+from sstq.service.database import alarms as verdicts
+from sstq.service.database import arrivals, campaigns, estimates, history, pieces, releases
 from sstq.service.store import Store
 
-__all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh"]
+__all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh", "release_last"]
 
 LEVEL = 0.95
 """The probability that a region contains all coordinates of the mean at once."""
 
-_HISTORY_STEP = 1.125  # 10^9 messages have 176 points
+Audience = Literal["owner", "public"]
+
+_NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a released estimate
 _LATER = 10  # the prediction extends to this many times the messages
 _SECONDS_AN_HOUR = 3600
 
@@ -47,18 +55,16 @@ class Result:
     json: bytes
 
 
-def describe(campaign: Campaign, aggregator: Aggregator[Any], claim: dict[str, Any] | None) -> dict[str, Any]:
+def describe(
+    campaign: Campaign, estimate: Estimate | None, claim: dict[str, Any] | None, checks: dict[str, str] | None = None
+) -> dict[str, Any]:
     """Return a campaign's estimate as JSON values, with the privacy claim if shuffled; unknown values are null."""
-    known: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "count": aggregator.count}
-    known["shuffling"] = claim
-    if not aggregator.count:
-        return known | {"value": None, "stderr": None, "region": None, "groups": None, "note": ""}
-    with warnings.catch_warnings():
-        # The warning's text is in the note.
-        warnings.simplefilter("ignore", FrameBiasWarning)
-        estimate = aggregator.mean()
+    known: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "count": 0, "shuffling": claim}
+    if estimate is None:
+        return known | {"value": None, "stderr": None, "region": None, "groups": None, "note": "", "checks": None}
     region = estimate.region(LEVEL)
     return known | {
+        "count": estimate.count,
         "value": _numbers(estimate.value),
         "stderr": _numbers(estimate.stderr),
         "region": {
@@ -68,6 +74,7 @@ def describe(campaign: Campaign, aggregator: Aggregator[Any], claim: dict[str, A
         },
         "groups": _groups(estimate) if isinstance(estimate, GroupEstimate) else None,
         "note": estimate.note,
+        "checks": checks,
     }
 
 
@@ -82,43 +89,80 @@ def _numbers(values: NDArray[np.float64]) -> list[Any]:
     return found
 
 
-def refresh(store: Store, campaign: Campaign) -> bool:
+def refresh(store: Store, campaign: Campaign, release_every: int = 1) -> bool:
     """Compute and store the estimate of the folded messages, unless it is up to date; returns whether it did."""
     _typical_error(campaign.mechanism)  # cached from here on: it may take a second, and no page should wait
     known = covered(store, campaign.name)
     if known is not None and known >= store.counts(campaign.name).folded:
         return False
     aggregator = store.state(campaign.name)
+    if not aggregator.count:
+        return False
+    estimate = aggregator.mean()
+    last, checks = store.database.read(lambda connection: _last_look(connection, campaign.name))
+    due = aggregator.count >= alarms.GROWTH * last
+    found = alarms.look(campaign.mechanism, aggregator, estimate) if due else {}
+    checks = found | {kind: said for kind, said in checks.items() if kind not in found or said.startswith(alarms.ALARM)}
     # Read after the state, so it covers at least as much.
-    described = describe(campaign, aggregator, shuffled_claim(store, campaign))
-    result = Result(aggregator.count, json.dumps(described).encode())
-    _keep(store, campaign.name, result, _standard_error(described))
+    described = describe(campaign, estimate, shuffled_claim(store, campaign), checks or None)
+    error = float(np.linalg.norm(estimate.stderr)) if due and np.isfinite(estimate.stderr).all() else None
+    _keep(store, campaign.name, Result(aggregator.count, json.dumps(described).encode()), error, found, release_every)
     return True
 
 
-def _standard_error(described: dict[str, Any]) -> float | None:
-    """The standard error of the whole vector, √Σ stderr²; None if any coordinate's is unknown."""
-    errors = described["stderr"]
-    if errors is None or any(error is None for error in errors):
-        return None
-    return float(np.linalg.norm(errors))
-
-
-def covered(store: Store, name: str) -> int | None:
+def covered(store: Store, name: str, audience: Audience = "owner") -> int | None:
     """The number of messages that a campaign's newest estimate covers, if any, without loading the estimate."""
-    query = sa.select(estimates.c.messages).where(estimates.c.campaign == name)
-    found: int | None = store.database.read(lambda connection: connection.execute(query).scalar())
+    found: int | None = store.database.read(
+        lambda connection: connection.execute(
+            _stored(name, audience, estimates.c.messages, releases.c.messages)
+        ).scalar()
+    )
     return found
 
 
-def latest(store: Store, name: str) -> Result | None:
+def all_covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
+    """The same for all campaigns that have an estimate."""
+    query = sa.select(estimates.c.campaign, estimates.c.messages)
+    if audience == "public":
+        query = sa.select(releases.c.campaign, releases.c.messages).where(releases.c.stage == "public")
+    return dict(tuple(row) for row in store.database.read(lambda connection: connection.execute(query).all()))
+
+
+def raised(store: Store) -> dict[tuple[str, ...], float]:
+    """The alarms of all campaigns, by campaign and test."""
+    query = sa.select(verdicts.c.campaign, verdicts.c.kind).where(verdicts.c.detail.startswith(alarms.ALARM))
+    rows = store.database.read(lambda connection: connection.execute(query).all())
+    return dict.fromkeys([(name, kind) for name, kind in rows], 1.0)
+
+
+def latest(store: Store, name: str, audience: Audience = "owner") -> Result | None:
     """Return a campaign's newest estimate, if any."""
-    query = sa.select(estimates.c.messages, estimates.c.result).where(estimates.c.campaign == name)
+    query = _stored(name, audience, estimates, releases)
     row = store.database.read(lambda connection: connection.execute(query).one_or_none())
     return None if row is None else Result(row.messages, bytes(row.result))
 
 
-def _keep(store: Store, name: str, result: Result, error: float | None) -> None:
+def _stored(name: str, audience: Audience, owners: Any, readers: Any) -> sa.Select[Any]:
+    if audience == "owner":
+        return sa.select(owners).where(estimates.c.campaign == name)
+    return sa.select(readers).where(releases.c.campaign == name, releases.c.stage == "public")
+
+
+def _last_look(connection: sa.Connection, name: str) -> tuple[int, dict[str, str]]:
+    """The messages of the last point of the history, and what the tests said."""
+    query = sa.select(sa.func.coalesce(sa.func.max(history.c.messages), 0)).where(history.c.campaign == name)
+    rows = connection.execute(sa.select(verdicts.c.kind, verdicts.c.detail).where(verdicts.c.campaign == name))
+    return int(connection.execute(query).scalar_one()), dict(tuple(row) for row in rows)
+
+
+def _keep(
+    store: Store,
+    name: str,
+    result: Result,
+    error: float | None,
+    found: dict[str, str],
+    release_every: int,
+) -> None:
     """Store an estimate, unless another process has stored one that covers more, or the campaign was deleted."""
     mine = estimates.c.campaign == name
     held = sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update(read=True, key_share=True)
@@ -136,25 +180,76 @@ def _keep(store: Store, name: str, result: Result, error: float | None) -> None:
             connection.execute(estimates.update().where(mine).values(messages=result.messages, result=result.json))
         else:
             return
-        if error is not None and result.messages >= _HISTORY_STEP * _last_point(connection, name):
+        if error is not None:
             connection.execute(history.insert(), {"campaign": name, "messages": result.messages, "error": error})
+            _keep_verdicts(connection, name, result.messages, found)
+        _release(connection, name, result, release_every)
 
     store.database.write(work)
 
 
-def _last_point(connection: sa.Connection, name: str) -> int:
-    query = sa.select(sa.func.coalesce(sa.func.max(history.c.messages), 0)).where(history.c.campaign == name)
-    return int(connection.execute(query).scalar_one())
+def _keep_verdicts(connection: sa.Connection, name: str, messages: int, found: dict[str, str]) -> None:
+    """Store what the tests say; an alarm stays."""
+    _, before = _last_look(connection, name)
+    for kind, said in found.items():
+        if before.get(kind, "").startswith(alarms.ALARM):
+            continue
+        connection.execute(verdicts.delete().where(verdicts.c.campaign == name, verdicts.c.kind == kind))
+        row = {"campaign": name, "kind": kind, "messages": messages, "detail": said}
+        connection.execute(verdicts.insert(), row)
 
 
-def progress(store: Store, campaign: Campaign) -> dict[str, Any]:
+def _release(connection: sa.Connection, name: str, result: Result, release_every: int) -> None:
+    """Let readers see the step before this one, if this one is complete."""
+    table = releases.c
+    query = sa.select(table.stage, table.messages).where(table.campaign == name)
+    steps: dict[str, int] = dict(tuple(row) for row in connection.execute(query.with_for_update()))
+    since = max(steps.values(), default=0)
+    if result.messages - since < max(release_every, _NEW_SHARE * result.messages):
+        return
+    if "next" in steps:
+        connection.execute(releases.delete().where(table.campaign == name, table.stage == "public"))
+        connection.execute(
+            releases.update().where(table.campaign == name, table.stage == "next").values(stage="public")
+        )
+    row = {"campaign": name, "stage": "next", "messages": result.messages, "result": result.json}
+    connection.execute(releases.insert(), row)
+
+
+def unreleased(store: Store) -> set[str]:
+    """The campaigns with a step that readers do not see yet."""
+    query = sa.select(releases.c.campaign).where(releases.c.stage == "next")
+    return set(store.database.read(lambda connection: connection.execute(query).scalars().all()))
+
+
+def release_last(store: Store, name: str) -> None:
+    """Let readers see the estimate of a closed campaign: its last step, and with it what remained."""
+
+    def work(connection: sa.Connection) -> None:
+        newest = connection.execute(sa.select(estimates).where(estimates.c.campaign == name)).one_or_none()
+        if newest is None:
+            return
+        # The step is complete, so what is released now differs from what was by enough messages.
+        connection.execute(releases.delete().where(releases.c.campaign == name))
+        row = {"campaign": name, "stage": "public", "messages": newest.messages, "result": newest.result}
+        connection.execute(releases.insert(), row)
+
+    store.database.write(work)
+
+
+def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hour: int = 0) -> dict[str, Any]:
     """Return the standard error so far, its prediction, and the arrivals per hour, as JSON values.
+
+    Readers see points up to the released estimate, and hours that are over at this `hour`.
 
     Errors are of the whole vector, √Σ stderr². The prediction is the mechanism's
     `typical_error`, for people whose vectors have the largest norm. No number of messages removes its bias.
     """
     points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
     hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
+    if audience == "public":
+        points = points.where(history.c.messages <= (covered(store, campaign.name, audience) or 0))
+        hours = hours.where(arrivals.c.hour < hour)
 
     def work(connection: sa.Connection) -> tuple[list[list[float]], list[list[int]]]:
         found = connection.execute(points.order_by(history.c.messages)).all()
@@ -192,20 +287,26 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     dim, groups = campaign.mechanism.dim, described["groups"]
-    names = campaign.labels or ("",) * dim
+    names = [_cell(label) for label in campaign.labels] or [""] * dim
     if campaign.mechanism.groups is None:
         writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
         if described["count"]:
             columns = (described["value"], described["stderr"], described["region"]["half_width"])
-            writer.writerows(zip(range(dim), names, *columns, strict=True))
+            for row in zip(range(dim), names, *columns, strict=True):  # one by one: other threads have their turns
+                writer.writerow(row)
         return text.getvalue()
     per_group, per_coordinate = ("shares", "shares_stderr"), ("sums", "sums_stderr", "means", "means_stderr")
     heads = ("share", "share_stderr", "sum", "sum_stderr", "mean", "mean_stderr")
     writer.writerow(["group", "group_label", "coordinate", "label", *heads])
     for group in range(campaign.mechanism.groups if groups else 0):
-        named = campaign.group_labels[group] if campaign.group_labels else ""
+        named = _cell(campaign.group_labels[group]) if campaign.group_labels else ""
         shares = [groups[name][group] for name in per_group]
         rows = zip(names, *(groups[name][group] for name in per_coordinate), strict=True)
         for coordinate, (label, *numbers) in enumerate(rows):
             writer.writerow([group, named, coordinate, label, *shares, *numbers])
     return text.getvalue()
+
+
+def _cell(label: str) -> str:
+    """A label as a cell that no spreadsheet takes for a formula."""
+    return f"'{label}" if label[0] in "=+-@" else label

@@ -50,14 +50,14 @@ class Rounds(ABC):
             try:
                 self.round()
             except DatabaseUnavailable as error:
-                self._node.metrics.folds["failed"] += 1
+                self._node.metrics.rounds.labels("failed").inc()
                 logger.warning("%s", error)
             except Exception:
                 # A defect, but nothing acknowledged is lost.
-                self._node.metrics.folds["failed"] += 1
+                self._node.metrics.rounds.labels("failed").inc()
                 logger.exception("a round of %s failed", self.work)
             else:
-                self._node.metrics.folds["done"] += 1
+                self._node.metrics.rounds.labels("done").inc()
             ended = time.monotonic()
 
     def attempt(self, entry: Entry, step: Callable[[Entry], object]) -> bool:
@@ -69,14 +69,14 @@ class Rounds(ABC):
         except DatabaseUnavailable:
             raise
         except Exception:
-            self._node.metrics.folds["failed"] += 1
+            self._node.metrics.rounds.labels("failed").inc()
             logger.exception("%s failed for the campaign %s", self.work, entry.campaign.name)
             return False
 
     def purge(self) -> None:
         """Forget keys whose time is over, now and then."""
         if time.monotonic() >= self._purge_due:
-            self._node.store.purge(self._node.settings.grace_hours)
+            self._node.purge()
             self._purge_due = time.monotonic() + _PURGE_SECONDS
 
     @abstractmethod

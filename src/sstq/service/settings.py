@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from sstq.checks import check_number
+from sstq.checks import check_number, check_option
 
 __all__ = ["Settings"]
 
@@ -25,10 +26,15 @@ class Settings:
         certificate: the file of a TLS certificate chain; None for plain HTTP behind a proxy that does TLS.
         private_key: the file of the certificate's private key.
         proxies: the addresses of proxies whose X-Forwarded-For is trusted, separated by commas; empty for none.
-        uploads_per_second: uploads per second and address, in campaigns open to everybody; 0 for no limit.
-        burst: how many uploads an address may send at once.
+        messages_per_second: anonymous messages per second and address; 0 for no limit.
+        burst: how many anonymous messages an address may send at once.
+        reads_per_second: requests for estimates and other answers per second and address, of 64 KiB each; 0 for no
+            limit.
         fold_seconds: the seconds between rounds that fold stored uploads into the state.
-        grace_hours: how long keys are kept after a campaign closes, so that late retries are answered.
+        grace_hours: for how many hours of service keys are kept after a campaign closes, so that late retries are
+            answered.
+        upgrade: whether to upgrade a database of an earlier release.
+        log_format: how log lines are written: "text" or "json".
         demo: whether to serve a demonstration poll at /demo/.
 
     Examples:
@@ -44,10 +50,13 @@ class Settings:
     certificate: Path | None = None
     private_key: Path | None = None
     proxies: str = ""
-    uploads_per_second: float = 100.0
+    messages_per_second: float = 100.0
     burst: int = 1000
+    reads_per_second: float = 40.0
     fold_seconds: float = 1.0
     grace_hours: int = 72
+    upgrade: bool = False
+    log_format: Literal["text", "json"] = "text"
     demo: bool = False
 
     def __post_init__(self) -> None:
@@ -56,7 +65,9 @@ class Settings:
             if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
                 raise ValueError(f"{name} must be at least {_SHORTEST_TOKEN} printable ASCII characters")
         check_number("port", self.port, 0, 65535, integer=True)
-        check_number("uploads_per_second", self.uploads_per_second, 0, 1e9)
+        check_number("messages_per_second", self.messages_per_second, 0, 1e9)
+        check_number("reads_per_second", self.reads_per_second, 0, 1e9)
+        check_option("log_format", self.log_format, ("text", "json"))
         check_number("burst", self.burst, 1, 10**9, integer=True)
         check_number("fold_seconds", self.fold_seconds, 0.01, 3600)
         check_number("grace_hours", self.grace_hours, 0, 10**6, integer=True)

@@ -1,8 +1,10 @@
 """The collector's store: campaigns, uploads, partial states and results, in one database."""
 
+import json
 import os
+import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,8 @@ from sstq.service.receiving import Answer, Receipt, Refusal, Upload, receive
 __all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload", "current_hour"]
 
 _SECONDS_AN_HOUR = 3600
+# Names of settings: hours of service so far, and a mark that changes with any campaign.
+_SERVICE, _CHANGES = "service-hours", "changes"
 
 
 class UnknownCampaign(ValueError):  # noqa: N818
@@ -27,12 +31,13 @@ class UnknownCampaign(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign's row in the database; `terms` is the JSON text it was created with."""
+    """A campaign's row in the database; `terms` is JSON text, `senders` has the hashes of its senders' tokens."""
 
     name: str
     mechanism: Mechanism
     terms: str
     closed: bool
+    senders: frozenset[bytes]
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,10 @@ class Counts:
 class Store:
     """Everything a collector stores. Several processes may share one PostgreSQL database."""
 
-    def __init__(self, url: str, packing: Callable[[Mechanism], Packing] = MessagePacking) -> None:
-        self.database = Database(url)
+    def __init__(
+        self, url: str, packing: Callable[[Mechanism], Packing] = MessagePacking, *, upgrade: bool = False
+    ) -> None:
+        self.database = Database(url, upgrade=upgrade)
         self._packing = packing
         self._mechanisms: dict[str, Mechanism] = {}
 
@@ -58,8 +65,8 @@ class Store:
         self.database.dispose()
 
     def ping(self) -> None:
-        """Check that the database responds; DatabaseUnavailable otherwise."""
-        self.database.read(lambda connection: connection.execute(sa.select(1)))
+        """Check that the database stores; DatabaseUnavailable otherwise."""
+        self.database.write(lambda connection: _set(connection, "written", secrets.token_bytes(1)))
 
     # Settings
 
@@ -67,20 +74,17 @@ class Store:
         """Return a setting, created and stored on first use; all processes get the same value."""
 
         def work(connection: sa.Connection) -> bytes:
-            query = sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
-            found = connection.execute(query).scalar()
+            found = _get(connection, name)
             if found is None:
                 found = make()
                 connection.execute(tables.settings.insert(), {"name": name, "value": found})
-            return bytes(found)
+            return found
 
         return self.database.write(work)
 
     def known_setting(self, name: str) -> bytes | None:
         """Return the value of a setting, if any."""
-        query = sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
-        found = self.database.read(lambda connection: connection.execute(query).scalar())
-        return None if found is None else bytes(found)
+        return self.database.read(lambda connection: _get(connection, name))
 
     def delete_settings(self, names: Iterable[str]) -> None:
         """Delete settings, whether or not they exist."""
@@ -89,21 +93,19 @@ class Store:
 
     # Campaigns
 
-    def create(self, name: str, mechanism: Mechanism, terms: str, *, last_hour: int | None = None) -> None:
-        """Store a campaign that ends in this hour (since 1970) or never; ValueError if the name is taken."""
-        row = {
-            "name": name,
-            "mechanism": mechanism.to_json(),
-            "terms": terms,
-            "closed": False,
-            "last_hour": last_hour,
-            "issued": 0,
-        }
+    def changes(self) -> bytes:
+        """A mark that is another one after every change of a campaign, by any process."""
+        return self.known_setting(_CHANGES) or b""
+
+    def create(self, name: str, mechanism: Mechanism, terms: str) -> None:
+        """Store a campaign; ValueError if the name is taken."""
+        row = {"name": name, "mechanism": mechanism.to_json(), "terms": terms, "closed": False, "issued": 0}
 
         def work(connection: sa.Connection) -> None:
             found = connection.execute(_campaign_query(name)).one_or_none()
             if found is None:
                 connection.execute(tables.campaigns.insert(), row)
+                _mark(connection)
             elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
                 raise ValueError(f"name must be new, got {name!r}, which already exists")
 
@@ -119,8 +121,13 @@ class Store:
         return list(self.database.read(lambda connection: self._stored(connection, query)).values())
 
     def _stored(self, connection: sa.Connection, query: sa.Select[tuple[object, ...]]) -> dict[str, StoredCampaign]:
+        senders: dict[str, set[bytes]] = {}
+        for name, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
+            senders.setdefault(name, set()).add(bytes(digest))
         return {
-            row.name: StoredCampaign(row.name, self._mechanism(row.mechanism), row.terms, row.closed)
+            row.name: StoredCampaign(
+                row.name, self._mechanism(row.mechanism), row.terms, row.closed, frozenset(senders.get(row.name, ()))
+            )
             for row in connection.execute(query)
         }
 
@@ -130,17 +137,22 @@ class Store:
             self._mechanisms[text] = from_json(text)
         return self._mechanisms[text]
 
-    def change_terms(self, name: str, terms: str, *, last_hour: int | None = None) -> None:
-        """Replace a campaign's terms and the hour in which it ends; ValueError if there is no such campaign."""
-        self._change(name, {"terms": terms, "last_hour": last_hour})
+    def change_terms(self, name: str, terms: str) -> None:
+        """Replace a campaign's terms; ValueError if there is no such campaign."""
+        self._change(name, {"terms": terms})
 
     def end(self, name: str) -> None:
         """Close a campaign for good: nothing new is stored from now on, but stored uploads are still folded."""
-        self._change(name, {"closed": True, "last_hour": current_hour()})
+        self._change(name, {"closed": True})
 
     def _change(self, name: str, values: dict[str, object]) -> None:
-        statement = tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
-        if not self.database.write(lambda connection: connection.execute(statement).rowcount):
+        def work(connection: sa.Connection) -> int:
+            _mark(connection)
+            return connection.execute(
+                tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
+            ).rowcount
+
+        if not self.database.write(work):
             raise _no_campaign(name)
 
     def delete(self, name: str) -> None:
@@ -151,17 +163,66 @@ class Store:
             connection.execute(tables.campaigns.delete().where(tables.campaigns.c.name == name))
             for table in tables.OF_A_CAMPAIGN:
                 connection.execute(table.delete().where(table.c.campaign == name))
+            _mark(connection)
 
         self.database.write(work)
 
-    def purge(self, grace_hours: int) -> None:
-        """Delete the keys, tokens and envelopes of campaigns that ended more than this many hours ago."""
-        last = tables.campaigns.c.last_hour
-        ended = sa.select(tables.campaigns.c.name).where(last < current_hour() - grace_hours)
+    def purge(self, over: Collection[str], hour: int, grace_hours: int) -> None:
+        """Delete the keys, tokens and envelopes of campaigns that ended long ago, and close them for good.
+
+        Long ago is after this many hours of service, which are counted here: at most one per call and per hour of any
+        clock. So a clock that is wrong for a while deletes nothing.
+
+        Args:
+            over: the campaigns whose end has passed; one that is open again loses its mark.
+            hour: the present hour.
+            grace_hours: how many hours of service a campaign must have been over.
+        """
+        table = tables.campaigns.c
 
         def work(connection: sa.Connection) -> None:
-            for table in (tables.receipts, tables.tokens, tables.seen):
-                connection.execute(table.delete().where(table.c.campaign.in_(ended)))
+            service, last = json.loads(_get(connection, _SERVICE) or b"[0, 0]")
+            service += last != hour
+            _set(connection, _SERVICE, json.dumps([service, hour]).encode())
+            passed = table.closed | table.name.in_(list(over))
+            update = tables.campaigns.update()
+            connection.execute(update.where(sa.not_(passed)).values(ended=None))
+            connection.execute(update.where(passed, table.ended.is_(None)).values(ended=service))
+            query = sa.select(table.name).where(table.ended <= service - grace_hours)
+            gone = list(connection.execute(query).scalars())
+            for kept in (tables.receipts, tables.tokens, tables.seen):
+                connection.execute(kept.delete().where(kept.c.campaign.in_(gone)))
+            if connection.execute(
+                update.where(table.name.in_(gone), sa.not_(table.closed)).values(closed=True)
+            ).rowcount:
+                _mark(connection)
+
+        self.database.write(work)
+
+    # Senders of batches
+
+    def add_sender(self, name: str, digest: bytes, quota: int | None) -> None:
+        """Let the holder of a token, given by its SHA-256, send this many messages; ValueError without the campaign."""
+        row = {"campaign": name, "digest": digest, "quota": quota, "used": 0}
+
+        def work(connection: sa.Connection) -> bool:
+            if connection.execute(_campaign_query(name).with_for_update(read=True)).one_or_none() is None:
+                return False
+            mine = (tables.senders.c.campaign == name, tables.senders.c.digest == digest)
+            if connection.execute(sa.select(tables.senders.c.used).where(*mine)).one_or_none() is None:
+                connection.execute(tables.senders.insert(), row)
+            _mark(connection)
+            return True
+
+        if not self.database.write(work):
+            raise _no_campaign(name)
+
+    def remove_senders(self, name: str) -> None:
+        """Make all senders' tokens of a campaign worthless."""
+
+        def work(connection: sa.Connection) -> None:
+            connection.execute(tables.senders.delete().where(tables.senders.c.campaign == name))
+            _mark(connection)
 
         self.database.write(work)
 
@@ -195,14 +256,24 @@ class Store:
     def _packing_of(self, text: str) -> Packing:
         return self._packing(self._mechanism(text))
 
-    def waiting(self, name: str) -> int:
-        """Count the messages of a campaign that are not folded yet."""
-        return self.database.read(lambda connection: _total(connection, tables.uploads, name))
+    def waiting(self) -> dict[str, int]:
+        """Count the messages that are not folded yet, of all campaigns that have some."""
+        return self.database.read(lambda connection: _totals(connection, tables.uploads))
 
-    def fold(self, name: str) -> int:
+    def outdated(self) -> dict[str, int]:
+        """Count the folded messages of all campaigns whose estimate does not cover them."""
+
+        def work(connection: sa.Connection) -> dict[str, int]:
+            covered = _totals(connection, tables.estimates)
+            folded = _totals(connection, tables.pieces)
+            return {name: count for name, count in folded.items() if covered.get(name, 0) < count}
+
+        return self.database.read(work)
+
+    def fold(self, name: str, hour: int | None = None) -> int:
         """Fold some uploads of a campaign, then merge similar pieces; returns how many messages were folded."""
         mechanism = self._named(name).mechanism
-        folded = folding.fold(self.database, name, mechanism, current_hour())
+        folded = folding.fold(self.database, name, mechanism, current_hour() if hour is None else hour)
         while folding.merge(self.database, name, mechanism):
             pass
         return folded
@@ -225,16 +296,27 @@ class Store:
 
     def counts(self, name: str) -> Counts:
         """Return the counts of a campaign."""
+        found = self.all_counts(name).get(name)
+        if found is None:
+            raise _no_campaign(name)
+        return found
 
-        def work(connection: sa.Connection) -> Counts:
-            found = connection.execute(_campaign_query(name)).one_or_none()
-            if found is None:
-                raise _no_campaign(name)
-            waiting, folded = (_total(connection, table, name) for table in (tables.uploads, tables.pieces))
-            unspent = connection.execute(
-                sa.select(sa.func.count()).select_from(tables.tokens).where(tables.tokens.c.campaign == name)
-            ).scalar_one()
-            return Counts(waiting + folded, folded, found.issued, unspent)
+    def all_counts(self, name: str | None = None) -> dict[str, Counts]:
+        """Return the counts of all campaigns, or of one; as many queries for all as for one."""
+        query = sa.select(tables.campaigns.c.name, tables.campaigns.c.issued)
+        if name is not None:
+            query = query.where(tables.campaigns.c.name == name)
+
+        def work(connection: sa.Connection) -> dict[str, Counts]:
+            waiting, folded = (_totals(connection, table, name) for table in (tables.uploads, tables.pieces))
+            left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(tables.tokens.c.campaign)
+            if name is not None:
+                left = left.where(tables.tokens.c.campaign == name)
+            unspent = {campaign: int(tokens) for campaign, tokens in connection.execute(left)}
+            return {
+                own: Counts(waiting.get(own, 0) + folded.get(own, 0), folded.get(own, 0), issued, unspent.get(own, 0))
+                for own, issued in connection.execute(query)
+            }
 
         return self.database.read(work)
 
@@ -252,6 +334,24 @@ def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:
     return sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
 
 
-def _total(connection: sa.Connection, table: sa.Table, name: str) -> int:
-    query = sa.select(sa.func.coalesce(sa.func.sum(table.c.messages), 0)).where(table.c.campaign == name)
-    return int(connection.execute(query).scalar_one())
+def _totals(connection: sa.Connection, table: sa.Table, name: str | None = None) -> dict[str, int]:
+    query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(table.c.campaign)
+    if name is not None:
+        query = query.where(table.c.campaign == name)
+    return {campaign: int(total) for campaign, total in connection.execute(query)}
+
+
+def _get(connection: sa.Connection, name: str) -> bytes | None:
+    found = connection.execute(sa.select(tables.settings.c.value).where(tables.settings.c.name == name)).scalar()
+    return None if found is None else bytes(found)
+
+
+def _set(connection: sa.Connection, name: str, value: bytes) -> None:
+    change = tables.settings.update().where(tables.settings.c.name == name).values(value=value)
+    if not connection.execute(change).rowcount:
+        connection.execute(tables.settings.insert(), {"name": name, "value": value})
+
+
+def _mark(connection: sa.Connection) -> None:
+    """Let all processes read the campaigns again."""
+    _set(connection, _CHANGES, secrets.token_bytes(16))

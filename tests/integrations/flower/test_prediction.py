@@ -4,7 +4,7 @@ import pytest
 
 import sstq
 from sstq.integrations.flower.prediction import outlook, predicted_error
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 
 
 @pytest.mark.parametrize("frames", [1, 4])

@@ -14,7 +14,7 @@ import sstq
 from sstq.integrations.flower import LocalGrid, SstqStrategy
 from sstq.integrations.flower.prediction import outlook, predicted_error
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
-from sstq.mechanisms.structured import typical_vector
+from sstq.mechanisms.trial_vectors import typical_vector
 
 from .apps import DIM, NAMES, app_with, frameunit, model, train_to, vector
 

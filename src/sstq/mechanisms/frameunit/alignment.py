@@ -7,14 +7,14 @@ largest |g_i|]; no asymptotics are involved.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints, Rows
-from sstq.mechanisms.closest import KClosest, whole_budget
 from sstq.mechanisms.sphere import mean_chi, random_directions
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
@@ -191,6 +191,12 @@ class RowDraw:
         """The error of the mean of clients that all hold one unit vector, on average over frame seeds."""
         bias2 = self.frame_bias2 / frames
         return ExpectedError(bias2, max(self.client_error(people) - bias2, 0.0) / clients)
+
+
+@lru_cache(maxsize=64)
+def row_draw(choice: KClosest, dim: int, size: int, blocks: int = 1, coordinates: int | None = None) -> RowDraw:
+    """The draw with this shape, cached because its moments take long in many dimensions."""
+    return RowDraw(choice, dim, size, blocks, coordinates)
 
 
 def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:

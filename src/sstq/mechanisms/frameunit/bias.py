@@ -1,10 +1,9 @@
-"""The bias of frames: the one rule that plans, specs, notes, warnings and error bars share.
+"""The bias of frames: the one rule that plans, specs, notes and error bars share.
 
 The bias of the frames matters when it exceeds a fifth of the error of the mean (`alignment.RowDraw.error`).
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,11 +13,14 @@ import numpy as np
 from sstq.aggregation import Estimate, FamilyAggregator, FrameAggregator
 from sstq.aggregation.estimates import with_bias
 from sstq.mechanisms.base import ExpectedError, Ints
+from sstq.mechanisms.frameunit.alignment import RowDraw
 
 BIAS_SHARE = 0.2
 """The frames' bias matters if it exceeds this share of the error of the mean."""
 
 FRAMES_MAX, CLIENTS_MAX = 1 << 30, 1 << 62
+FRAMES_WITH_SHARES = 16
+"""Of fewer frames one is more than an eighth, which is too much for shares."""
 
 
 def bias_matters(error: ExpectedError, share: float = BIAS_SHARE) -> bool:
@@ -46,18 +48,19 @@ def clients_allowed(error: Callable[[int], ExpectedError]) -> int:
     return allowed
 
 
-class FrameBiasWarning(UserWarning):
-    """Warns that the mean has so many clients that the bias of the frames exceeds a fifth of its error.
+def vector_frames(frames: int, share_people: float) -> int:
+    """How many of the frames are for people who send a row: all but a share, at least one of them."""
+    return frames - max(1, round(frames * share_people)) if share_people else frames
 
-    Examples:
-        >>> import warnings
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore", FrameBiasWarning)  # the estimate's note says the same
-    """
+
+def row_error(draw: RowDraw, frames: int, messages: int, share_people: float = 0.0) -> ExpectedError:
+    """The error on so many frames of the mean of messages that are all of one unit vector."""
+    used = vector_frames(frames, share_people)
+    return draw.error(used, messages, used / frames)
 
 
 class FrameUnitAggregator(FrameAggregator):
-    """The sums of one frame; the `note` of its mean, also a warning, says when the frame's bias matters."""
+    """The sums of one frame; the `note` of its mean says when the frame's bias matters."""
 
     def mean(self) -> Estimate:
         """Return the mean so far with its standard error."""
@@ -85,8 +88,6 @@ class FrameUnitFamilyAggregator(FamilyAggregator):
 def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
     """Add the bias of the frames to the estimate, unless the standard errors already contain it."""
     note = mechanism.note(-(-estimate.count // mechanism.messages))
-    if note:
-        warnings.warn(note, FrameBiasWarning, stacklevel=3)
     bias2, frame = mechanism.typical_error().bias2, mechanism.frame
     # Families of one seed have their first frames in common, but not the single frame of that seed.
     frames = f"{frame.size} rows, {frame.rounds} mixings, seed {frame.seed}{', alone' * (mechanism.frames == 1)}"

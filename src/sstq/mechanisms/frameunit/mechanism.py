@@ -1,19 +1,22 @@
 """FrameUnit: one signed row of a fast frame, preferring aligned rows; optimal error for ε-LDP in log₂ 2N bits."""
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sstq.aggregation import Aggregator
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
-from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, Floats, Ints, Rows, Words
+from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, Floats, Ints, Rows, Words
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import RowDraw
-from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, resolved_coin
+from sstq.mechanisms.frameunit.alignment import RowDraw, row_draw
+from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, RowParameters, solve_choice, solve_frames
+from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
@@ -22,6 +25,13 @@ _LEAST_ROWS = 256
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
 _THREE_MIXINGS, _MANY_FRAMES = 4096, 32
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FrameUnitParameters(RowParameters):
+    """The parameters of FrameUnit."""
+
+    bits: int | None
 
 
 class FrameUnit(RowMechanism):
@@ -85,6 +95,9 @@ class FrameUnit(RowMechanism):
         "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
     }
 
+    narrowed: ClassVar = {"bits": (1, SIZE_MAX.bit_length())}
+    parameters_class = FrameUnitParameters
+    parameters: FrameUnitParameters
     decoding_values = SIGNS  # of a row, by its lowest bit
     bits: int | None
 
@@ -103,19 +116,60 @@ class FrameUnit(RowMechanism):
         inside: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        size = 1 << (max(self.dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
-        size = check_number("frame_size", size, self.dim, SIZE_MAX, integer=True)
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
+        size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = check_number("frame_size", size, dim, SIZE_MAX, integer=True)
         if bits is not None:
-            bits = check_argument("bits", bits, high=size.bit_length())
-        self._take_rows(RowDraw(self._choice_of(size if bits is None else 1 << (bits - 1), inside), self.dim, size))
-        frames = self._frames_of(frames, clients)
-        rounds = 3 if self.dim <= _THREE_MIXINGS or frames >= _MANY_FRAMES else 2
-        frame = HadamardFrame(self.dim, size, check_argument("frame_seed", frame_seed), rounds=rounds)
-        self._take_coin(resolved_coin(coin, frames) if bits is None else _coin_with_bits(coin))
-        self._set(frame=frame, frames=frames, bits=bits)
-        # Row 2j is u_j, 2j + 1 its opposite.
-        self._take_fields()
+            bits = check_number("bits", bits, 1, size.bit_length(), integer=True)
+        choice = solve_choice(common["epsilon"], size if bits is None else 1 << (bits - 1), 1, inside)
+        draw = row_draw(choice, common["dim"], size)
+        solved = FrameUnitParameters(
+            **common,
+            frames=solve_frames(frames, clients, draw, common["messages"]),
+            bits=bits,
+            coin=coin or ("private" if bits is None else "public"),
+            frame_size=size,
+            inside=choice.inside,
+            threshold=choice.threshold,
+            alignment=draw.alignment,
+        )
+        self._hold(solved)
+
+    def _check_solved(self) -> None:
+        size = check_number("frame_size", self.parameters.frame_size, self.dim, SIZE_MAX, integer=True)
+        if self.bits is not None:
+            check_number("bits", self.bits, 1, size.bit_length(), integer=True)
+            if self.coin == "private":
+                raise ValueError(
+                    "coin must be 'public' with bits=, got 'private': a private choice of rows would have to be sent"
+                )
+        elif self.coin == "public" and self.frames == 1:
+            raise ValueError("coin must be 'private' without frames=, got 'public'")
+        self._check_rows()
+
+    @cached_property
+    def frame(self) -> HadamardFrame:
+        """The first frame."""
+        solved = self.parameters
+        rounds = 3 if self.dim <= _THREE_MIXINGS or self.frames >= _MANY_FRAMES else 2
+        return HadamardFrame(self.dim, solved.frame_size, solved.frame_seed, rounds=rounds)
+
+    @cached_property
+    def choice(self) -> KClosest:
+        """The draw among all signed rows, or among those of the public coin."""
+        solved = self.parameters
+        rows = solved.frame_size if self.bits is None else 1 << (self.bits - 1)
+        return KClosest(self.epsilon, 2 * rows, solved.inside, solved.threshold)
+
+    @property
+    def row_draw(self) -> RowDraw:
+        """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
+        return row_draw(self.choice, self.dim, self.parameters.frame_size)
+
+    @property
+    def aggregator_class(self) -> type[Aggregator[Any]]:
+        """Sums of one frame, or sparse sums of several."""
+        return bias.FrameUnitAggregator if self.frames == 1 else bias.FrameUnitFamilyAggregator
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame row and the sign's code of every message."""
@@ -141,7 +195,7 @@ class FrameUnit(RowMechanism):
         own = -(-self.dim // 4) if self.frames == 1 and self.bits is None else self.frame.size
         return base.NUMBERS_OF_A_DRAW + own
 
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         frame = self._frame_numbers(batch)
         subsets = np.empty((len(batch.rows), 0), dtype=np.int64)
         if self.bits is not None and batch.clients is not None:
@@ -160,15 +214,11 @@ class FrameUnit(RowMechanism):
             estimates[part] = self.family.synthesize(spikes, frame[part].astype(np.int64))
         return estimates
 
-    def aggregator(self) -> Aggregator[Any]:
-        """Create an empty aggregator for this mechanism's messages, O(1) per message; sparse for several frames."""
-        return bias.FrameUnitAggregator(self) if self.frames == 1 else bias.FrameUnitFamilyAggregator(self)
-
     def largest_message(self) -> float:
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
         return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
 
-    def largest_honest_mean(self) -> float:
+    def _largest_biased_mean(self) -> float:
         """At most gain·(p_in − p_out)·√(k·M/2d).
 
         Signed rows come in pairs that cancel out, so E[x̂] = gain·(p_in − p_out)·Σ_j ±P_j·u_j, P_j ≤ M/2N being the
@@ -182,16 +232,3 @@ class FrameUnit(RowMechanism):
         unit = self._unit_ball(rows)
         mean, power = self._moments(unit, self.frames, self.dim)
         return mean, power - np.einsum("ij,ij->i", mean, mean)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the draw's integers and the alignment, as JSON values."""
-        options = self._common() | self._named("frames", "bits", "coin", "alignment")
-        return options | self._frame_options() | self.choice.to_dict()
-
-
-def _coin_with_bits(coin: Any) -> Any:
-    if coin == "private":
-        raise ValueError(
-            "coin must be 'public' with bits=, got 'private': a private choice of rows would have to be sent"
-        )
-    return "public" if coin is None else coin

@@ -1,5 +1,7 @@
 """The base of mechanisms that send one signed row of a frame: the frames, their bias, and advice about it."""
 
+from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,12 +11,22 @@ from sstq import kernels
 from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms import base
-from sstq.mechanisms.base import Batch, ExpectedError, Floats, Floats32, Ints, Rows, Words
-from sstq.mechanisms.closest import KClosest, whole_budget
-from sstq.mechanisms.framed import FramedMechanism
+from sstq.mechanisms.base import (
+    Coin,
+    EncoderInput,
+    ExpectedError,
+    Floats,
+    Floats32,
+    Ints,
+    Mechanism,
+    Rows,
+    Unbiased,
+    Words,
+)
 from sstq.mechanisms.frameunit import bias
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame
+from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
@@ -26,63 +38,83 @@ _FRAMES_TRIED = 64
 _ALIGNMENT_TOLERANCE = 1e-6
 
 
-class RowMechanism(FramedMechanism):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowParameters(Parameters):
+    """The parameters of a mechanism that sends signed rows: k inside, T of 2^62, and the alignment m."""
+
+    dim: int
+    epsilon: float
+    clip: float
+    frames: int
+    coin: Coin
+    frame_size: int
+    frame_seed: Word
+    inside: int
+    threshold: Word
+    alignment: float
+    messages: int = 1
+
+
+class RowMechanism(Mechanism):
     """A mechanism that draws one of the signed rows of a frame, the well aligned ones likelier.
 
     Attributes:
         frames: G, the number of frames that clients spread over.
         blocks: B, the number of copies of a frame among which the client's own one is chosen.
-        choice: the draw among all candidates.
-        row_draw: the draw with the shape of the frame, which knows how well it is aligned on average over frames.
+        share_people: the share of people, and of frames, that send no row.
         alignment: m, the mean of ⟨±u_j, x⟩/‖x‖.
     """
 
     exact = True
-    unbiased = base.Unbiased.OVER_FRAMES
+    seed_option = "frame_seed"
+    unbiased = Unbiased.OVER_FRAMES
+
     _draws_by = "choice"
 
-    frame: HadamardFrame
+    parameters: Any
     frames: int
     blocks: int = 1
-    choice: KClosest
-    row_draw: RowDraw
+    share_people: float = 0.0
     alignment: float
 
-    def _take_rows(self, row_draw: RowDraw) -> None:
-        """Keep the draw and how well it is aligned, as computed or as stated."""
-        aligned = self._stated_or("alignment", row_draw.alignment, _ALIGNMENT_TOLERANCE)
-        self._set(choice=row_draw.choice, row_draw=row_draw, alignment=aligned)
-
-    def _choice_of(self, rows: int, inside: Any) -> KClosest:
-        """The draw from so many rows of every block, with k of them inside, of the largest alignment, or as stated."""
-        size = 2 * rows * self.blocks
-        if self._stated is None and inside is None:
-            return best_draw(self.epsilon, rows, self.blocks)
-        # With more than that inside some rows would be inside with both signs, which the best draw never has.
-        inside = check_number("inside", inside, 1, rows, integer=True)
-        if self._stated is None:
-            return whole_budget(self.epsilon, size, inside)
-        return KClosest.stated(self.epsilon, size, self._stated)
+    @property
+    @abstractmethod
+    def frame(self) -> HadamardFrame:
+        """The first frame."""
 
     @property
-    def _fewest_frames(self) -> int:
-        """The number of frames if the number of clients is not known."""
-        return 1
+    @abstractmethod
+    def choice(self) -> KClosest:
+        """The draw among all candidates."""
 
-    def _frames_of(self, frames: Any, clients: Any) -> int:
-        """The number of frames, as given or as many as the clients need."""
-        if clients is None:
-            frames = self._fewest_frames if frames is None else frames
-            return int(check_number("frames", frames, 1, bias.FRAMES_MAX, integer=True))
-        if frames is not None:
-            raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
-        return self.frames_for(clients)
+    @property
+    @abstractmethod
+    def row_draw(self) -> RowDraw:
+        """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
 
-    def _take_fields(self) -> None:
-        """Keep the fields of a message and the words it takes: for the flip, two for the draw, and for a frame sent."""
+    def _check_rows(self) -> None:
+        """Refuse a draw that is not ε-LDP, or that has another alignment."""
+        _ = self.frame
+        check_number("frames", self.frames, 1, bias.FRAMES_MAX, integer=True)
+        # With more inside some rows would be inside with both signs.
+        check_number("inside", self.choice.inside, 1, self.row_draw.rows, integer=True)
+        low, high = (max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
+        check_number("alignment", self.alignment, low, high)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The signed row, and with a private coin the frame's number."""
         limits = {"row": self.choice.size} | ({"frame": self.frames} if self._sends_frame else {})
-        fields = tuple(Field(name, (limit - 1).bit_length(), limit) for name, limit in limits.items())
-        self._set(layout=Layout(fields), words_each=2 + len(fields))
+        return Layout(tuple(Field(name, (limit - 1).bit_length(), limit) for name, limit in limits.items()))
+
+    @property
+    def words_each(self) -> int:
+        """Secret words are for the flip, two for the draw, and for a frame sent."""
+        return 3 + self._sends_frame
+
+    @property
+    def _row_cost(self) -> int:
+        return max(self.frame.size, self.estimate_dim)
 
     @property
     def _sends_frame(self) -> bool:
@@ -95,20 +127,21 @@ class RowMechanism(FramedMechanism):
 
     @property
     def vector_frames(self) -> int:
-        """The frames whose messages are rows: all of them."""
-        return self.frames
+        """The messages on frames below this number are rows; those on the others are of people who send no row."""
+        return bias.vector_frames(self.frames, self.share_people)
 
     @property
     def gain(self) -> float:
-        """The factor of the estimate ±gain·u_j: clip/m."""
-        return self.clip / self.alignment
+        """The factor of the estimate ±gain·u_j: clip/m over the share of people who send a row."""
+        gain = self.clip / self.alignment
+        return gain * self.frames / self.vector_frames if self.share_people else gain
 
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = ±d·w·u_j, which is gain/d."""
         return self.gain / self.frame.dim
 
-    def _frame_numbers(self, batch: Batch) -> Ints:
+    def _frame_numbers(self, batch: EncoderInput) -> Ints:
         """The frame of each client of a batch: drawn from its last word, or by the public coin."""
         if self._sends_frame:
             return streams.multiply_shift(batch.words[:, 3], self.frames)
@@ -119,7 +152,7 @@ class RowMechanism(FramedMechanism):
             return np.zeros(count, dtype=np.int64)
         return streams.indices_of(self.frame.seed, "group", clients, self.frames)
 
-    def _pick(self, batch: Batch, rows: Rows, frame: Ints, subsets: Ints, places: Ints) -> Ints:
+    def _pick(self, batch: EncoderInput, rows: Rows, frame: Ints, subsets: Ints, places: Ints) -> Ints:
         """The signed row at each client's place among the best aligned of its frame."""
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
         signs = self._own_signs if self.frames == 1 else self.family.signs(used)
@@ -153,9 +186,9 @@ class RowMechanism(FramedMechanism):
 
     def _error(self, frames: int, messages: int) -> ExpectedError:
         """The error on so many frames of the mean of messages that are all of one unit vector; a closed form."""
-        return self.row_draw.error(frames, messages)
+        return bias.row_error(self.row_draw, frames, messages, self.share_people)
 
-    def typical_error(self, clients: int = 1) -> ExpectedError:
+    def _typical_error(self, clients: int) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
         clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
         unit = self._error(self.frames, clients * self.messages)
@@ -166,9 +199,7 @@ class RowMechanism(FramedMechanism):
 
         This assumes clients who all hold one vector of norm clip; if vectors differ, the bias is smaller.
         """
-        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
-        messages = clients * self.messages
-        return bias.frames_needed(lambda frames: self._error(frames, messages), least=self._fewest_frames)
+        return solve_frames(None, clients, self.row_draw, self.messages, self.share_people)
 
     @property
     def clients_allowed(self) -> int:
@@ -190,8 +221,19 @@ class RowMechanism(FramedMechanism):
         )
 
 
-def resolved_coin(coin: Any, frames: int) -> Any:
-    """The coin, "private" unless given; one frame leaves nothing to choose."""
-    if coin == "public" and frames == 1:
-        raise ValueError("coin must be 'private' without frames=, got 'public'")
-    return "private" if coin is None else coin
+def solve_choice(epsilon: float, rows: int, blocks: int, inside: Any) -> KClosest:
+    """The draw from so many rows of every block, with k of them inside, or of the largest alignment."""
+    if inside is None:
+        return best_draw(epsilon, rows, blocks)
+    return whole_budget(epsilon, 2 * rows * blocks, check_number("inside", inside, 1, rows, integer=True))
+
+
+def solve_frames(frames: Any, clients: Any, draw: RowDraw, messages: int, share_people: float = 0.0) -> int:
+    """The number of frames: as given, or as many as the clients need, or the fewest."""
+    fewest = bias.FRAMES_WITH_SHARES if share_people else 1
+    if clients is None:
+        return int(check_number("frames", fewest if frames is None else frames, 1, bias.FRAMES_MAX, integer=True))
+    if frames is not None:
+        raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
+    total = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True) * messages
+    return bias.frames_needed(lambda tried: bias.row_error(draw, tried, total, share_people), least=fewest)

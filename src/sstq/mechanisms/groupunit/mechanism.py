@@ -1,36 +1,46 @@
 """GroupUnit: a private group and a vector in one message, by FrameUnit's draw over blocks of groups."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.frames.tight import HadamardFrame
+from sstq.frames.tight import HadamardFrame, default_frame_size
 from sstq.mechanisms import base
-from sstq.mechanisms.base import SIGNS, Batch, Coin, Columns, ExpectedError, Floats, Ints, Rows, Words
-from sstq.mechanisms.closest import KClosest
-from sstq.mechanisms.frameunit.alignment import RowDraw
-from sstq.mechanisms.frameunit.rows import RowMechanism, resolved_coin
+from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, Floats, Ints, Rows
+from sstq.mechanisms.frameunit.alignment import RowDraw, row_draw
+from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, solve_choice, solve_frames
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
-from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates
-from sstq.mechanisms.laws import EitherLaw, Law
+from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least
+from sstq.mechanisms.parameters import Word
+from sstq.mechanisms.two_level_draw import EitherDraw, KClosest
 from sstq.messages.batch import Messages
 
 # Fewer rows are not like the coordinates of a uniform direction.
 _LEAST_ROWS = 256
-# So many rows inside make the best share of them an integer to 2 %, as far as frames of up to so many rows have them.
+# With 24 rows inside, rounding their best number to an integer costs at most 2 %. Frames grow to 2^16 rows for that.
 _ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
 _BLOCK_DIM_MAX, _CANDIDATES_MAX = 1 << 22, 1 << 31
 # Two mixings leave two spikes 7 % off where one row is inside.
 _MIXINGS = 3
-# Of fewer frames one is more than an eighth, which is too much for shares.
-_FRAMES_WITH_SHARES = 16
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupUnitParameters(RowParameters):
+    """The parameters of GroupUnit; the last three are of the draw of people who send their group only."""
+
+    groups: int
+    blocks: int
+    share_people: float
+    share_size: int | None = None
+    share_inside: int | None = None
+    share_threshold: Word | None = None
 
 
 class GroupUnit(RowMechanism):
@@ -88,11 +98,13 @@ class GroupUnit(RowMechanism):
     variants: ClassVar = {"GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}}
     sweeps: ClassVar = {label: [options] for label, options in variants.items()}
 
+    aggregator_class = GroupUnitAggregator
+    parameters_class = GroupUnitParameters
+    _draws_by = "secret_draw"
     decoding_values = SIGNS  # of a row, by its lowest bit
+
+    parameters: GroupUnitParameters
     groups: int
-    blocks: int
-    share_people: float
-    share_codes: ShareCodes | None
 
     def __init__(
         self,
@@ -111,112 +123,115 @@ class GroupUnit(RowMechanism):
         share_people: float = 0.1,
         frame_seed: int = 0,
     ) -> None:
-        self._take(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        groups = check_argument("groups", groups)
+        common = self._checked(
+            dim=dim, epsilon=epsilon, clip=clip, messages=messages, groups=groups, frame_seed=frame_seed
+        )
+        dim, epsilon, groups = common["dim"], common["epsilon"], common["groups"]
         share_people = float(check_number("share_people", share_people, 0, 0.5))
         if blocks is None:
-            blocks = best_blocks(self.epsilon, groups, share_people)
+            blocks = best_blocks(epsilon, groups, share_people)
         # Blocks of as many groups each: 7 blocks of 10 groups would be 5 blocks of 2.
-        own_groups = -(-groups // check_number("blocks", blocks, 1, groups, integer=True))
-        blocks = -(-groups // own_groups)
-        self._refuse_large(groups, blocks)
-        if own_groups == 1:
+        groups_per_block = -(-groups // check_number("blocks", blocks, 1, groups, integer=True))
+        blocks = -(-groups // groups_per_block)
+        _refuse_large(dim, epsilon, groups, blocks)
+        if groups_per_block == 1:
             share_people = 0.0
-        self._set(groups=groups, blocks=blocks, share_people=share_people)
-        size = self._usual_size() if frame_size is None else frame_size
-        size = check_number("frame_size", size, self._block_dim, _CANDIDATES_MAX // (2 * blocks), integer=True)
-        self._take_rows(RowDraw(self._choice_of(size, inside), self._block_dim, size, blocks, self.estimate_dim))
-        frames = self._frames_of(frames, clients)
-        if share_people and frames < 2:
+        block_dim = groups_per_block * dim
+        size = _usual_size(block_dim, epsilon, blocks) if frame_size is None else frame_size
+        size = check_number("frame_size", size, block_dim, _CANDIDATES_MAX // (2 * blocks), integer=True)
+        choice = solve_choice(epsilon, size, blocks, inside)
+        draw = row_draw(choice, block_dim, size, blocks, groups * dim)
+        shares: dict[str, int] = {}
+        if share_people:
+            share_draw = best_share_draw(epsilon, groups)
+            shares = {"share_size": share_draw.size, "share_inside": share_draw.inside}
+            shares["share_threshold"] = share_draw.threshold
+        solved = GroupUnitParameters(
+            **common,
+            blocks=blocks,
+            frames=solve_frames(frames, clients, draw, common["messages"], share_people),
+            coin="private" if coin is None else coin,
+            frame_size=size,
+            inside=choice.inside,
+            threshold=choice.threshold,
+            alignment=draw.alignment,
+            share_people=share_people,
+            **shares,
+        )
+        self._hold(solved)
+
+    def _check_solved(self) -> None:
+        blocks = check_number("blocks", self.blocks, 1, self.groups, integer=True)
+        if blocks != -(-self.groups // self._groups_per_block):
+            raise ValueError(f"blocks must have equally many groups, but the last one, got {blocks} of {self.groups}")
+        _refuse_large(self.dim, self.epsilon, self.groups, blocks)
+        most = 0.0 if self._groups_per_block == 1 else 0.5
+        share_people = check_number("share_people", self.share_people, 0, most)
+        if share_people and self.frames < 2:
             raise ValueError(
-                f"frames must be at least 2, got {frames}: if blocks have {own_groups} groups, some frames are for "
-                "people who send their group only; or pass share_people=0 for sums without shares"
+                f"frames must be at least 2, got {self.frames}: if blocks have {self._groups_per_block} groups, some "
+                "frames are for people who send their group only; or pass share_people=0 for sums without shares"
             )
-        seed = check_argument("frame_seed", frame_seed)
-        frame = HadamardFrame(self._block_dim, size, seed, rounds=_MIXINGS)
-        self._take_coin(resolved_coin(coin, frames))
-        self._set(frame=frame, frames=frames, share_codes=self._share_codes(seed))
-        # Row 2N·b + 2j is u_j of block b, the next one its opposite.
-        self._take_fields()
+        largest = _CANDIDATES_MAX // (2 * blocks)
+        check_number("frame_size", self.parameters.frame_size, self._block_dim, largest, integer=True)
+        if self.coin == "public" and self.frames == 1:
+            raise ValueError("coin must be 'private' without frames=, got 'public'")
+        self._check_rows()
+        if (self.share_codes is not None) != bool(share_people):
+            raise ValueError(f"share_size must be given with share_people alone, got share_people={share_people}")
+
+    @cached_property
+    def frame(self) -> HadamardFrame:
+        """The first frame of a block."""
+        return HadamardFrame(self._block_dim, self.parameters.frame_size, self.parameters.frame_seed, rounds=_MIXINGS)
+
+    @cached_property
+    def choice(self) -> KClosest:
+        """The draw among the signed rows of all blocks: row 2N·b + 2j is u_j of block b, the next one its opposite."""
+        solved = self.parameters
+        return KClosest(self.epsilon, 2 * solved.frame_size * self.blocks, solved.inside, solved.threshold)
 
     @property
-    def _own_groups(self) -> int:
+    def row_draw(self) -> RowDraw:
+        """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
+        return row_draw(self.choice, self._block_dim, self.parameters.frame_size, self.blocks, self.estimate_dim)
+
+    @cached_property
+    def share_codes(self) -> ShareCodes | None:
+        """The messages of people who send their group only, if any."""
+        solved = self.parameters
+        given = solved.share_size, solved.share_inside, solved.share_threshold
+        if given == (None, None, None):
+            return None
+        if solved.share_size != prime_at_least(self.groups) or solved.share_inside is None:
+            raise ValueError(f"share_size must be {prime_at_least(self.groups)} for {self.groups} groups, got {given}")
+        draw = KClosest(self.epsilon, solved.share_size, solved.share_inside, solved.share_threshold or 0)
+        return ShareCodes(draw, self.groups, self.choice.size, solved.frame_seed)
+
+    @property
+    def secret_draw(self) -> KClosest | EitherDraw:
+        """The draw of people who send a vector, and that of those who send their group."""
+        if self.share_codes is None:
+            return self.choice
+        return EitherDraw(self.choice, self.share_codes.draw, Fraction(self.vector_frames, self.frames))
+
+    @property
+    def _groups_per_block(self) -> int:
         """s, the groups of a block."""
         return -(-self.groups // self.blocks)
 
     @property
     def _block_dim(self) -> int:
-        return self._own_groups * self.dim
-
-    @property
-    def estimate_dim(self) -> int:
-        """The length of an estimate, groups·dim."""
-        return self.groups * self.dim
-
-    @property
-    def _fewest_frames(self) -> int:
-        return _FRAMES_WITH_SHARES if self.share_people else 1
-
-    def _refuse_large(self, groups: int, blocks: int) -> None:
-        """ValueError for a block of too many dimensions, with what would be possible."""
-        block_dim = -(-groups // blocks) * self.dim
-        if block_dim <= _BLOCK_DIM_MAX:
-            return
-        most = max(1, _BLOCK_DIM_MAX // self.dim)
-        possible = -(-groups // most)
-        remedy = f"dim must be at most {_BLOCK_DIM_MAX}"
-        if self.dim <= _BLOCK_DIM_MAX:
-            best, other = (
-                -(-groups // b) / alignments(self.epsilon, np.array([b]))[0] ** 2 for b in (blocks, possible)
-            )
-            remedy = f"pass blocks={possible}, which has {other / best:.3g} times the variance, or a larger epsilon"
-        raise ValueError(
-            f"groups·dim/blocks must be at most 2^22, got {groups}·{self.dim}/{blocks}, which needs a frame of "
-            f"2^{(block_dim - 1).bit_length()} rows per message; {remedy}, or merge groups"
-        )
-
-    def _usual_size(self) -> int:
-        size = 1 << (max(self._block_dim, _LEAST_ROWS) - 1).bit_length()
-        share = inside_share(self.epsilon, self.blocks)
-        while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * self.blocks <= _CANDIDATES_MAX:
-            size *= 2
-        return size
+        return self._groups_per_block * self.dim
 
     @classmethod
-    def _usual_frame_size(cls, data: Any) -> int:
-        groups, blocks = (check_argument(name, data.get(name), of="groups", low=1) for name in ("groups", "blocks"))
-        return max(
-            super()._usual_frame_size({"dim": -(-groups // blocks) * check_argument("dim", data.get("dim"))}),
-            _USUAL_ROWS,
+    def usual_frame_size(cls, parameters: GroupUnitParameters) -> int:
+        """The largest plausible frame of a block."""
+        groups, blocks = (
+            check_argument(name, getattr(parameters, name), of="groups", low=1) for name in ("groups", "blocks")
         )
-
-    def _share_codes(self, seed: int) -> ShareCodes | None:
-        """The messages of people who send their group only, if any; solved, or read from JSON."""
-        if not self.share_people:
-            return None
-        draw = best_share_draw(self.epsilon, self.groups)
-        if self._stated is not None:
-            stated = {name: self._stated[f"share_{name}"] for name in ("inside", "threshold")}
-            draw = KClosest.stated(self.epsilon, draw.size, stated)
-        return ShareCodes(draw, self.groups, self.choice.size, seed)
-
-    def _reseeded(self, seed: int) -> dict[str, Any]:
-        codes = None if self.share_codes is None else replace(self.share_codes, seed=seed)
-        return {**super()._reseeded(seed), "share_codes": codes}
-
-    def _vector_frames(self, frames: int) -> int:
-        """The frames of people who send a vector: all but the last ones, a share `share_people` and at least one."""
-        return frames - max(1, round(frames * self.share_people)) if self.share_people else frames
-
-    @property
-    def vector_frames(self) -> int:
-        """The frames below this number are for people who send a vector, the others for those who send their group."""
-        return self._vector_frames(self.frames)
-
-    @property
-    def gain(self) -> float:
-        """The factor of the estimate ±gain·u_j: clip/m over the share of people who send a vector."""
-        return super().gain * self.frames / self.vector_frames
+        usual = 8 * max(default_frame_size(-(-groups // blocks) * parameters.dim), _LEAST_ROWS)
+        return max(usual, _USUAL_ROWS)
 
     @property
     def block_rates(self) -> tuple[float, float]:
@@ -224,36 +239,10 @@ class GroupUnit(RowMechanism):
         other = 2 * self.frame.size * self.choice.probabilities[1]
         return 1 - (self.blocks - 1) * other, other
 
-    def law(self) -> Law:
-        """The draw of people who send a vector, and that of those who send their group."""
-        if self.share_codes is None:
-            return self.choice.law()
-        vectors = Fraction(self.vector_frames, self.frames)
-        return EitherLaw([self.choice.law(), self.share_codes.draw.law()], [vectors, 1 - vectors])
-
-    def privacy_loss(self) -> float:
-        """The largest log-ratio of both draws, rounded up to a double."""
-        draws = [self.choice] if self.share_codes is None else [self.choice, self.share_codes.draw]
-        return max(draw.privacy_loss() for draw in draws)
-
-    def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        """The group before the vector: floats hold all groups exactly."""
-        if groups is None:
-            raise ValueError(f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None")
-        labels = np.atleast_1d(np.asarray(groups))
-        if labels.ndim != 1 or len(labels) != len(rows):
-            raise ValueError(f"groups must be {len(rows)} integers, got an array of shape {labels.shape}")
-        if labels.dtype.kind not in "iu" and len(labels):
-            raise ValueError(f"groups must be integers, got dtype {labels.dtype}")
-        wrong = np.flatnonzero((labels < 0) | (labels >= self.groups))
-        if len(wrong):
-            raise ValueError(f"groups must be from 0 to {self.groups - 1}, got {labels[wrong[0]]} at row {wrong[0]}")
-        return np.concatenate([labels[:, None].astype(rows.dtype), rows], axis=1)
-
     def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
         """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
-        block, place = np.divmod(rows[:, 0].astype(np.int64), self._own_groups)
-        padded = np.zeros((len(rows), self._own_groups, self.dim), dtype=rows.dtype)
+        block, place = np.divmod(rows[:, 0].astype(np.int64), self._groups_per_block)
+        padded = np.zeros((len(rows), self._groups_per_block, self.dim), dtype=rows.dtype)
         padded[np.arange(len(rows)), place] = rows[:, 1:]
         return block, padded.reshape(len(rows), -1)
 
@@ -263,18 +252,11 @@ class GroupUnit(RowMechanism):
         flat[np.arange(len(block)), block] = vectors
         return flat.reshape(len(block), -1)[:, : self.estimate_dim]
 
-    def _estimated(self, rows: Rows) -> Rows:
-        return self._in_all(*self._in_block(rows))
-
     @property
     def _row_memory(self) -> int:
         return base.NUMBERS_OF_A_DRAW + self.frame.size
 
-    @property
-    def _row_cost(self) -> int:
-        return max(self.frame.size, self.estimate_dim)
-
-    def _encode(self, batch: Batch) -> Columns:
+    def _encode(self, batch: EncoderInput) -> Columns:
         frame, (block, rows) = self._frame_numbers(batch), self._in_block(batch.rows)
         places, own = self.choice.places(batch.words[:, 1:3]), 2 * self.frame.size
         everything = np.empty((len(rows), 0), dtype=np.int64)
@@ -294,21 +276,11 @@ class GroupUnit(RowMechanism):
         frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
         return frame, row >> 1, row & 1
 
-    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
-        """Checked messages from the values of their fields."""
-        messages = super().messages_from_columns(columns, clients, simulated)
-        if not self._sends_frame:
-            self._refuse_beyond_shares(columns[0], self._public_frames(messages.clients, len(messages)))
-        return messages
-
-    def _check_columns(self, columns: Columns) -> None:
-        if self._sends_frame:
-            self._refuse_beyond_shares(*columns)
-
-    def _refuse_beyond_shares(self, row: Rows, frame: Rows) -> None:
+    def _check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
         if self.share_codes is None:
             return
+        row, frame = messages.column("row"), self.frames_indices_and_codes(messages)[0]
         wrong = (frame >= self.vector_frames) & (row >= self.share_codes.codes)
         if np.any(wrong):
             most = self.share_codes.codes - 1
@@ -325,23 +297,15 @@ class GroupUnit(RowMechanism):
             estimates[part] = self._in_all(block, self.family.synthesize(spikes, frame[part]))
         return estimates
 
-    def aggregator(self) -> GroupUnitAggregator:
-        """Create an empty aggregator for this mechanism's messages, O(1) per message."""
-        return GroupUnitAggregator(self)
-
     def largest_message(self) -> float:
         """No row of any frame is longer than √(N/d), because (d/N)·U·Uᵀ is a projection."""
         return self.gain * math.sqrt(self.frame.redundancy)
 
-    def largest_honest_mean(self) -> float:
+    def _largest_biased_mean(self) -> float:
         """At most clip/m·(p_in − p_out)·√(k·N/d), as for FrameUnit: other blocks cancel out."""
         own, other = self.choice.probabilities
         reach = math.sqrt(self.choice.inside * self.frame.redundancy)
         return self.clip / self.alignment * (own - other) * reach
-
-    def _error(self, frames: int, messages: int) -> ExpectedError:
-        own = self._vector_frames(frames)
-        return self.row_draw.error(own, messages, own / frames)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames, up to 64 of them, and over who sends the group only."""
@@ -361,11 +325,27 @@ class GroupUnit(RowMechanism):
         people = 1.0 if self.share_codes is None else 1 - self.vector_frames / self.frames
         return rates[1] * (1 - rates[1]) / (rates[0] - rates[1]) ** 2 / people
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the integers of both draws and the alignment, as JSON values."""
-        own = self._named("groups", "blocks", "frames", "coin", "share_people", "alignment")
-        options = self._common() | own | self._frame_options() | self.choice.to_dict()
-        if self.share_codes is None:
-            return options
-        draw = self.share_codes.draw
-        return options | {f"share_{name}": value for name, value in ({"size": draw.size} | draw.to_dict()).items()}
+
+def _usual_size(block_dim: int, epsilon: float, blocks: int) -> int:
+    size = 1 << (max(block_dim, _LEAST_ROWS) - 1).bit_length()
+    share = inside_share(epsilon, blocks)
+    while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * blocks <= _CANDIDATES_MAX:
+        size *= 2
+    return size
+
+
+def _refuse_large(dim: int, epsilon: float, groups: int, blocks: int) -> None:
+    """ValueError for a block of too many dimensions, with what would be possible."""
+    block_dim = -(-groups // blocks) * dim
+    if block_dim <= _BLOCK_DIM_MAX:
+        return
+    most = max(1, _BLOCK_DIM_MAX // dim)
+    possible = -(-groups // most)
+    remedy = f"dim must be at most {_BLOCK_DIM_MAX}"
+    if dim <= _BLOCK_DIM_MAX:
+        best, other = (-(-groups // b) / alignments(epsilon, np.array([b]))[0] ** 2 for b in (blocks, possible))
+        remedy = f"pass blocks={possible}, which has {other / best:.3g} times the variance, or a larger epsilon"
+    raise ValueError(
+        f"groups·dim/blocks must be at most 2^22, got {groups}·{dim}/{blocks}, which needs a frame of "
+        f"2^{(block_dim - 1).bit_length()} rows per message; {remedy}, or merge groups"
+    )

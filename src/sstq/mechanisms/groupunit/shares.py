@@ -15,7 +15,7 @@ import numpy as np
 from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.closest import KClosest, whole_budget
+from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.randomness import streams
 
 

@@ -10,8 +10,10 @@ K/(4·tanh²(ε/2)) per client; randomized response on the K + 1 bins between th
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,16 +23,30 @@ from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms.agreement import Agreement, read_agreement
 from sstq.mechanisms.base import Columns, Trust, Words
-from sstq.mechanisms.flat_response import flat_response, gain, weights_of
+from sstq.mechanisms.flat_response import flat_response, gain
+from sstq.mechanisms.parameters import Parameters, Values, Word
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.planning.clipping.choice import NormProfile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source, channel_words
-from sstq.scalar.channels import FlatChannel
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
 _MOST_THRESHOLDS = 4096
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NormSurveyParameters(Parameters):
+    """The parameters of a survey: the thresholds, and the two weights of randomized response."""
+
+    epsilon: float
+    lowest: float
+    highest: float
+    thresholds: int
+    values: Values
+    own: Word
+    other: Word
 
 
 class NormSurvey(Agreement):
@@ -53,21 +69,54 @@ class NormSurvey(Agreement):
     trust: ClassVar[Trust] = "local"
     messages: int = 1
 
+    parameters_class = NormSurveyParameters
+    parameters: NormSurveyParameters
     epsilon: float
-    thresholds: tuple[float, ...]
-    channel: FlatChannel
 
     def __init__(self, epsilon: float, lowest: float, highest: float, thresholds: int = 16) -> None:
         epsilon = check_argument("epsilon", epsilon)
+        count = self._check_range(lowest, highest, thresholds)
+        channel = flat_channel_of_size(2, epsilon)
+        solved = NormSurveyParameters(
+            epsilon=epsilon,
+            lowest=float(lowest),
+            highest=float(highest),
+            thresholds=count,
+            values=np.geomspace(lowest, highest, count),
+            own=channel.own,
+            other=channel.other,
+        )
+        self._hold(solved)
+
+    @staticmethod
+    def _check_range(lowest: float, highest: float, thresholds: int) -> int:
         lowest = check_number("lowest", lowest, 1e-100, 1e100)
-        highest = check_number("highest", highest, lowest, 1e100)
-        count = check_number("thresholds", thresholds, 2, _MOST_THRESHOLDS, integer=True)
-        values = np.geomspace(lowest, highest, count).tolist() if self._stated is None else self._stated["values"]
-        checked = tuple(check_number("threshold", value, lowest, highest) for value in values)
-        if len(checked) != count or any(after <= before for before, after in pairwise(checked)):
-            got = f"{len(checked)} from {checked[0]:g} on" if checked else "none"
+        check_number("highest", highest, lowest, 1e100)
+        return int(check_number("thresholds", thresholds, 2, _MOST_THRESHOLDS, integer=True))
+
+    def _check(self) -> None:
+        solved, values = self.parameters, self.thresholds
+        count = self._check_range(solved.lowest, solved.highest, solved.thresholds)
+        for value in values:
+            check_number("threshold", value, solved.lowest, solved.highest)
+        if len(values) != count or any(after <= before for before, after in pairwise(values)):
+            got = f"{len(values)} from {values[0]:g} on" if values else "none"
             raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
-        self._set(epsilon=epsilon, thresholds=checked, channel=flat_response(2, epsilon, self._stated))
+        if (values[0], values[-1]) != (solved.lowest, solved.highest):
+            raise ValueError(
+                f"values must begin with lowest = {solved.lowest:g} and end with highest = {solved.highest:g}"
+            )
+        self.privacy_loss()
+
+    @cached_property
+    def thresholds(self) -> tuple[float, ...]:
+        """The thresholds, ascending."""
+        return tuple(self.parameters.values.tolist())
+
+    @cached_property
+    def channel(self) -> FlatChannel:
+        """Randomized response on two tokens; its weights are checked exactly when it is made."""
+        return flat_response(2, self.epsilon, self.parameters.own, self.parameters.other)
 
     @property
     def layout(self) -> Layout:
@@ -140,15 +189,11 @@ class NormSurvey(Agreement):
         stderr = check_number("stderr", stderr, 1e-6, 1)
         return math.ceil(len(self.thresholds) / (4 * (self.gain * stderr) ** 2))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The options, the thresholds and the channel's integers, as JSON values."""
-        ends = {"lowest": self.thresholds[0], "highest": self.thresholds[-1], "thresholds": len(self.thresholds)}
-        return {"epsilon": self.epsilon, "values": list(self.thresholds)} | ends | weights_of(self.channel)
-
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
         """Read a survey from its `to_json` and check its integers; ValueError for anything else."""
-        return cast("NormSurvey", read_agreement(text, cls.json_format, lambda _: cls))
+        read = read_agreement(text, cls.json_format, lambda data: (cls, NormSurveyParameters.from_dict(data)))
+        return cast("NormSurvey", read)
 
 
 class NormAggregator(Aggregator[NormSurvey]):

@@ -8,14 +8,23 @@ from fastapi import FastAPI
 
 from sstq.service.app import new_app, serve
 from sstq.service.common_routes import common_routes
-from sstq.service.security import SecurityHeaders
-from sstq.service.shuffler import openapi
+from sstq.service.security import Guard
 from sstq.service.shuffler.node import Shuffler
-from sstq.service.shuffler.routes import Envelopes, shuffler_metrics, shuffler_routes
+from sstq.service.shuffler.routes import Envelopes, shuffler_gauges, shuffler_routes
 from sstq.service.shuffler.settings import ShufflerSettings
 from sstq.service.shuffler.work import Work
 
 __all__ = ["create_shuffler_app", "run_shuffler"]
+
+_DESCRIPTION = (
+    "Receives sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
+    "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. After 429, "
+    "503 or no answer, repeat the request with the same Idempotency-Key: its envelopes count once."
+)
+_UPLOAD = (
+    "SSTQ-Count is 1: one person. The body is the crowd (32 bytes) and, sealed for the shuffler, one envelope of "
+    "envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are durable."
+)
 
 
 def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
@@ -24,11 +33,12 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
 
 
 def _app(shuffler: Shuffler) -> FastAPI:
-    app = new_app(shuffler, "sstq shuffler", openapi.DESCRIPTION, Work)
+    shuffler.metrics.gauges = lambda: shuffler_gauges(shuffler)
+    app = new_app(shuffler, "sstq shuffler", _DESCRIPTION, Work)
     app.include_router(
         common_routes(
             shuffler,
-            lambda: shuffler_metrics(shuffler),
+            _UPLOAD,
             lambda entry: {
                 "SSTQ-Signature": entry.signature,
                 "SSTQ-Shuffler-Signature": shuffler.countersignature(entry),
@@ -36,9 +46,8 @@ def _app(shuffler: Shuffler) -> FastAPI:
         )
     )
     app.include_router(shuffler_routes(shuffler))
-    openapi.install(app)
-    app.add_middleware(Envelopes, collector=shuffler)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(Envelopes, node=shuffler)
+    app.add_middleware(Guard, node=shuffler)
     return app
 
 

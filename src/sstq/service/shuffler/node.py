@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sstq.client.campaigns import Document, Shuffling, read_document
 from sstq.client.http import Refused, Unreachable, request
 from sstq.client.sealing import SealingKey
 from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.node import Entry, Node
-from sstq.service.security import Problem
+from sstq.service.problems import Problem
 from sstq.service.shuffler.crowds import EnvelopePacking
 from sstq.service.shuffler.settings import ShufflerSettings
 from sstq.service.store import Store, StoredCampaign
@@ -35,7 +35,7 @@ class Shuffler(Node):
     settings: ShufflerSettings
 
     def __init__(self, settings: ShufflerSettings) -> None:
-        super().__init__(settings, Store(settings.database, EnvelopePacking))
+        super().__init__(settings, Store(settings.database, EnvelopePacking, upgrade=settings.upgrade))
         self.ready.set()  # it looks into no message
         self.sealing_key = SealingKey(self.store.setting("sealing-key", lambda: SealingKey.generate().secret))
         self.refused_changes: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Shuffler(Node):
         terms = json.loads(stored.terms)
         raw = terms["document"].encode()
         document = read_document(raw)
-        return Entry(stored, document.campaign, {}, document.sealing_keys, raw, terms["signature"])
+        return Entry(stored, document.campaign, None, document.sealing_keys, raw, terms["signature"])
 
     def countersignature(self, entry: Entry) -> str:
         """The shuffler's signature of the collector's document, the same for every client."""
@@ -99,11 +99,10 @@ class Shuffler(Node):
             self.refused_changes[name] = change
             raise ValueError(change)
         terms = json.dumps({"document": answer.content.decode(), "signature": signature})
-        last_hour = int(campaign.closes.timestamp()) // 3600
         if stored is None:
-            self.store.create(name, campaign.mechanism, terms, last_hour=last_hour)
+            self.store.create(name, campaign.mechanism, terms)
         elif stored.terms != terms:
-            self.store.change_terms(name, terms, last_hour=last_hour)
+            self.store.change_terms(name, terms)
         self.forget(name)
 
     def _check_named(self, terms: Shuffling) -> None:
@@ -123,7 +122,7 @@ class Shuffler(Node):
             return None
         if not set(known.sealing_keys) <= set(document.sealing_keys):
             return "the collector removed a sealing key that people may have used"
-        now = datetime.now(UTC)
+        now = self.clock.now()
         if self.has_ended(known, now) and document.campaign.status(now) != "closed":
             return "the collector reopened the campaign after its end"
         return None

@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
+from prometheus_client.core import Metric
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import CROWD_BYTES, cover_info, open_envelopes
-from sstq.service.common_routes import token_of
-from sstq.service.metrics import render
+from sstq.service.common_routes import Token
+from sstq.service.metrics import gauge
+from sstq.service.models import CampaignName, answers
 from sstq.service.node import Entry
-from sstq.service.openapi import TOKEN, answers, schema
-from sstq.service.security import Problem
+from sstq.service.problems import Problem
 from sstq.service.shuffler.crowds import count_outgoing, waiting
 from sstq.service.shuffler.node import Shuffler
 from sstq.service.uploads import Uploads
 
-__all__ = ["Envelopes", "shuffler_metrics", "shuffler_routes"]
+__all__ = ["Envelopes", "shuffler_gauges", "shuffler_routes"]
+
+
+class ShufflerStatus(BaseModel):
+    """The people whose envelopes wait, by crowd, and what the collector has not acknowledged or tried to change."""
+
+    name: str
+    status: Literal["scheduled", "open", "closed"]
+    threshold: int
+    waiting: dict[str, int]
+    outgoing: int
+    tokens_issued: int
+    tokens_unspent: int
+    refused_change: str | None
 
 
 class Envelopes(Uploads):
     """POST /v1/campaigns/NAME/messages of a shuffler: opens the cover of envelopes, which it cannot open."""
 
-    _collector: Shuffler
+    _node: Shuffler
 
     def _admit(self, campaign: Campaign) -> None:
         """Accept all campaigns: those of a shuffler are all shuffled."""
@@ -35,7 +50,7 @@ class Envelopes(Uploads):
         crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
         if crowd.hex() not in entry.crowds:
             raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
-        (envelopes,) = open_envelopes(self._collector.sealing_key.secret, cover_info(crowd), [cover])
+        (envelopes,) = open_envelopes(self._node.sealing_key.secret, cover_info(crowd), [cover])
         if envelopes is None:
             raise Problem(422, "The cover of the envelopes does not open.")
         return crowd + envelopes
@@ -48,11 +63,11 @@ def shuffler_routes(shuffler: Shuffler) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/status",
         summary="Count the people whose envelopes are waiting",
-        responses=answers({200: {"description": "The counts.", "content": schema("Status")}}, 401, 403, 404),
-        openapi_extra=TOKEN,
+        responses=answers(401, 403, 404),
+        response_model=ShufflerStatus,
     )
-    async def status(name: str, request: Request) -> Response:
-        shuffler.require_administrator(token_of(request))
+    async def status(name: CampaignName, token: Token) -> Response:
+        shuffler.require_administrator(token)
         entry = await shuffler.entry(name)
         return JSONResponse(await asyncio.to_thread(_status, shuffler, entry))
 
@@ -64,7 +79,7 @@ def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
     counts = shuffler.store.counts(campaign.name)
     return {
         "name": campaign.name,
-        "status": campaign.status(datetime.now(UTC)),
+        "status": campaign.status(shuffler.clock.now()),
         "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
         "waiting": {crowd.name: crowd.people for crowd in waiting(database, campaign.name)},
         "outgoing": count_outgoing(database, campaign.name),
@@ -74,48 +89,15 @@ def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
     }
 
 
-def shuffler_metrics(shuffler: Shuffler) -> str:
-    """Return the shuffler's metrics for Prometheus."""
-    names = [entry.campaign.name for entry in shuffler.refresh()]
-    database, counted = shuffler.store.database, shuffler.metrics
-    return render(
-        [
-            (
-                "sstq_uploads_total",
-                "counter",
-                "Uploads answered by this process, by status.",
-                {
-                    (("campaign", name), ("status", str(status))): value
-                    for (name, status), value in sorted(counted.uploads.items())
-                },
-            ),
-            (
-                "sstq_people_waiting",
-                "gauge",
-                "People whose envelopes are waiting for a crowd.",
-                {(("campaign", name),): shuffler.store.counts(name).received for name in names},
-            ),
-            (
-                "sstq_people_total",
-                "counter",
-                "People whose envelopes this process mixed or dropped.",
-                {
-                    (("campaign", name), ("result", result)): value
-                    for (name, result), value in sorted(counted.people.items())
-                },
-            ),
-            (
-                "sstq_envelopes_outgoing",
-                "gauge",
-                "Mixed envelopes that the collector has not acknowledged.",
-                {(("campaign", name),): count_outgoing(database, name) for name in names},
-            ),
-            ("sstq_inbox_uploads", "gauge", "Uploads waiting to be written.", {(): len(shuffler.inbox)}),
-            (
-                "sstq_rounds_total",
-                "counter",
-                "Rounds of mixing and forwarding by this process.",
-                {(("result", result),): value for result, value in sorted(counted.folds.items())},
-            ),
-        ]
+def shuffler_gauges(shuffler: Shuffler) -> Iterable[Metric]:
+    """The shuffler's metrics that are counted when they are read."""
+    counts = shuffler.store.all_counts()
+    yield gauge(
+        "sstq_people_waiting",
+        "People waiting for a crowd.",
+        ["campaign"],
+        {(n,): c.received for n, c in counts.items()},
     )
+    outgoing = {(name,): count_outgoing(shuffler.store.database, name) for name in counts}
+    yield gauge("sstq_envelopes_outgoing", "Mixed envelopes not acknowledged yet.", ["campaign"], outgoing)
+    yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(shuffler.inbox)})

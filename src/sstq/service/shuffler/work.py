@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from datetime import UTC, datetime
 
 from sstq.client.http import Refused, Unreachable, request
 from sstq.service.manifests import Manifest
@@ -40,7 +39,7 @@ class Work(Rounds):
 
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
-        now = datetime.now(UTC)
+        now = self._shuffler.clock.now()
         entries = self._shuffler.refresh()
         if time.monotonic() >= self._fetch_due:
             self._fetch([entry for entry in entries if not self._shuffler.is_over(entry, now)])
@@ -61,7 +60,7 @@ class Work(Rounds):
 
     def _mix(self, entry: Entry) -> None:
         """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
-        if not self._shuffler.has_ended(entry, datetime.now(UTC)):
+        if not self._shuffler.has_ended(entry, self._shuffler.clock.now()):
             return
         database, campaign, counts = self._shuffler.store.database, entry.campaign, self._shuffler.metrics.people
         for crowd in waiting(database, campaign.name):
@@ -70,9 +69,9 @@ class Work(Rounds):
             terms = campaign.shuffling  # those that the crowd agreed to: its name is their hash
             if crowd.people >= terms.threshold or terms.below_threshold == "local":
                 if forward_later(database, campaign, crowd, self._shuffler.settings.folder):
-                    counts[campaign.name, "mixed"] += crowd.people
+                    counts.labels(campaign.name, "mixed").inc(crowd.people)
             elif drop(database, campaign.name, crowd):
-                counts[campaign.name, "dropped"] += crowd.people
+                counts.labels(campaign.name, "dropped").inc(crowd.people)
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
                 logger.warning(said, campaign.name, crowd.people)
 
@@ -103,7 +102,7 @@ class Work(Rounds):
             logger.warning("a batch of %s was refused: %s", part.campaign, error)
             if error.status not in _FOR_GOOD:
                 return False
-            self._shuffler.metrics.people[part.campaign, "refused"] += part.count
+            self._shuffler.metrics.people.labels(part.campaign, "refused").inc(part.count)
         return True
 
     def _send(self, entry: Entry, part: Part) -> None:

@@ -6,7 +6,8 @@ import { at, compact, count, element, number, setFacts, setText } from "./page.j
 
 const MOST_BARS = 60,
   MOST_HOURS = 168,
-  MOST_GROUPS = 8;
+  MOST_GROUPS = 8,
+  MOST_SUMMED = 20;
 // Of a mechanism's JSON: what the certificate and the title say.
 const INTERNAL = ["format", "version", "mechanism", "seed", "alignment", "inside", "threshold"];
 export const words = { open: "● open", scheduled: "◷ not open yet", closed: "■ closed" };
@@ -144,6 +145,8 @@ export class ShownCampaign {
       ["In this estimate", count(this.covered)],
       ["Standard error", number(error)],
     ];
+    const { checks } = this.estimate;
+    if (checks) facts.push(["Test of the messages", verdict(checks)]);
     if (issued) facts.push(["Tokens left", `${count(unspent)} of ${count(issued)}`]);
     facts.push(["ε per message", number(this.progress.epsilon)]);
     if (shuffling) facts.push(["Shuffled (ε, δ)", claim(shuffling)]);
@@ -177,13 +180,14 @@ export class ShownCampaign {
         ["envelopes refused", count(refused.foreign + refused.malformed + refused.repeated)],
       );
     }
-    if (all.length > 1)
+    const some = all.length > 1 && all.length <= MOST_SUMMED;
+    if (some)
       facts.push([
         `one message to each of these ${all.length} campaigns`,
         this.total === undefined ? "…" : `ε = ${number(this.total)}`,
       ]);
     setFacts(at("privacy"), facts);
-    if (all.length > 1 && this.summed !== all.map(({ name }) => name).join()) this.sum(all);
+    if (some && this.summed !== all.map(({ name }) => name).join()) this.sum(all);
   }
 
   // Basic composition: what somebody spends who takes part in all campaigns.
@@ -195,11 +199,22 @@ export class ShownCampaign {
   }
 
   showEstimate() {
-    const { value, stderr, region, groups, note, count: covered } = this.estimate;
+    const { value, stderr, region, groups, note, count: covered, checks } = this.estimate;
     at("note").hidden = !note;
-    setText(at("note"), note);
+    // The note itself is for who makes mechanisms.
+    setText(
+      at("note"),
+      "Part of the error does not shrink with more messages. The error bars include it; the next campaign can avoid it by more frames.",
+    );
+    at("note").title = note;
+    this.showChecks(checks);
     if (!covered) {
-      setText(at("estimate-text"), "No messages yet. The estimate appears here as they arrive.");
+      setText(
+        at("estimate-text"),
+        this.document.readers === "public" || this.document.readers === "token"
+          ? "No estimate yet. It appears here when enough messages have arrived."
+          : "No messages yet. The estimate appears here as they arrive.",
+      );
       this.figures.forEach(({ root }) => {
         root.hidden = true;
       });
@@ -227,13 +242,25 @@ export class ShownCampaign {
     const width = region.half_width ?? stderr;
     setText(
       at("estimate-text"),
-      `Mean of ${count(covered)} messages. The error bars hold all coordinates at once with probability ${100 * region.level} %.${left}`,
+      covered > 1
+        ? `Mean of ${count(covered)} messages. The error bars hold all coordinates at once with probability ${100 * region.level} %. Pale bars are within their error of zero.${left}`
+        : `One message: its error is not known, and it says almost nothing.${left}`,
     );
     const picked = (numbers) => places.map((place) => numbers[place]);
     this.bars.bars(picked(names), [{ label: "Mean", values: picked(value), errors: picked(width) }], "mean");
     const top = places.reduce((best, place) => (value[place] > value[best] ? place : best), places[0]);
     this.bars.describe(
       `${places.length} bars; the highest is ${names[top]} with ${number(value[top])} ± ${number(width[top])}. The table below has all bars.`,
+    );
+  }
+
+  // What the tests of the messages say: only alarms are worth a place at the top.
+  showChecks(checks) {
+    const alarms = Object.values(checks ?? {}).filter((said) => said.startsWith("alarm: "));
+    at("alarm").hidden = !alarms.length;
+    setText(
+      at("alarm"),
+      alarms.length ? `This estimate should not be trusted: ${alarms.map((said) => said.slice(7)).join("; ")}.` : "",
     );
   }
 
@@ -325,7 +352,7 @@ export class ShownCampaign {
     setText(
       at("arrivals-text"),
       hours.length
-        ? `${count(total)} messages in ${count(hours.length)} ${hours.length === 1 ? "hour" : "hours"}. No finer time is stored.`
+        ? `${count(total)} ${total === 1 ? "message" : "messages"} in ${count(hours.length)} ${hours.length === 1 ? "hour" : "hours"}. No finer time is stored.`
         : "None yet. No time finer than the hour is stored.",
     );
     this.hours.arrivals(hours);
@@ -341,6 +368,13 @@ function claim({ crowds }) {
     return `(${number(epsilon)}, ${delta.toExponential()}) for ${count(people)} people (${fake})`;
   });
   return each.join("; ") || "nothing yet";
+}
+
+// One word for both tests; a test that cannot notice anything has not passed.
+function verdict({ norm, counts }) {
+  if ([norm, counts].some((said) => said?.startsWith("alarm: "))) return "alarm";
+  if (counts?.startsWith("passed")) return "passed";
+  return counts?.startsWith("no power") ? "too few messages" : "partly tested";
 }
 
 const when = (time) => `${time.slice(0, 16).replace("T", " ")} UTC`;

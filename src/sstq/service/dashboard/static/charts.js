@@ -18,11 +18,17 @@ const DARK = {
 };
 const colours = () => (document.documentElement.dataset.look === "dark" ? DARK : LIGHT);
 
-// Chart.js has no error bars: a dataset's `errors` are drawn as whiskers.
+// Chart.js has no error bars: a dataset's `errors` are drawn as whiskers, along the axis of the values.
 const whiskers = {
   id: "whiskers",
   afterDatasetsDraw(chart) {
     const { ctx, scales } = chart;
+    const lying = chart.options.indexAxis === "y";
+    const values = lying ? scales.x : scales.y;
+    const line = (from, to) => {
+      ctx.moveTo(...(lying ? from : [from[1], from[0]]));
+      ctx.lineTo(...(lying ? to : [to[1], to[0]]));
+    };
     chart.data.datasets.forEach((dataset, index) => {
       if (!dataset.errors || !chart.isDatasetVisible(index)) return;
       ctx.save();
@@ -32,21 +38,21 @@ const whiskers = {
         const value = dataset.data[place],
           error = dataset.errors[place];
         if (value === null || error === null) return;
-        const [low, high] = [value - error, value + error].map((end) => scales.y.getPixelForValue(end));
-        const cap = Math.min(5, bar.width / 3);
+        const [low, high] = [value - error, value + error].map((end) => values.getPixelForValue(end));
+        const [across, size] = lying ? [bar.y, bar.height] : [bar.x, bar.width];
+        const cap = Math.min(5, size / 3);
         ctx.beginPath();
-        ctx.moveTo(bar.x, low);
-        ctx.lineTo(bar.x, high);
-        for (const end of [low, high]) {
-          ctx.moveTo(bar.x - cap, end);
-          ctx.lineTo(bar.x + cap, end);
-        }
+        line([low, across], [high, across]);
+        for (const end of [low, high]) line([end, across - cap], [end, across + cap]);
         ctx.stroke();
       });
       ctx.restore();
     });
   },
 };
+
+// A label that fits beside a bar; the whole one is in the table.
+const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function scale(title, more = {}) {
   const { soft, line } = colours();
@@ -156,7 +162,14 @@ export class Figure {
       label,
       data: values,
       errors,
-      backgroundColor: bars[index % bars.length],
+      // Pale where the value is within its error of zero, or the error is not known.
+      backgroundColor: values.map((value, place) =>
+        errors && !(Math.abs(value) > errors[place] && errors[place] !== null)
+          ? `${bars[index % bars.length]}40`
+          : bars[index % bars.length],
+      ),
+      borderColor: bars[index % bars.length],
+      borderWidth: 1,
       maxBarThickness: 48,
     }));
     // The axis holds the whiskers.
@@ -165,10 +178,21 @@ export class Figure {
         value === null ? [] : [value - (errors?.[place] ?? 0), value + (errors?.[place] ?? 0)],
       ),
     );
-    const y = scale(what, { suggestedMin: Math.min(0, ...ends), suggestedMax: Math.max(0, ...ends) });
+    const [plot, least, most] = [this.canvas.parentElement, Math.min(0, ...ends), Math.max(0, ...ends)];
+    // Bars lie where names are long or the page is narrow, each with a line of its own.
+    const narrow = plot.clientWidth < 600;
+    const lying = narrow || Math.max(...names.map((name) => name.length)) > 4;
+    plot.style.height = lying ? `${Math.max(8, 4 + 1.4 * names.length * Math.max(1, 0.6 * series.length))}rem` : "";
+    const value = scale(what, { suggestedMin: least, suggestedMax: most });
+    const name = scale("", {
+      ticks: { autoSkip: !lying, callback: (_, place) => shortened(names[place], narrow ? 14 : 32) },
+    });
     const label = ({ dataset, dataIndex, raw }) =>
       `${dataset.label}: ${number(raw)}${dataset.errors ? ` ± ${number(dataset.errors[dataIndex])}` : ""}`;
-    this.draw("bar", { labels: names, datasets }, options(scale(""), y, series.length > 1, label));
+    const made = options(lying ? value : name, lying ? name : value, series.length > 1, label);
+    Object.assign(made, { indexAxis: lying ? "y" : "x" });
+    made.interaction.axis = lying ? "y" : "x";
+    this.draw("bar", { labels: names, datasets }, made);
     this.rows(
       ["", ...series.flatMap(({ label: head, errors }) => (errors ? [head, `± (${head})`] : [head]))],
       names.map((name, place) => [
@@ -223,7 +247,10 @@ export class Figure {
       max: predicted[predicted.length - 1][0],
       ticks,
     });
-    const y = scale("standard error", { type: "logarithmic", ticks: small });
+    // A logarithmic axis of less than half a decade would have no numbers.
+    const errors = [...measured, ...predicted].map(([, error]) => error);
+    const wide = Math.max(...errors) > 3 * Math.min(...errors, ...(bias > 0 ? [bias] : []));
+    const y = scale("standard error", wide ? { type: "logarithmic", ticks: small } : { ticks: { callback: number } });
     this.draw(
       "line",
       { datasets },

@@ -7,18 +7,24 @@ import { at, count, element, setText } from "./page.js";
 const EVERY = 2000,
   EVERY_HIDDEN = 30000;
 const LOOK = "sstq-look";
+const FEW_CAMPAIGNS = 8;
 
 let chosen = nameInAddress();
 let shown = null; // the campaign whose figures are on the page
 let timer = 0;
+let listed = []; // all campaigns, found or not
 let focusOn = ""; // the campaign that somebody chose and that is not shown yet
 
 // The list
 
 function showList(campaigns) {
   const list = at("campaigns");
+  const wanted = at("search").value.trim().toLowerCase();
+  at("search").hidden = campaigns.length <= FEW_CAMPAIGNS && !wanted;
+  const found = campaigns.filter(({ name }) => name.includes(wanted));
+  at("campaigns-missed").hidden = found.length > 0 || !campaigns.length;
   const links = new Map([...list.querySelectorAll("a")].map((link) => [link.dataset.name, link]));
-  const items = campaigns.map(({ name, status, received }) => {
+  const items = found.map(({ name, status, received }) => {
     const link = links.get(name) ?? campaignLink(name);
     const [state, messages] = link.querySelectorAll("span");
     if (name === chosen) link.setAttribute("aria-current", "page");
@@ -53,6 +59,8 @@ function campaignLink(name) {
   return element("li", {}, link).firstChild;
 }
 
+at("search").addEventListener("input", () => showList(listed));
+
 // What goes on
 
 function choose(name) {
@@ -67,6 +75,7 @@ async function refresh() {
     const { campaigns } = await read("v1/campaigns");
     if (mine !== refresh.latest) return;
     if (!chosen && campaigns.length) chosen = campaigns[0].name;
+    listed = campaigns;
     showList(campaigns);
     const status = campaigns.find(({ name }) => name === chosen);
     if (status) await show(status, campaigns);

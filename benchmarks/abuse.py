@@ -1,0 +1,256 @@
+"""A collector under abuse: how many uploads of others per second remain, and how long /health takes.
+
+Honest clients and attackers have different addresses of the loopback interface, and the attackers share one. They are
+processes of low priority: elsewhere they would not take the server's cores. There is no proxy. Every figure is beside
+one without attackers, taken in turns; the best of each is what counts, and also of the slowest answers of /health.
+"""
+
+import asyncio
+import json
+import math
+import multiprocessing
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+import sstq
+from benchmarks.harness import Result, benchmark
+
+FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
+SECONDS, TURNS = (15.0, 5) if FULL else (5.0, 3)
+HONEST, PROBE, ATTACKER = "127.0.0.2", "127.0.0.3", "127.0.0.9"
+CONNECTIONS = 8
+LARGE = 25_450
+BATCH = 10_000
+
+Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+
+
+@benchmark
+def abuse() -> Iterator[Result]:
+    """Uploads of others and /health while strangers try to stop the service; memory of many large campaigns."""
+    from tests.service.serving import serving
+
+    with tempfile.TemporaryDirectory(prefix="sstq-abuse-") as folder:
+        with serving(folder, messages_per_second=0, fold_seconds=1.0) as server:
+            yield from _attacks(server)
+        with serving(Path(folder), messages_per_second=0, fold_seconds=1.0) as server:
+            yield from _memory(server)
+
+
+def _attacks(server: Any) -> Iterator[Result]:
+    small, large = sstq.FrameUnit(dim=16, epsilon=2.0), sstq.FrameUnit(dim=LARGE, epsilon=4.0)
+    dense = sstq.PrivUnit(dim=500, epsilon=3.0)  # 2,000 bytes per message
+    slow = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
+    server.create("small", small)
+    server.create("large", large, readers="public")
+    server.create("slow", slow)
+    server.create("dense", dense)
+    for name, mechanism, times in (("large", large, 3), ("slow", slow, 1)):
+        for _ in range(times):  # a reader sees the step before the last
+            assert server.send(name, mechanism, _messages(mechanism, 2000), 2000).status_code == 200
+            server.wait(name, 2000)
+    attacks = {
+        f"8 readers of a CSV of {LARGE:,} rows": (_read, 8, {}),
+        "13 half-sent uploads of 20 MB, with a sender's token": (
+            _half_send,
+            13,
+            {"token": server.sender("dense"), "digest": dense.digest(), "bits": dense.message_bits},
+        ),
+        "2,100 silent connections": (_stay_silent, 2100, {}),
+        f"a sender of batches of {BATCH:,} to a campaign of 2,048 frames": (
+            _send_batches,
+            1,
+            {"token": server.sender("slow"), "digest": slow.digest(), "body": _messages(slow, BATCH)},
+        ),
+    }
+    _honest(server.url, small, 1.0)
+    for what, (attack, tasks, given) in attacks.items():
+        # In turns, and the best of each: other programs may have the cores at times.
+        before = during = 0.0
+        health = covered = math.inf
+        for _ in range(TURNS):
+            before = max(before, _honest(server.url, small)[0])
+            with _attacking(server.url, attack, tasks, given):
+                time.sleep(2.0)  # they have begun
+                rate, slowest, delay = _honest(server.url, small, server=server)
+            during, health, covered = max(during, rate), min(health, slowest), min(covered, delay)
+        note = f"{during:,.0f} instead of {before:,.0f} per second"
+        yield Result(f"{what}: uploads of others", during / before, "×", note, target=0.8)
+        yield Result(f"{what}: slowest /health", 1000 * health, "ms", target=100, at_most=True)
+        if "batches" in what:
+            yield Result(
+                f"{what}: until another campaign's estimate has a message", covered, "s", target=5, at_most=True
+            )
+
+
+def _messages(mechanism: sstq.Mechanism, count: int) -> bytes:
+    return mechanism.encode(np.random.default_rng().normal(0, 0.01, (count, mechanism.dim))).to_bytes()
+
+
+def _honest(
+    url: str, mechanism: sstq.Mechanism, seconds: float = SECONDS, server: Any = None
+) -> tuple[float, float, float]:
+    """Send single messages; returns uploads per second, the slowest /health, and the delay of an estimate, in s."""
+    body, digest = _messages(mechanism, 1), mechanism.digest()
+
+    async def run() -> tuple[int, float]:
+        ends, done, slowest = time.monotonic() + seconds, 0, 0.0
+
+        async def send() -> None:
+            nonlocal done
+            reader, writer = await _connect(url, HONEST)
+            while time.monotonic() < ends:
+                status = await _ask(reader, writer, "POST", "/v1/campaigns/small/messages", _head(digest, 1), body)
+                assert status == 200, status
+                done += 1
+            writer.close()
+
+        async def probe() -> None:
+            nonlocal slowest
+            while time.monotonic() < ends:
+                begun = time.monotonic()
+                reader, writer = await _connect(url, PROBE)
+                assert await _ask(reader, writer, "GET", "/health", {}, b"") == 200
+                writer.close()
+                slowest = max(slowest, time.monotonic() - begun)
+                await asyncio.sleep(0.05)
+
+        await asyncio.gather(probe(), *(send() for _ in range(CONNECTIONS)))
+        return done, slowest
+
+    done, slowest = asyncio.run(run())
+    covered = 0.0
+    if server is not None:
+        begun, wanted = time.monotonic(), server.status("small")["received"]
+        server.wait("small", wanted)
+        covered = time.monotonic() - begun
+    return done / seconds, slowest, covered
+
+
+def _head(digest: str, count: int, token: str | None = None) -> dict[str, str]:
+    head = {
+        "Content-Type": "application/octet-stream",
+        "Idempotency-Key": secrets.token_hex(16),
+        "SSTQ-Count": str(count),
+        "SSTQ-Digest": digest,
+    }
+    return head | ({"Authorization": f"Bearer {token}"} if token else {})
+
+
+async def _connect(url: str, source: str) -> tuple[Reader, Writer]:
+    parts = urlsplit(url)
+    return await asyncio.open_connection(parts.hostname, parts.port, local_addr=(source, 0))
+
+
+def _request(method: str, path: str, headers: dict[str, str], size: int) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: collector", f"Content-Length: {size}"]
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
+
+
+async def _ask(reader: Reader, writer: Writer, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
+    writer.write(_request(method, path, headers, len(body)) + body)
+    await writer.drain()
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+    length = int(head.partition("content-length: ")[2].partition("\r\n")[0] or 0)
+    await reader.readexactly(length)
+    return int(head.split()[1])
+
+
+# Attackers
+
+
+@contextmanager
+def _attacking(url: str, attack: Callable[..., Any], tasks: int, given: dict[str, Any]) -> Iterator[None]:
+    process = multiprocessing.get_context("spawn").Process(target=_attack, args=(url, attack, tasks, given))
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _attack(url: str, attack: Callable[..., Coroutine[Any, Any, None]], tasks: int, given: dict[str, Any]) -> None:
+    os.nice(19)
+
+    async def again() -> None:
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await attack(url, **given)
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        await asyncio.gather(*(again() for _ in range(tasks)))
+
+    asyncio.run(run())
+
+
+async def _read(url: str) -> None:
+    reader, writer = await _connect(url, ATTACKER)
+    while True:
+        await _ask(reader, writer, "GET", "/v1/campaigns/large/estimate?format=csv", {}, b"")
+
+
+async def _half_send(url: str, token: str, digest: str, bits: int) -> None:
+    count = BATCH
+    size = -(-count * bits // 8)
+    reader, writer = await _connect(url, ATTACKER)
+    writer.write(_request("POST", "/v1/campaigns/dense/messages", _head(digest, count, token), size) + bytes(size // 2))
+    await writer.drain()
+    await reader.read(1000)
+    writer.close()
+
+
+async def _stay_silent(url: str) -> None:
+    reader, writer = await _connect(url, ATTACKER)
+    await reader.read(1000)
+    writer.close()
+
+
+async def _send_batches(url: str, token: str, digest: str, body: bytes) -> None:
+    reader, writer = await _connect(url, ATTACKER)
+    while True:
+        await _ask(reader, writer, "POST", "/v1/campaigns/slow/messages", _head(digest, BATCH, token), body)
+
+
+# Memory
+
+
+def _memory(server: Any) -> Iterator[Result]:
+    """Ten large campaigns that are folded and estimated: the memory of the server and its processes."""
+    mechanism = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
+    body, most = _messages(mechanism, BATCH), 0.0
+    for number in range(10):
+        server.create(f"large-{number}", mechanism)
+        for _ in range(2):
+            assert server.send(f"large-{number}", mechanism, body, BATCH).status_code == 200
+    while True:
+        most = max(most, _resident_bytes(server.process.pid))
+        rows = json.loads(server.administer("GET", "/v1/campaigns").content)["campaigns"]
+        if all(row["covered"] == 2 * BATCH for row in rows if row["name"].startswith("large-")):
+            break
+        time.sleep(0.2)
+    note = f"ten campaigns of {LARGE:,} dimensions and 2,048 frames, {2 * BATCH:,} messages each"
+    yield Result("memory of the collector and its processes", most / 2**20, "MiB", note, target=1024, at_most=True)
+
+
+def _resident_bytes(process: int) -> int:
+    """The resident memory of a process and its children."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(OSError):
+            children += (thread / "children").read_text().split()
+    total = 0
+    for own in {str(process), *children}:
+        with suppress(OSError):
+            total += int(Path(f"/proc/{own}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return total

@@ -1,0 +1,73 @@
+"""The orders of the paper's Table 1, measured: exponents of d and ε, and the factor per bit, of exact errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import sstq
+
+__all__ = ["ORDERS", "measured_orders"]
+
+# Two dimensions with the same redundancy N/d = 4, so that the frame does not enter the exponent.
+_DIMS = (1024, 4096)
+_EPSILONS = (0.05, 0.1)
+_WIDTHS = (9, 10)
+# Row: bits per client and error in the paper's words, the registered name, its options, and whether it has a bit width.
+ORDERS: Mapping[str, tuple[str, str, str, Mapping[str, Any], bool]] = {
+    "vqSGD": ("⌈log₂ d⌉ + 1", "d³/ε²", "vqsgd", {}, False),
+    "SQKR (dense)": ("O(d)", "d/ε²", "sqkr", {"variant": "dense"}, False),
+    "SQKR (subsampled)": ("k(log₂ d + 1)", "d/min(ε², ε, b₀)", "sqkr", {"k": 1}, False),
+    "PrivUnit": ("Θ(d)", "d/ε²", "privunit", {}, False),
+    "SSTQ (flat)": ("⌈log₂ N⌉ + b", "d(1 + 4ᵇ/(ε∧ε²))", "sstq", {"codebook": "uniform"}, True),
+    "SSTQ (flat, optimized)": ("⌈log₂ N⌉ + b", "d(1 + 2ᵇ/(ε∧ε²))", "sstq", {}, True),
+    "SSTQ (metric-aware)": (
+        "⌈log₂ N⌉ + b",
+        "d(1 + 1/((2ᵇ−1)²∧ε∧ε²))",
+        "sstq",
+        {"channel": "metric-aware", "rate": "paper"},
+        True,
+    ),
+}
+
+
+def measured_orders(rows: Sequence[str] = tuple(ORDERS)) -> list[dict[str, Any]]:
+    """Measure the orders of exact errors: d from 1,024 to 4,096 at ε = 1, ε from 0.05 to 0.1, b from 9 to 10.
+
+    Returns:
+        Per row of the paper's table: label, bits and error as the paper has them, the exponents `dim` and `epsilon`,
+        and `bit`, the factor of one more bit (nan where there is no bit width).
+
+    Examples:
+        >>> (row,) = measured_orders(["vqSGD"])
+        >>> round(row["dim"], 2), round(row["epsilon"], 2)
+        (3.0, -2.07)
+    """
+    low, high = _DIMS
+    table = []
+    for label in rows:
+        bits, order, _, _, has_bits = ORDERS[label]
+        table.append(
+            {
+                "label": label,
+                "bits": bits,
+                "order": order,
+                "dim": math.log(_error(label, high) / _error(label, low)) / math.log(high / low),
+                "epsilon": math.log2(_error(label, low, _EPSILONS[1]) / _error(label, low, _EPSILONS[0])),
+                "bit": _error(label, low, bits=_WIDTHS[1]) / _error(label, low, bits=_WIDTHS[0])
+                if has_bits
+                else math.nan,
+            }
+        )
+    return table
+
+
+def _error(label: str, dim: int, epsilon: float = 1.0, bits: int = 2) -> float:
+    """The exact error of one message about a random unit vector."""
+    _, _, name, options, has_bits = ORDERS[label]
+    x = np.random.default_rng(dim).standard_normal(dim)
+    mechanism = sstq.mechanism(name, dim=dim, epsilon=epsilon, **options, **({"bits": bits} if has_bits else {}))
+    return mechanism.expected_mse(x / np.linalg.norm(x)).total

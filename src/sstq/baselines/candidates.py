@@ -1,0 +1,215 @@
+"""Public candidate vectors of every client, of which its message names one: for RRSC, MMRC and compressed PrivUnitG.
+
+Client and server know M = 2^bits Gaussian vectors that belong to the client's identifier alone. The client sends the
+index of one of them, drawn so that the well aligned ones are likelier, by at most e^ε.
+
+The client's seed is the word of its identifier in the stream (seed, "cand") of `sstq.randomness.streams`. Candidate m
+takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉, so that any part of it is made
+without the rest. A word gives two coordinates by the Box–Muller formula (`sstq.mechanisms.sphere.gaussians`, offset 1).
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from sstq.aggregation import VectorAggregator
+from sstq.checks import check_number
+from sstq.chunks import row_chunks
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.sphere import gaussians, random_directions
+from sstq.mechanisms.two_level_draw import KClosest
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Field, Layout
+from sstq.randomness import streams
+
+# Candidates are made this many numbers at a time (about 20 MB with all intermediate arrays).
+_NUMBERS_AT_A_TIME = 1 << 20
+# A Philox block is four words, hence eight coordinates.
+_BLOCK = 8
+# Other versions of a library may integrate to other last digits.
+_ALIGNMENT_TOLERANCE = 1e-6
+_NORMALS_KEY = int.from_bytes(b"normals", "little")
+
+
+class CandidateDraw(Protocol):
+    """Draws the index to send."""
+
+    def draw(self, scores: Floats, words: Words) -> Ints:
+        """One candidate of each row, from its scores (n, M) and two secret words."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CandidateParameters(Parameters):
+    """What all candidate mechanisms have; `alignment` is μ."""
+
+    dim: int
+    epsilon: float
+    bits: int
+    clip: float
+    seed: Word
+    alignment: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClosestParameters(CandidateParameters):
+    """The parameters of a draw with exactly k = `inside` candidates inside, T of 2^62."""
+
+    inside: int
+    threshold: Word
+
+
+class CandidateMechanism(Mechanism):
+    """A mechanism whose message is the index of one of the client's 2^bits public candidates.
+
+    The estimate is clip·z/μ, z being the named candidate and μ = E⟨z, u⟩ its expected alignment with the direction u.
+    The candidates are rotation-invariant, so E[z] points along u and the estimate is unbiased over the public coin.
+
+    Attributes:
+        bits: b, the bits of a message, 1 to 12 (8 by default); a client has M = 2^b candidates.
+        seed: the public seed of all candidates.
+        alignment: μ.
+    """
+
+    exact = True
+    aggregator_class = VectorAggregator
+    _draws_by = "choice"
+    seed_option = "seed"
+    coin = "public"
+
+    bits: int
+    seed: int
+    alignment: float
+
+    def _check_solved(self) -> None:
+        computed = self._expected_alignment()
+        low, high = (max(computed * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
+        check_number("alignment", self.alignment, low, high)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The number of the candidate."""
+        return Layout((Field("code", self.bits, self.size),))
+
+    @abstractmethod
+    def _expected_alignment(self) -> float:
+        """μ from the integers of the draw."""
+
+    @property
+    def size(self) -> int:
+        """M, the number of candidates of a client."""
+        return 1 << self.bits
+
+    @abstractmethod
+    def _scores(self, seeds: Words, directions: Floats) -> Floats:
+        """The scores by which candidates are well aligned with the client's direction, (n, M)."""
+
+    @property
+    @abstractmethod
+    def choice(self) -> CandidateDraw:
+        """The draw among the candidates."""
+
+    @abstractmethod
+    def _vectors(self, seeds: Words, codes: Ints) -> Floats:
+        """The named candidates z, (n, d)."""
+
+    @property
+    def _power(self) -> float:
+        """E‖z‖² of the candidate that is sent."""
+        return 1.0
+
+    def _encode(self, batch: EncoderInput) -> Columns:
+        unit = self._unit_ball(batch.rows, batch.report)
+        directions = random_directions(unit, batch.words[:, 0])
+        # Scores only sort or classify the candidates; no rounding error here can cost privacy.
+        return (self.choice.draw(self._scores(self._seeds(batch.clients), directions), batch.words[:, 1:]),)
+
+    def _decode(self, messages: Messages) -> Floats:
+        seeds, codes = self._seeds(messages.clients), messages.column("code").astype(np.int64)
+        estimates = np.empty((len(codes), self.dim))
+        for part in row_chunks(len(codes), self._vector_cost):
+            estimates[part] = self._vectors(seeds[part], codes[part])
+        estimates *= self.clip / self.alignment
+        return estimates
+
+    @property
+    def decoding_scale(self) -> float:
+        """The root mean square of a decoded coordinate."""
+        return self.clip / (self.alignment * math.sqrt(self.dim))
+
+    def largest_message(self) -> float:
+        """Candidates are unit vectors, to the rounding of a decomposition."""
+        return (1 + 1e-6) * self.clip / self.alignment
+
+    @property
+    def _row_cost(self) -> int:
+        return 2 * self.size * self.dim
+
+    @property
+    def _vector_cost(self) -> int:
+        """How many numbers the decoding of one message keeps at a time."""
+        return 2 * self.dim
+
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Exact: E[x̂] = x, and E‖x̂‖² = clip²·E‖z‖²/μ² whatever x is."""
+        return self._unbiased_error(rows, (self.clip / self.alignment) ** 2 * self._power)
+
+    def _seeds(self, clients: Words | None) -> Words:
+        # Behind a public coin the contract has already refused messages without clients.
+        return streams.words_of(self.seed, "cand", cast("Words", clients))
+
+    def _columns(self, rows: int) -> list[slice]:
+        """Slices over the coordinates, so that all candidates of `rows` clients fit in memory on each."""
+        width = -(-_NUMBERS_AT_A_TIME // (rows * self.size * _BLOCK)) * _BLOCK
+        return [slice(start, min(start + width, self.dim)) for start in range(0, self.dim, width)]
+
+    def _gaussians(self, seeds: Words, columns: slice) -> Floats:
+        """The given coordinates of all candidates, (n, M, width)."""
+        width = columns.stop - columns.start
+        count = -(-width // _BLOCK)
+        if count == self._blocks_each:
+            # All candidates of a client follow each other in its stream: one request per client.
+            numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), count * self.size)
+        else:
+            blocks = np.arange(self.size) * self._blocks_each + columns.start // _BLOCK
+            numbers = _normals(np.repeat(seeds, self.size), np.tile(blocks, len(seeds)), count)
+        return numbers.reshape(len(seeds), self.size, -1)[:, :, :width].astype(np.float64)
+
+    def _chosen_gaussians(self, seeds: Words, codes: Ints) -> Floats:
+        """One whole candidate of each client, (n, d), without the others."""
+        return _normals(seeds, codes * self._blocks_each, self._blocks_each)[:, : self.dim].astype(np.float64)
+
+    @property
+    def _blocks_each(self) -> int:
+        return -(-self.dim // _BLOCK)
+
+    def _pieces(self, seeds: Words, directions: Floats) -> Iterator[tuple[Floats, Floats]]:
+        """The candidates, and their inner products with the directions, on successive ranges of coordinates."""
+        for columns in self._columns(len(seeds)):
+            gaussians = self._gaussians(seeds, columns)
+            yield gaussians, (gaussians @ directions[:, columns, None])[:, :, 0]
+
+
+def closest_choice(mechanism: Any) -> KClosest:
+    """The draw of `ClosestParameters`, checked exactly."""
+    solved = mechanism.parameters
+    return KClosest(mechanism.epsilon, mechanism.size, solved.inside, solved.threshold)
+
+
+def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:
+    """8·count standard normal numbers per row, starting from the given block of the row's stream."""
+    words = np.empty((len(seeds), 4 * count), dtype=np.uint64)
+    # Setting the state of one generator is several times cheaper than making one per row.
+    generator = np.random.Philox(key=0)
+    state: Any = generator.state
+    for row, seed, block in zip(words, seeds.tolist(), blocks.tolist(), strict=True):
+        state["state"]["key"][:] = (seed, _NORMALS_KEY)
+        state["state"]["counter"][:] = (block, 0, 0, 0)
+        generator.state = state
+        row[:] = generator.random_raw(4 * count)
+    return gaussians(words, offset=1.0)

@@ -1,0 +1,88 @@
+"""Clean: the clipped vector itself in single precision, without privacy, as a baseline for the other mechanisms."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from sstq.aggregation import BoundedAggregator
+from sstq.chunks import row_chunks
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
+from sstq.mechanisms.parameters import Parameters
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import FloatField, Layout
+
+# The norm of a clipped vector, rounded to single precision coordinate by coordinate, exceeds 1 by less than this.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CleanParameters(Parameters):
+    """The parameters of Clean. ε is infinite, which JSON cannot express."""
+
+    dim: int
+    clip: float
+
+
+class Clean(Mechanism):
+    """The clipped vector as d single-precision numbers: unbiased (rounding aside), of variance 0, in 32·d bits.
+
+    Warning:
+        Nothing is private: `epsilon` and `privacy_loss` are infinite, `trust` is "none", and `exact` is False, because
+        there is no privacy to be exact about.
+
+    Examples:
+        >>> mechanism = Clean(dim=3, clip=2.0)
+        >>> mechanism.message_bits, mechanism.privacy_loss()
+        (96, inf)
+        >>> mechanism.decode(mechanism.encode(np.array([3.0, 0.0, 4.0]))).round(6)
+        array([[1.2, 0. , 1.6]])
+    """
+
+    name = "clean"
+    variants: ClassVar = {"Clean": {}}
+    exact = False
+    aggregator_class = BoundedAggregator
+    parameters_class = CleanParameters
+    trust = "none"
+    words_each = 0
+
+    epsilon = math.inf
+
+    def __init__(self, dim: int, *, clip: float = 1.0) -> None:
+        self._hold(CleanParameters(**self._checked(dim=dim, clip=clip)))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The vector in units of clip."""
+        return Layout((FloatField("value", count=self.dim),))
+
+    @property
+    def decoding_bound(self) -> float:
+        """The largest decoded coordinate, with room for the rounding to single precision."""
+        return self.clip * (1 + _ROUNDING)
+
+    def _encode(self, batch: EncoderInput) -> Columns:
+        unit = self._unit_ball(batch.rows, batch.report)
+        return (unit[:, 0] if self.dim == 1 else unit,)
+
+    def _check_messages(self, messages: Messages) -> None:
+        values = messages.column("value").reshape(-1, self.dim)
+        for part in row_chunks(len(values), self.dim):
+            # In double precision the square of a float32 cannot overflow.
+            power = np.einsum("ij,ij->i", values[part], values[part], dtype=np.float64)
+            for row in np.flatnonzero(power > (1 + _ROUNDING) ** 2):
+                norm = math.sqrt(power[row])
+                raise ValueError(f"message {part.start + row}: its norm must be at most clip, got {norm:g} times clip")
+
+    def _decode(self, messages: Messages) -> Floats:
+        return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
+
+    def largest_message(self) -> float:
+        """The clipped vector."""
+        return self.decoding_bound
+
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        return self._unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))

@@ -1,0 +1,264 @@
+"""Privacy of the coordinate-subsampled Gaussian mechanism: which coordinates a client sends, and Rényi accounting.
+
+**Sampling.** Poisson sampling keeps each of N coordinates independently with probability γ. The number K of kept ones
+is binomial, and given K the kept set is uniform. So a client draws K from the binomial distribution conditioned on
+K ≤ most, so that messages are of one length, and a 128-bit seed, whose SHAKE-128 gives a uniform set of K coordinates.
+Both travel in the message, and only the trusted aggregator may see them: sampling amplifies privacy only against those
+who do not know who sent what. The conditioned distribution is within η = P(K > most) of the Poisson one in total
+variation, so (ε, δ₀) becomes (ε, δ₀ + e^ε·η), with Chernoff's η ≤ exp(−N·KL((most + 1)/N ‖ γ)).
+
+**Noise.** A client adds to each of N sums, independently with probability γ, a number y_j with |y_j| ≤ B, and the
+server adds N(0, σ²) to every sum. Neighbours differ in whether one client's numbers are added.
+
+* One coordinate is a Poisson-subsampled Gaussian mechanism. For an integer order α ≥ 2 its Rényi divergence is
+
+      f_α(u) = 1/(α − 1)·log Σ_k C(α, k)·(1 − γ)^(α − k)·γ^k·exp((k² − k)·u/(2σ²)),    u = y_j²,
+
+  from the mixture to the Gaussian, and that of the other direction is no larger (I. Mironov, K. Talwar, L. Zhang,
+  *Rényi differential privacy of the sampled Gaussian mechanism*, 2019, Theorem 5 and Section 3.3).
+* The N coordinates are independent, so their divergences add: at most N·f_α(B²) (W.-N. Chen, D. Song, A. Özgür,
+  P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023: CSGM).
+* f_α is convex in u, a log-sum-exp of linear functions, with f_α(0) = 0. So f_α(u) ≤ (u/B²)·f_α(B²) for u ≤ B², and
+  Σ_j y_j² ≤ E gives at most (E/B²)·f_α(B²) (W.-N. Chen, B. Isik, P. Kairouz, A. No, S. Oh, Z. Xu, *Improved
+  communication-privacy trade-offs in L2 mean estimation under streaming differential privacy*, ICML 2024: L2-CSGM).
+* ε(δ) = min_α f + log((α − 1)/α) − (log δ + log α)/(α − 1) (C. Canonne, G. Kamath, T. Steinke, *The discrete Gaussian
+  for differential privacy*, 2020, Proposition 12).
+"""
+
+import hashlib
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from sstq.mechanisms.base import Floats, Ints, Words
+from sstq.randomness.secret import unit_interval
+
+SEED_WORDS = 2
+# The binomial probabilities further from the mean than this many standard deviations are below the least double.
+_DEVIATIONS = 40
+
+# From 64 on each is a quarter more than the one before.
+ORDERS = (*range(2, 65), 80, 100, 125, 157, 197, 247, 309, 387, 484, 605, 757, 947, 1184, 1480, 1850, 2313, 2892, 3615)
+ORDERS += (4519, 5649, 7062, 8828, 11_035, 13_794, 16_384)
+"""The integer orders α tried. Small budgets need large ones: the best α is about 1 + 2·log(1/δ)/ε."""
+
+# The share of δ that the cap on the length of a message may cost.
+_CAP_SHARE = 2.0**-10
+# The accounting is in doubles; its relative error is below this, and the result is rounded up by it.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class CoordinateSampling:
+    """Poisson sampling of `size` coordinates (a power of two), `expected` on average and never more than `most`."""
+
+    size: int
+    expected: int
+    most: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.expected <= self.most <= self.size:
+            raise ValueError(
+                f"coordinates must be in [1, {self.size}] with the most of a message between them and {self.size}, "
+                f"got {self.expected} and {self.most}"
+            )
+
+    @property
+    def rate(self) -> float:
+        """γ."""
+        return self.expected / self.size
+
+    @property
+    def dense(self) -> bool:
+        """Whether every coordinate is always kept."""
+        return self.expected == self.size
+
+    @property
+    def overflow(self) -> float:
+        """An upper bound of η, the probability that Poisson sampling keeps more than `most`."""
+        if self.most == self.size:
+            return 0.0
+        p, q = (self.most + 1) / self.size, self.rate
+        outside = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
+        return math.exp(-self.size * (p * math.log(p / q) + outside))
+
+    @cached_property
+    def _sizes(self) -> tuple[Ints, Floats]:
+        """The values of K and their probabilities given K ≤ most."""
+        deviation = math.sqrt(self.expected * (1 - self.rate))
+        lowest = max(0, math.floor(self.expected - _DEVIATIONS * (deviation + 1)))
+        k = np.arange(lowest, self.most + 1)
+        # Ratios of neighbours, summed: differences of log-factorials would lose six digits at N = 2^22.
+        steps = np.log((self.size - k[:-1]) / (k[:-1] + 1)) + math.log(self.rate) - math.log1p(-self.rate)
+        logs = np.concatenate([[0.0], np.cumsum(steps)])
+        weights = np.exp(logs - logs.max())
+        return k, weights / weights.sum()
+
+    def counts(self, words: Words) -> Ints:
+        """One K for each random word."""
+        if self.dense:
+            return np.full(len(words), self.size)
+        k, probabilities = self._sizes
+        cumulative = np.cumsum(probabilities)[:-1]
+        return np.asarray(k[np.searchsorted(cumulative, unit_interval(words), side="right")])
+
+    @cached_property
+    def inclusion(self) -> tuple[float, float]:
+        """The probability that a coordinate is kept, and that two given ones are."""
+        if self.dense:
+            return 1.0, 1.0
+        k, probabilities = self._sizes
+        pairs = max(1, self.size * (self.size - 1))
+        return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs
+
+    def chosen(self, seed: Words, count: int) -> Ints:
+        """The kept coordinates, ascending: the first `count` distinct ones of the seed's stream.
+
+        That is SHAKE-128 of the seed's 16 bytes, as little-endian 32-bit numbers of which the top log₂ N bits count.
+        When more than half are kept, the stream names those that are not.
+        """
+        if 2 * count > self.size:
+            kept = np.ones(self.size, dtype=np.bool_)
+            kept[self._distinct(seed, self.size - count)] = False
+            return np.flatnonzero(kept)
+        return np.sort(self._distinct(seed, count))
+
+    def _distinct(self, seed: Words, count: int) -> Ints:
+        shift = 32 - (self.size - 1).bit_length()
+        stream = hashlib.shake_128(np.ascontiguousarray(seed, dtype="<u8").tobytes())
+        # On average N·log(N/(N − count)) ≤ 1.4·count draws hold as many distinct ones.
+        draws = math.ceil(-self.size * math.log1p(-count / self.size)) + 2 * math.isqrt(count) + 8
+        while True:
+            indices = np.frombuffer(stream.digest(4 * draws), dtype="<u4").astype(np.int64) >> shift
+            distinct, first = np.unique(indices, return_index=True)
+            if len(distinct) >= count:
+                return np.asarray(distinct[np.argsort(first)[:count]])
+            draws *= 2
+
+
+def capped_sampling(size: int, expected: int, largest_overflow: float) -> CoordinateSampling:
+    """The sampling with the least cap whose overflow is at most `largest_overflow`."""
+
+    def is_enough(most: int) -> bool:
+        return CoordinateSampling(size, expected, most).overflow <= largest_overflow
+
+    return CoordinateSampling(size, expected, expected + bisect_left(range(expected, size), True, key=is_enough))
+
+
+@dataclass(frozen=True)
+class SubsampledGaussian:
+    """The mechanism's privacy as a function of the noise, in units of B.
+
+    `rate` is γ, and `weight` E/B², how many coordinates may be at the bound: N, or fewer under a bound on the energy.
+    """
+
+    rate: float
+    weight: float
+
+    def divergence(self, order: int, sigma: float) -> float:
+        """weight·f_α(B²) for an integer order α ≥ 2, with σ in units of B."""
+        half_ratio = sigma**-2 / 2
+        if self.rate == 1:
+            return self.weight * order * half_ratio
+        k = np.arange(2, order + 1, dtype=np.float64)
+        exponents = k * (k - 1) * half_ratio
+        # The probabilities sum to one, so the sum is 1 + Σ p_k·(e^a − 1): no digit is lost when a is tiny.
+        terms = _log_weights(self.rate, order) + exponents + np.log(-np.expm1(-exponents))
+        largest = float(np.max(terms))
+        total = largest + math.log(np.sum(np.exp(terms - largest)))
+        return self.weight * float(np.logaddexp(0.0, total)) / (order - 1)
+
+    def epsilon(self, sigma: float, delta: float) -> float:
+        """ε(δ) of noise of standard deviation σ, in units of B, rounded up."""
+        orders = np.array(ORDERS, dtype=np.float64)
+        conversions = np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+        least_from_here = np.minimum.accumulate(conversions[::-1])[::-1]
+        best = math.inf
+        for order, conversion, least in zip(ORDERS, conversions.tolist(), least_from_here.tolist(), strict=True):
+            divergence = self.divergence(order, sigma)
+            best = min(best, divergence + conversion)
+            # Divergences grow with the order, so no later order can do better.
+            if divergence + least >= best:
+                break
+        return max(0.0, best) * (1 + _ROUNDING)
+
+    def calibrate(self, epsilon: float, delta: float) -> float:
+        """The least σ, in units of B, with ε(δ) ≤ `epsilon`, to a relative 1e-6 and on the safe side."""
+        from scipy.optimize import brentq
+
+        def excess(log_sigma: float) -> float:
+            return math.log((self.epsilon(math.exp(log_sigma), delta) + 1e-12) / epsilon)
+
+        # Start where all coordinates together would be a plain Gaussian mechanism.
+        low = high = math.log(max(self.rate * math.sqrt(self.weight) / epsilon, 1e-3))
+        while excess(low) <= 0:
+            low -= 1.0
+        while excess(high) > 0:
+            high += 1.0
+        log_sigma = brentq(excess, low, high, xtol=1e-8) if low < high else high
+        while excess(log_sigma) > 0:
+            log_sigma += 1e-8
+        return math.exp(log_sigma)
+
+
+@lru_cache(maxsize=512)
+def _log_weights(rate: float, order: int) -> Floats:
+    """Logarithms of C(α, k)·(1 − γ)^(α − k)·γ^k for k = 2 … α."""
+    from scipy.special import gammaln
+
+    k = np.arange(2, order + 1)
+    binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    return np.asarray(binomial + (order - k) * math.log1p(-rate) + k * math.log(rate))
+
+
+@dataclass(frozen=True)
+class ReleaseBudget:
+    """What the release of one round may spend; `size` is N, and `weight` as in `SubsampledGaussian`."""
+
+    epsilon: float
+    delta: float
+    clients: int
+    size: int
+    weight: float
+
+    def spent(self, sampling: CoordinateSampling, sigma: float) -> float:
+        """The ε at δ that a release spends, the cap of the sampling included; infinite if that alone costs δ."""
+        delta = self._delta_of_noise(sampling)
+        return SubsampledGaussian(sampling.rate, self.weight).epsilon(sigma, delta) if delta > 0 else math.inf
+
+    def calibrate(self, coordinates: int) -> tuple[CoordinateSampling, float]:
+        """The capped sampling that keeps so many coordinates on average, and the σ in units of B that it needs."""
+        sampling = capped_sampling(self.size, coordinates, _CAP_SHARE * self.delta * math.exp(-self.epsilon))
+        accounting = SubsampledGaussian(sampling.rate, self.weight)
+        return sampling, accounting.calibrate(self.epsilon, self._delta_of_noise(sampling))
+
+    def default_coordinates(self) -> int:
+        """The least power of two with at most twice the error (as bounded) of keeping every coordinate."""
+        target = 2 * self._error(self.size)
+        powers = range(self.size.bit_length() - 1)
+        return 1 << bisect_left(powers, True, key=lambda power: self._error(1 << power) <= target)
+
+    def _delta_of_noise(self, sampling: CoordinateSampling) -> float:
+        return self.delta - math.exp(self.epsilon) * sampling.overflow
+
+    def _error(self, coordinates: int) -> float:
+        """A bound of the squared error of the N means, in units of B²: sampling and rounding, and noise."""
+        sampling, sigma = self.calibrate(coordinates)
+        kept = self.clients * sampling.rate
+        return self.weight / kept + self.size * (sigma / kept) ** 2
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is released in a round: a sampling, and the σ of the noise in units of B."""
+
+    budget: ReleaseBudget
+    sampling: CoordinateSampling
+    sigma: float
+
+    def privacy_loss(self) -> float:
+        """The ε that a released round spends at δ, rounded up."""
+        return self.budget.spent(self.sampling, self.sigma)

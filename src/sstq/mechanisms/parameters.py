@@ -1,0 +1,111 @@
+"""Solved parameters: a frozen dataclass of integers and decoding values that is the JSON form of a mechanism.
+
+A field with a default is left out of the JSON form where it has that value. Integers that may exceed 2^53 are decimal
+strings there, because JSON parsers of other languages round them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.checks import check_option, stated_integer
+
+Word = Annotated[int, "decimal string"]
+"""An integer below 2^64."""
+
+Words = Annotated[tuple[int, ...], "decimal strings"]
+WordTable = Annotated[NDArray[np.int64], "decimal strings"]
+Values = Annotated[NDArray[np.float64], "numbers"]
+
+
+# Doubles beyond are refused in ranges; integers beyond are rounded by other parsers.
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parameters:
+    """The base of all solved parameters.
+
+    Examples:
+        >>> @dataclass(frozen=True, eq=False, kw_only=True)
+        ... class Coin(Parameters):
+        ...     heads: Word
+        ...     tosses: int = 1
+        >>> Coin(heads=2**61).to_dict()
+        {'heads': '2305843009213693952'}
+        >>> Coin.from_dict({"heads": "2305843009213693952", "tosses": 3}).tosses
+        3
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        kinds = get_type_hints(type(self), include_extras=True)
+        return {
+            field.name: _written(getattr(self, field.name), kinds[field.name])
+            for field in fields(self)
+            if not is_default(getattr(self, field.name), field.default)
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the fields from JSON values; ValueError if they are not exactly what `to_dict` writes."""
+        required = {field.name for field in fields(cls) if field.default is MISSING}
+        if missing := sorted(required - data.keys()):
+            raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
+        kinds = get_type_hints(cls, include_extras=True)
+        made = cls(**{name: _read(name, data[name], kind) for name, kind in kinds.items() if name in data})
+        written = made.to_dict()
+        wrong = data.keys() ^ written.keys() | {name for name in data if written.get(name) != data[name]}
+        if wrong:
+            raise ValueError(f"the JSON has unknown or inconsistent fields: {sorted(wrong)}")
+        return made
+
+
+def is_default(value: Any, default: Any) -> bool:
+    """Whether a field has its default, if there is one; then it is left out of JSON."""
+    return type(value) is type(default) and bool(value == default)
+
+
+def _written(value: Any, kind: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [list(map(str, row)) for row in value.tolist()] if value.dtype == np.int64 else value.tolist()
+    if isinstance(value, tuple):
+        return list(map(str, value))
+    return str(value) if kind == Word or (Word in get_args(kind) and value is not None) else value
+
+
+def _read(name: str, value: Any, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return check_option(name, value, get_args(kind))
+    if get_origin(kind) in (Union, UnionType):
+        if value is None and NoneType in get_args(kind):
+            return None
+        kinds = get_args(kind)
+        is_word = [get_origin(option) is Literal for option in kinds]
+        return _read(
+            name,
+            value,
+            kinds[is_word.index(True)] if any(is_word) and isinstance(value, str) else kinds[is_word.index(False)],
+        )
+    if kind == Word:
+        return stated_integer(name, value)
+    if kind == Words:
+        return tuple(stated_integer(name, entry) for entry in _list(name, value))
+    if kind == WordTable:
+        return np.array([[stated_integer(name, entry) for entry in _list(name, row)] for row in _list(name, value)])
+    if kind == Values:
+        return np.array([_read(name, entry, float) for entry in _list(name, value)], dtype=np.float64)
+    wanted, allowed = ("an integer", int) if kind is int else ("a number", int | float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or abs(value) > _LARGEST:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    return value if kind is int else float(value)
+
+
+def _list(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list, got {value!r}")
+    return value

@@ -1,1 +1,0 @@
-"""PrivUnit and PrivUnitG: send a point of a cap around the vector, or of the rest of the sphere."""

@@ -1,1 +1,0 @@
-"""ProjUnit: PrivUnitG after a public random projection."""

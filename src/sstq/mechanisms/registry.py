@@ -1,0 +1,127 @@
+"""The registry of mechanisms by name, and reading one from its JSON form."""
+
+import inspect
+from importlib import import_module
+from typing import Any, TypeVar
+
+from sstq.checks import check_argument, did_you_mean
+from sstq.mechanisms.agreement import read_agreement
+from sstq.mechanisms.base import Mechanism
+from sstq.mechanisms.parameters import Parameters
+
+# The limit for JSON: the paper's recipe takes 30 steps.
+_MOST_STEPS = 128
+Kind = TypeVar("Kind", bound=Mechanism)
+
+# The class of every mechanism, or the module and name from which it is loaded on first use.
+_REGISTRY: dict[str, type[Mechanism] | str] = {
+    "sstq": "sstq.mechanisms.sstq:SSTQ",
+    "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
+    "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
+    "vqsgd": "sstq.baselines.vqsgd:VqSGD",
+    "sqkr": "sstq.baselines.sqkr:SQKR",
+    "privunit": "sstq.baselines.privunit:PrivUnit",
+    "privunitg": "sstq.baselines.privunit:PrivUnitG",
+    "projunit": "sstq.baselines.projunit:ProjUnit",
+    "rrsc": "sstq.baselines.rrsc:RRSC",
+    "mmrc": "sstq.baselines.mmrc:MMRC",
+    "compressed-privunitg": "sstq.baselines.compressed_privunitg:CompressedPrivUnitG",
+    "turboquant": "sstq.baselines.turboquant:TurboQuant",
+    "csgm": "sstq.baselines.csgm:CSGM",
+    "l2-csgm": "sstq.baselines.csgm:L2CSGM",
+    "clean": "sstq.baselines.clean:Clean",
+}
+
+
+def list_mechanisms() -> list[str]:
+    """Return the names of all mechanisms.
+
+    Examples:
+        >>> list_mechanisms()[:3]
+        ['sstq', 'frameunit', 'groupunit']
+    """
+    return list(_REGISTRY)
+
+
+def register(cls: type[Kind]) -> type[Kind]:
+    """Add your own mechanism to the registry, under its `name`; usable as a decorator.
+
+    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name already in use is a
+    ValueError. See examples/own-mechanism.
+
+    Examples:
+        >>> import sstq
+        >>> @register
+        ... class Renamed(sstq.FrameUnit):
+        ...     name = "renamed-frameunit"
+        >>> mechanism("renamed-frameunit", dim=3, epsilon=1.0).name
+        'renamed-frameunit'
+        >>> del _REGISTRY["renamed-frameunit"]
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
+        raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
+    if cls.name in _REGISTRY:
+        raise ValueError(f"name must be new, got {cls.name!r}, which is taken")
+    _REGISTRY[cls.name] = cls
+    return cls
+
+
+def mechanism(name: str, **options: Any) -> Mechanism:
+    """Create the mechanism with this name; an unknown or missing option is a TypeError.
+
+    Examples:
+        >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
+        12
+    """
+    chosen = mechanism_class(name)
+    known = inspect.signature(chosen).parameters
+    for option in options:
+        if option not in known:
+            close = did_you_mean(option, known)
+            raise TypeError(f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}")
+    for option, parameter in known.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise TypeError(f"{name} needs the option {option!r}")
+    return chosen(**options)
+
+
+def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
+    """Read a mechanism from its `to_json`, integer by integer; ValueError for anything else.
+
+    A few bytes of JSON can ask for any amount of memory and time, so the size of the frame (by default 8 times the
+    usual one, or 2048) and the steps of the representation (by default 128) are bounded.
+
+    Examples:
+        >>> original = mechanism("sstq", dim=100, epsilon=1.0)
+        >>> from_json(original.to_json()).digest() == original.digest()
+        True
+    """
+
+    def choose(data: dict[str, Any]) -> tuple[type[Mechanism], Parameters]:
+        chosen = mechanism_class(data.pop("mechanism", None))
+        solved: Any = chosen.parameters_class.from_dict(data)
+        check_argument("dim", solved.dim)
+        limits = {"frame_size": max_frame_size or chosen.usual_frame_size(solved), "steps": max_steps or _MOST_STEPS}
+        for name, most in limits.items():
+            if getattr(solved, name, 0) > most:
+                raise ValueError(
+                    f"{name} must be at most {most} for dim = {solved.dim}, got {getattr(solved, name)!r}; "
+                    f"pass max_{name}= to allow more"
+                )
+        return chosen, solved
+
+    read: Mechanism = read_agreement(text, Mechanism.json_format, choose)
+    return read
+
+
+def mechanism_class(name: Any) -> type[Mechanism]:
+    """Return the class of the mechanism with this name."""
+    if not isinstance(name, str) or name not in _REGISTRY:
+        close = did_you_mean(name, _REGISTRY)
+        raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
+    entry = _REGISTRY[name]
+    if isinstance(entry, str):
+        module, _, attribute = entry.partition(":")
+        entry = _REGISTRY[name] = getattr(import_module(module), attribute)
+    assert isinstance(entry, type)  # noqa: S101 (for mypy)
+    return entry

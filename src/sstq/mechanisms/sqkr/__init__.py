@@ -1,1 +1,0 @@
-"""SQKR: one-bit coefficients of a Kashin representation."""

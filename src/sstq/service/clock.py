@@ -1,0 +1,50 @@
+"""The time of a process: the system's clock, as long as it does not jump.
+
+A clock that is wrong for a while must not close campaigns. So a jump is refused until it has lasted an hour, and what
+closing deletes waits for hours of service, which no clock can skip (`Store.purge`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+__all__ = ["Clock"]
+
+_JUMP_SECONDS, _LASTING_SECONDS = 300.0, 3600.0
+# Linux counts the time that a machine was suspended in this one only.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+logger = logging.getLogger("sstq.service")
+
+
+class Clock:
+    """The time; a jump of more than five minutes counts only after it has lasted an hour."""
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
+    ) -> None:
+        self._wall, self._steady = wall, steady
+        self._ahead = wall() - steady()
+        self._jumped: float | None = None
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        steady = self._steady()
+        ahead = self._wall() - steady
+        if abs(ahead - self._ahead) > _JUMP_SECONDS:
+            if self._jumped is None:
+                self._jumped = steady
+                logger.warning("the system's clock has jumped by %d seconds: not followed yet", ahead - self._ahead)
+            if steady - self._jumped < _LASTING_SECONDS:
+                return datetime.fromtimestamp(steady + self._ahead, UTC)
+        self._ahead, self._jumped = ahead, None
+        return datetime.fromtimestamp(steady + ahead, UTC)
+
+    def hour(self) -> int:
+        """The hours since 1970: no finer time is stored."""
+        return int(self.now().timestamp()) // 3600

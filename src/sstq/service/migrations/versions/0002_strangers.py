@@ -1,0 +1,78 @@
+"""Senders with quotas, estimates released in steps, alarms, and ends that were witnessed."""
+
+import json
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Change the tables; campaigns keep what they allowed before."""
+
+    def create(name: str, second: sa.Column[Any], *columns: sa.Column[Any]) -> None:
+        op.create_table(
+            name, sa.Column("campaign", sa.Text, primary_key=True), second, *columns, sqlite_with_rowid=False
+        )
+
+    create(
+        "senders",
+        sa.Column("digest", sa.LargeBinary(), primary_key=True),
+        sa.Column("quota", sa.BigInteger()),
+        sa.Column("used", sa.BigInteger(), nullable=False),
+    )
+    create(
+        "releases",
+        sa.Column("stage", sa.Text(), primary_key=True),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("result", sa.LargeBinary(), nullable=False),
+    )
+    create(
+        "alarms",
+        sa.Column("kind", sa.Text(), primary_key=True),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+    )
+    op.drop_column("campaigns", "last_hour")
+    op.add_column("campaigns", sa.Column("ended", sa.BigInteger))
+    connection = op.get_bind()
+    connection.execute(sa.text("DELETE FROM settings WHERE name = 'schema'"))
+    rows = [(name, json.loads(text)) for name, text in connection.execute(sa.text("SELECT name, terms FROM campaigns"))]
+    _refuse_shuffled([name for name, terms in rows if "document" in terms or "shuffling" in terms])
+    for name, terms in rows:
+        _upgrade_campaign(connection, name, terms)
+
+
+def _refuse_shuffled(old: list[str]) -> None:
+    if old:
+        raise ValueError(
+            f"the database has shuffled campaigns of version 1 ({', '.join(old)}), which this release does not read; "
+            "nothing was changed. Finish them with the release that created them: `sstq campaign close`, wait until "
+            "the shuffler's sstq_people_waiting and sstq_envelopes_outgoing are 0, `sstq campaign export`, and delete "
+            "them at the collector. Then give the shuffler an empty database"
+        )
+
+
+def _upgrade_campaign(connection: sa.Connection, name: str, terms: dict[str, object]) -> None:
+    digest = terms.pop("send_token", None)
+    if digest is not None:
+        values = {"name": name, "digest": bytes.fromhex(str(digest))}
+        connection.execute(
+            sa.text("INSERT INTO senders (campaign, digest, quota, used) VALUES (:name, :digest, NULL, 0)"), values
+        )
+    terms["origins"] = ["*"]
+    changed = {"name": name, "terms": json.dumps(terms, sort_keys=True, separators=(",", ":"))}
+    connection.execute(sa.text("UPDATE campaigns SET terms = :terms WHERE name = :name"), changed)
+    if terms.get("readers", "administrator") != "administrator":
+        # Readers have seen this estimate.
+        for stage in ("public", "next"):
+            connection.execute(
+                sa.text(
+                    "INSERT INTO releases (campaign, stage, messages, result) "
+                    "SELECT campaign, :stage, messages, result FROM estimates WHERE campaign = :name"
+                ),
+                {"stage": stage, "name": name},
+            )

@@ -1,0 +1,263 @@
+"""The JSON of the HTTP interface, from which FastAPI makes its OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN, BelowThreshold, Readers, Senders
+from sstq.service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
+
+__all__ = [
+    *("CampaignName", "Campaigns", "Change", "Claim", "Document", "Estimate", "Health", "Key", "NewCampaign"),
+    *("NewSender", "Progress", "Receipt", "SenderToken", "SingleUseTokens", "Status", "TokenRequest", "Tokens"),
+    *("answers", "optional_token"),
+]
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
+CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
+_Time = Annotated[str, StringConstraints(pattern=f"^{TIME_PATTERN}$"), Field(examples=["2027-01-31T18:00:00Z"])]
+_Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+_Hex = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+_Count = Annotated[int, Field(ge=0)]
+_Numbers = list[float | None]
+_Point = Annotated[list[float], Field(min_length=2, max_length=2)]
+_People = Annotated[int, Field(ge=1, le=10**9)]
+
+optional_token: dict[str, Any] = {"security": [{}, {"HTTPBearer": []}]}
+"""For routes that need a token for some campaigns."""
+
+_STATUSES = {
+    400: "A header or the body cannot be read.",
+    401: "A token is needed.",
+    403: "The token is wrong or was used before, or the page's origin is not allowed.",
+    404: "There is no campaign with this name.",
+    408: "The body arrived too slowly.",
+    409: "The request contradicts the campaign: another mechanism, a name that is taken, or a closed campaign.",
+    410: "The campaign is closed.",
+    413: "The body is too large.",
+    415: "The Content-Type is wrong.",
+    422: "The content is malformed: a wrong length, a code out of range, or an invalid field.",
+    425: "The campaign is not open yet.",
+    429: "Too many requests from this address; Retry-After says when to continue.",
+    503: "The service cannot store now; Retry-After says when to try again.",
+}
+
+
+def answers(*statuses: int, more: dict[int, dict[str, Any]] | None = None) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route, and more of its answers."""
+    found: dict[int | str, dict[str, Any]] = dict((more or {}).items())
+    for status in (*statuses, 422, 429, 503):
+        found[status] = {"description": _STATUSES[status], "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
+        if status in (429, 503):
+            found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}}
+    return found
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ShufflingTerms(_Model):
+    """The shuffler that mixes the messages before they arrive; it cannot change."""
+
+    url: str
+    key: Annotated[_Hex, Field(description="The shuffler's Ed25519 public key.")]
+    sealing_key: Annotated[_Hex, Field(description="The shuffler's X25519 public key.")]
+    threshold: Annotated[int, Field(ge=2, le=10**9, description="Minimum number of people per crowd.")]
+    delta: Annotated[float, Field(ge=1e-15, le=0.1)] = 1e-6
+    below_threshold: BelowThreshold = "drop"
+
+
+class _Terms(_Model):
+    labels: list[_Label] | None = None
+    group_labels: list[_Label] | None = None
+    image_shape: list[Annotated[int, Field(ge=1)]] | None = None
+    opens: _Time | None = None
+    closes: _Time | None = None
+    most_messages: Annotated[int, Field(ge=1)] | None = None
+    senders: Senders = "everybody"
+    readers: Readers = "administrator"
+    origins: Annotated[list[str], Field(description="Origins of web pages that may send; * for any.")] = []
+    release_every: Annotated[
+        int, Field(ge=1, le=10**9, description="Readers see a new estimate after this many messages at least.")
+    ] = 20
+    people: Annotated[_People | None, Field(description="The quota of the send_token, in people.")] = None
+
+
+class NewCampaign(_Terms):
+    """The terms of a new campaign."""
+
+    name: Name
+    mechanism: Annotated[dict[str, Any], Field(description="What `sstq spec` writes.")]
+    shuffling: ShufflingTerms | None = None
+
+
+class Change(_Terms):
+    """The terms to change."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    closed: Annotated[Literal[True] | None, Field(description="Close the campaign for good.")] = None
+    renew: Annotated[list[Literal["send_token", "read_token", "sealing_key"]], Field(description="Replace these.")] = []
+
+
+class Tokens(_Model):
+    """The shared tokens of a campaign, which are not stored."""
+
+    name: Name
+    send_token: str | None = None
+    read_token: str | None = None
+
+
+class TokenRequest(_Model):
+    """How many single-use tokens to create."""
+
+    count: Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+
+
+class SingleUseTokens(_Model):
+    """Single-use tokens, of which only the hashes are stored."""
+
+    tokens: list[str]
+
+
+class NewSender(_Model):
+    """How many people a sender of batches may send for."""
+
+    people: _People
+
+
+class SenderToken(_Model):
+    """A token for batches, of which only the hash is stored."""
+
+    send_token: str
+    people: int
+
+
+class Document(BaseModel):
+    """The campaign in canonical JSON (RFC 8785); verify the signature of its bytes first."""
+
+    format: Literal["sstq-campaign"]
+    version: Literal[2]
+    name: Name
+    mechanism: dict[str, Any]
+    digest: _Hex
+    message_bits: Annotated[int, Field(ge=1)]
+    keys: list[_Hex]
+    most_messages: Annotated[int, Field(ge=1)]
+    shuffling: ShufflingTerms | None = None
+    slots: Annotated[int, Field(description="Messages per person, if shuffled.")] = 1
+    envelope_bytes: Annotated[int, Field(description="Size of a sealed message.")] = 49
+    sealing_keys: Annotated[list[_Hex], Field(description="X25519 keys to seal for, the newest first.")] = []
+
+
+class _Refused(_Model):
+    foreign: _Count
+    malformed: _Count
+    repeated: _Count
+
+
+class _Crowd(_Model):
+    people: Annotated[_Count, Field(description="Accepted envelopes of its smallest batch.")]
+    epsilon: float
+    delta: float
+    epsilon_if_half_fake: float
+
+
+class Claim(_Model):
+    """The (ε, δ) of a shuffled campaign, from the batches that arrived."""
+
+    batches: Annotated[_Count, Field(description="Opened batches of the shuffler.")]
+    accepted: Annotated[_Count, Field(description="Envelopes of these batches that are counted.")]
+    refused: _Refused
+    crowds: Annotated[list[_Crowd], Field(description="What each crowd that was mixed together justifies.")]
+    local_epsilon: Annotated[float, Field(description="The ε that remains if the shuffler cheats.")]
+
+
+class Status(_Model):
+    """A campaign's counts; readers see those of the estimate that was released to them."""
+
+    name: Name
+    status: Literal["scheduled", "open", "closed"]
+    received: Annotated[_Count, Field(description="Acknowledged messages.")]
+    folded: Annotated[_Count, Field(description="Messages added to the state.")]
+    covered: Annotated[_Count, Field(description="Messages covered by the newest estimate.")]
+    tokens_issued: _Count | None
+    tokens_unspent: _Count | None
+    shuffling: Claim | None
+
+
+class Campaigns(_Model):
+    """The campaigns by name."""
+
+    campaigns: list[Status]
+
+
+class Progress(_Model):
+    """The error so far, its prediction, and the arrivals per hour."""
+
+    measured: Annotated[list[_Point], Field(description="Pairs: messages, standard error of the estimate.")]
+    predicted: Annotated[list[_Point], Field(description="The same, predicted by the mechanism's typical error.")]
+    bias: Annotated[float, Field(description="The error that no number of messages removes.")]
+    arrivals: Annotated[list[_Point], Field(description="Pairs: hour (seconds since 1970), messages folded.")]
+    epsilon: Annotated[float, Field(description="The nominal ε of a message.")]
+    privacy_loss: Annotated[float, Field(description="The exact privacy loss of a message.")]
+
+
+class _Region(_Model):
+    level: float
+    radius: float | None
+    half_width: _Numbers
+
+
+class _Groups(_Model):
+    shares: _Numbers
+    shares_stderr: _Numbers
+    sums: list[_Numbers]
+    sums_stderr: list[_Numbers]
+    means: list[_Numbers]
+    means_stderr: list[_Numbers]
+
+
+class _Checks(_Model):
+    norm: Annotated[str, Field(description="“passed”, “not tested”, or what is wrong.")]
+    counts: Annotated[str, Field(description="The same for how often each message occurs.")]
+
+
+class Estimate(_Model):
+    """The newest estimate with the number of messages it covers; unknown values are null."""
+
+    campaign: Name
+    digest: str
+    count: Annotated[_Count, Field(description="Messages covered.")]
+    shuffling: Claim | None
+    value: _Numbers | None
+    stderr: _Numbers | None
+    region: Annotated[
+        _Region | None, Field(description="With this probability, value ± half_width covers all coordinates at once.")
+    ]
+    groups: _Groups | None
+    note: str
+    checks: _Checks | None = None
+
+
+class Receipt(_Model):
+    """The messages are durable."""
+
+    count: Annotated[int, Field(ge=1)]
+
+
+class Key(_Model):
+    """The public key of this service, which signs campaigns and which clients pin; a shuffler's has another one."""
+
+    key: _Hex
+    sealing_key: _Hex | None = None
+
+
+class Health(_Model):
+    """Whether the service stores uploads; they wait while it starts."""
+
+    status: Literal["ok", "starting"]

@@ -1,0 +1,381 @@
+"""The contract of mechanisms: what a third party's mechanism must pass, as ours do.
+
+Each check takes a mechanism and a seed, and raises an AssertionError that says what is wrong. z-tests use |z| < 6,
+which fails falsely with probability 2e-9 each; a mechanism takes below 100 of them.
+
+Examples:
+    >>> import sstq
+    >>> check_mechanism(sstq.FrameUnit(dim=6, epsilon=2.0, frame_size=8), seed=1)
+"""
+
+import copy
+import hashlib
+import json
+import math
+import operator
+import pickle
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sstq
+from sstq.audit import check_encoder, empirical_audit
+from sstq.exactness import log_upper
+from sstq.mechanisms.base import Mechanism, Unbiased
+from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.messages.batch import Messages
+from sstq.messages.files import read_messages, write_messages
+
+Floats = NDArray[np.float64]
+
+Z = 6.0
+SAMPLES = 4000
+PRIVACY_SAMPLES = 8000
+
+
+def check_mechanism(mechanism: Mechanism, seed: int | None = None) -> None:
+    """Run every check on a registered mechanism; AssertionError with the check's name if one fails.
+
+    Small dimensions are best: some checks encode thousands of vectors. If the mechanism is exact, its encoder is
+    compared with its law; otherwise ε-LDP is checked on samples, which find gross errors only.
+
+    Args:
+        mechanism: the mechanism, with the options that matter.
+        seed: that of the random vectors; a fresh one unless given. It is part of the error.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
+    for check in CHECKS:
+        try:
+            check(mechanism, seed)
+        except AssertionError as error:
+            raise AssertionError(f"{check.__name__} (seed {seed}): {error}") from error
+
+
+def _require(condition: Any, problem: str) -> None:
+    """An assert that optimized Python keeps, too."""
+    if not condition:
+        raise AssertionError(problem)
+
+
+def _raises(kind: type[Exception], words: str, call: Callable[..., Any], *given: Any, **options: Any) -> None:
+    """The call raises such an error, with these words in it."""
+    try:
+        call(*given, **options)
+    except kind as error:
+        _require(words in str(error), f"the error must contain {words!r}, got {error}")
+    else:
+        raise AssertionError(f"no {kind.__name__} for {f'{given} {options}'[:200]}")
+
+
+def _built(mechanism: Mechanism, **changes: Any) -> Mechanism:
+    return type(mechanism)(**{**mechanism.options, **changes})
+
+
+def some_rows(count: int, dim: int) -> Floats:
+    """Some vectors, of norms around 1/4·√dim."""
+    return np.random.default_rng(count).standard_normal((count, dim)) / 4
+
+
+def encode(mechanism: Mechanism, x: Any, rng: Any = None, group: int = 1) -> Messages:
+    """Messages of the rows, with client identifiers if the coin is public and one group if there are groups."""
+    clients = np.arange(len(x)) if mechanism.coin == "public" else None
+    groups = None if mechanism.groups is None else np.full(len(x), group)
+    return mechanism.encode(x, rng=rng, clients=clients, groups=groups)
+
+
+def held(mechanism: Mechanism, x: Any, group: int = 1) -> Any:
+    """What people hold who have these rows."""
+    return mechanism._held(x, None if mechanism.groups is None else np.full(len(x), group))
+
+
+def contract_vectors(mechanism: Mechanism, seed: int) -> dict[str, Floats]:
+    """Structured vectors of norm clip, a short one and zero."""
+    named = structured_vectors(mechanism.dim, np.random.default_rng(seed))
+    vectors: dict[str, Floats] = {name: mechanism.clip * rows[0] for name, rows in named.items()}
+    return vectors | {"short": 0.3 * vectors["gaussian"], "zero": np.zeros(mechanism.dim)}
+
+
+def check_surface(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
+    """Attributes have the types and values that callers rely on."""
+    _require(type(mechanism.message_bits) is int, "message_bits must be an integer")
+    _require(mechanism.message_bits > 0, "message_bits must be positive")
+    _require(isinstance(mechanism.unbiased, Unbiased), "unbiased must be an sstq.Unbiased")
+    _require(isinstance(mechanism.exact, bool), "exact must be a bool")
+    _require(mechanism.trust in ("local", "aggregator", "none"), "trust must be 'local', 'aggregator' or 'none'")
+    _require(mechanism.coin in ("private", "public"), "coin must be 'private' or 'public'")
+    _require(mechanism.epsilon > 0, "epsilon must be positive")
+    _require(mechanism.privacy_loss() <= mechanism.epsilon, "privacy_loss must not exceed epsilon")
+
+
+def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
+    """`repr` evaluates to an equal mechanism, variants are as built anew, and bad options are refused by name."""
+    names = {name: getattr(sstq, name) for name in dir(sstq)} | {type(mechanism).__name__: type(mechanism)}
+    _require(eval(repr(mechanism), names) == mechanism, "eval(repr(m)) must be m")  # noqa: S307
+    changes: list[dict[str, Any]] = [{}, {"clip": 0.75}, {"dim": mechanism.dim + 1}]
+    if mechanism.seed_option is None:
+        _require(mechanism.with_seed(5) is mechanism, "without public randomness with_seed must return the mechanism")
+    else:
+        changes += [{mechanism.seed_option: 2**64 - 1}, {mechanism.seed_option: 5, "clip": 2.0}]
+    for change in changes:
+        variant, anew = mechanism.replace(**change), _built(mechanism, **change)
+        same = (variant.options, repr(variant), variant.digest()) == (anew.options, repr(anew), anew.digest())
+        _require(same, f"replace must give what is built anew with {change}")
+        x = some_rows(20, variant.dim)
+        _require(encode(variant, x, 3).to_bytes() == encode(anew, x, 3).to_bytes(), "variants must encode alike")
+    bad = [("clip", 0.0), ("clip", "1"), ("clip", math.nan), ("dim", 0), ("dim", 2.5)]
+    bad += [("epsilon", value) for value in (0.0, math.nan, math.inf, "2") if "epsilon" in mechanism.options]
+    bad += [(mechanism.seed_option, -1)] if mechanism.seed_option else []
+    for name, value in bad:
+        _raises(ValueError, f"{name} must be", _built, mechanism, **{name: value})
+        _raises(ValueError, f"{name} must be", mechanism.replace, **{name: value})
+    _raises(TypeError, "flavour", mechanism.replace, flavour="vanilla")
+    _raises(TypeError, "flavour", _built, mechanism, flavour="vanilla")
+
+
+def check_immutable(mechanism: Mechanism, seed: int) -> None:
+    """Mechanisms cannot be changed; pickles and copies are equal and encode alike."""
+    _raises(AttributeError, "cannot be changed", setattr, mechanism, "clip", 9.0)
+    _raises(AttributeError, "cannot be changed", delattr, mechanism, "clip")
+    _raises(TypeError, "item assignment", operator.setitem, mechanism.options, "clip", 9.0)
+    x = some_rows(20, mechanism.dim)
+    for same in (pickle.loads(pickle.dumps(mechanism)), copy.copy(mechanism), copy.deepcopy(mechanism)):  # noqa: S301
+        _require(type(same) is type(mechanism), "a copy must be of the same class")
+        _require((same, same.options) == (mechanism, mechanism.options), "copies must be equal")
+        _require(hash(same) == hash(mechanism), "copies must be equal")
+        _require(encode(same, x, seed).to_bytes() == encode(mechanism, x, seed).to_bytes(), "copies must encode alike")
+
+
+def check_bits(mechanism: Mechanism, seed: int) -> None:
+    """Messages take exactly `message_bits` each; damaged bytes are refused."""
+    for count in (0, 1, 9):
+        messages = encode(mechanism, some_rows(count, mechanism.dim), seed)
+        raw, sent = messages.to_bytes(), count * mechanism.messages
+        _require(len(messages) == sent, "there must be `messages` messages per row")
+        _require(len(raw) == -(-sent * mechanism.message_bits // 8), "messages must take message_bits each")
+        again = mechanism.messages_from_bytes(raw, sent, clients=messages.clients)
+        _require(again.to_bytes() == raw, "messages must survive bytes")
+        decoded = mechanism.decode(again)
+        _require(decoded.shape == (sent, mechanism.estimate_dim), "decode must return (n, d)")
+        _require(np.array_equal(decoded, mechanism.decode(messages)), "messages must decode alike after bytes")
+    clients = np.arange(9) if mechanism.coin == "public" else None
+    for damaged in (raw[:-1], raw + b"\0", b""):
+        _raises(ValueError, "messages are", mechanism.messages_from_bytes, damaged, sent, clients=clients)
+
+
+def check_json(mechanism: Mechanism, seed: int) -> None:
+    """The JSON form gives the same mechanism, and the digest that any language computes."""
+    import rfc8785
+
+    again = sstq.from_json(mechanism.to_json())
+    _require(type(again) is type(mechanism), "from_json must return the same class")
+    _require((again, again.to_json()) == (mechanism, mechanism.to_json()), "from_json must return an equal mechanism")
+    x = some_rows(20, mechanism.dim)
+    _require(encode(again, x, seed).to_bytes() == encode(mechanism, x, seed).to_bytes(), "it must encode alike")
+    _require(again.replace(clip=0.75) == mechanism.replace(clip=0.75), "it must have the same variants")
+    _require(again.with_seed(7) == mechanism.with_seed(7), "it must have the same variants")
+    _require(mechanism.replace(clip=0.625).digest() != mechanism.digest(), "the digest must cover clip")
+    for text, digest in ((m.to_json(), m.digest()) for m in (mechanism, mechanism.with_seed(2**64 - 1))):
+        # JavaScript has doubles only: what it reads and writes with sorted keys must be the same text.
+        _require(rfc8785.dumps(json.loads(text, parse_int=float)).decode() == text, "integers beyond 2^53 must be text")
+        _require(
+            hashlib.sha256(rfc8785.dumps(json.loads(text))).hexdigest() == digest, "digest must be that of the JSON"
+        )
+
+
+def check_tampered_json(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
+    """Whatever is missing, of another type, out of any range or unknown is refused."""
+    data = json.loads(mechanism.to_json())
+    changed = [data | {key: wrong} for key, value in data.items() for wrong in (-1, -1.5, *_wrong_values(value))]
+    # Without `messages` there is one message per person.
+    changed += [{name: data[name] for name in data if name != key} for key in data if key != "messages"]
+    changed += [data | more for more in ({"extra": None}, {"version": 1}, {"version": 3}, {"version": "2"})]
+    for tampered in changed:
+        _raises(ValueError, "", sstq.from_json, json.dumps(tampered))
+
+
+def _wrong_values(value: Any) -> Iterator[Any]:
+    """What no part of a JSON form may be instead of the value; or a list of one with one such entry."""
+    for wrong in (None, True, [], {}, "", "word", [value], 1e300, str(value), {"value": value}):
+        if wrong is True or wrong != value:
+            yield wrong
+    if isinstance(value, list):
+        for place in {0, len(value) - 1}:
+            yield from ([*value[:place], wrong, *value[place + 1 :]] for wrong in _wrong_values(value[place]))
+
+
+def check_randomness(mechanism: Mechanism, seed: int) -> None:
+    """Seeds are reproducible, entropy is fresh, and every input takes the same number of random words."""
+    x = some_rows(64, mechanism.dim)
+    _require(
+        encode(mechanism, x, seed).to_bytes() == encode(mechanism, x, seed).to_bytes(), "seeds must be reproducible"
+    )
+    _require(encode(mechanism, x, seed).simulated, "messages from a seed must be marked as simulated")
+    _require(not encode(mechanism, x).simulated, "messages from entropy must not be marked as simulated")
+    if mechanism.trust != "none":
+        _require(encode(mechanism, x).to_bytes() != encode(mechanism, x).to_bytes(), "entropy must be fresh")
+    totals = set()
+    for vector in (*contract_vectors(mechanism, seed).values(), np.full(mechanism.dim, 1e300)):
+        source = _CountingBits(seed)
+        clients = np.array([3], dtype=np.uint64) if mechanism.coin == "public" else None
+        mechanism._encode_rows(held(mechanism, vector[None]), clients, source, None)
+        totals.add(source.count)
+    _require(len(totals) == 1, f"the number of random words depends on the data: {sorted(totals)}")
+
+
+class _CountingBits:
+    """A source that counts the words that are asked for."""
+
+    simulated = True
+
+    def __init__(self, seed: int) -> None:
+        self._rng, self.count = np.random.default_rng(seed), 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        self.count += count
+        return self._rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
+
+
+def check_bad_vectors(mechanism: Mechanism, seed: int) -> None:
+    """Bad vectors are refused before anything is sampled."""
+    dim, rng = mechanism.dim, np.random.default_rng(seed)
+    masked = np.ma.array(np.ones((2, dim)), mask=np.eye(2, dim, dtype=bool))
+    for bad, words in (
+        (np.full((2, dim), np.nan), "finite"),
+        (np.full((2, dim), np.inf), "finite"),
+        (np.ones(dim + 1), "shape"),
+        (np.ones((2, 2, dim)), "shape"),
+        (np.ones(dim, dtype=complex), "dtype"),
+        (np.ones(dim).astype(str), "dtype"),
+        ([[*[0.1] * (dim - 1), None]], "NoneType in row 0"),
+        (np.full(dim, 2**53 + 1), "2^53"),
+        (masked, "masked"),
+    ):
+        before = rng.bit_generator.state
+        _raises(ValueError, words, encode, mechanism, bad, rng)
+        _require(rng.bit_generator.state == before, "it sampled before the input was checked")
+
+
+def estimates(mechanism: Mechanism, x: Floats, seed: int, count: int) -> Floats:
+    """The estimates of so many people who hold x, (count, d): the mean of each person's messages."""
+    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+    return np.asarray(decoded.reshape(mechanism.messages, count, -1).mean(axis=0))
+
+
+def check_expectation(mechanism: Mechanism, seed: int, names: tuple[str, ...] = (), count: int = SAMPLES) -> None:
+    """The mean of the estimates is what the mechanism states: x itself if it says that it is unbiased.
+
+    Expectations are over the public coin, too, which is a fresh one.
+    """
+    mechanism = mechanism.with_seed(seed)
+    vectors = contract_vectors(mechanism, seed)
+    for name in names or vectors:
+        decoded, person = estimates(mechanism, vectors[name], seed, count), held(mechanism, vectors[name][None])
+        stated, target = mechanism._row_error(person)[0], mechanism._estimated(person)
+        if mechanism.unbiased:
+            off = np.linalg.norm(stated - target)
+            _require(off <= 1e-3 * mechanism.clip, f"{name}: it says that it is unbiased, but it is off by {off:g}")
+        for direction in [*target, *np.random.default_rng(seed).standard_normal((3, target.shape[1]))]:
+            along = decoded @ direction
+            margin = Z * along.std() / math.sqrt(count) + 1e-6 * mechanism.clip * np.linalg.norm(direction)
+            _require(abs(along.mean() - stated[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
+
+
+def check_error(mechanism: Mechanism, seed: int, count: int = SAMPLES) -> None:
+    """The mean squared error of the estimates is the expected one."""
+    if mechanism.trust == "aggregator":  # which adds noise
+        return
+    mechanism = mechanism.with_seed(seed)
+    vectors = contract_vectors(mechanism, seed)
+    for name in ("gaussian", "spike", "short", "zero"):
+        decoded, person = estimates(mechanism, vectors[name], seed, count), held(mechanism, vectors[name][None])
+        squared = np.sum((decoded - mechanism._estimated(person)) ** 2, axis=1)
+        group = None if mechanism.groups is None else [1]
+        total = mechanism.expected_mse(vectors[name], groups=group).total
+        margin = Z * squared.std() / math.sqrt(count) + 1e-6 * (total + mechanism.clip**2)
+        _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
+
+
+def check_law(mechanism: Mechanism, seed: int) -> None:
+    """The encoder of an exact mechanism follows its law, whose ratios are within e^ε."""
+    if mechanism.trust != "local" or not mechanism.exact:
+        return
+    found = check_encoder(mechanism, rng=seed)
+    _require(not found.problem, found.problem)
+    bound = log_upper(max(found.ratio, mechanism.law().ratio()))
+    _require(bound <= mechanism.epsilon, f"ε is at least {bound:.3f}, not {mechanism.epsilon}")
+
+
+def check_privacy(mechanism: Mechanism, seed: int, count: int = PRIVACY_SAMPLES) -> None:
+    """No pair of inputs can be told apart better than ε allows, as far as samples can tell; local privacy only."""
+    if mechanism.trust != "local":
+        return
+    bound = empirical_audit(mechanism, samples=2 * count, alpha=1e-9, rng=seed).lower_bound
+    _require(bound <= mechanism.epsilon, f"ε is at least {bound:.3f}, not {mechanism.epsilon}")
+
+
+def check_aggregation(mechanism: Mechanism, seed: int) -> None:
+    """The mean is that of the estimates, whatever the order and the shards; states are saved, foreign ones refused."""
+    messages = encode(mechanism, some_rows(300, mechanism.dim), seed)
+    whole, shards = mechanism.aggregator(), [mechanism.aggregator() for _ in range(3)]
+    _raises(ValueError, "at least one message", whole.mean)
+    whole.update(messages)
+    for shard, part in zip(shards, (messages[200:], messages[:50], messages[50:200]), strict=True):
+        shard.update(part)
+    shards[0].merge(shards[1])
+    shards[0].merge(shards[2])
+    other = mechanism.replace(clip=0.625)
+    foreign = encode(other, some_rows(3, mechanism.dim), seed)
+    with tempfile.TemporaryDirectory() as folder:
+        whole.save(Path(folder) / "state")
+        resumed = mechanism.load_aggregator(Path(folder) / "state")
+        _raises(ValueError, "another mechanism", other.load_aggregator, Path(folder) / "state")
+    _require(resumed.count == whole.count == 300 * mechanism.messages, "count must be the number of messages")
+    _raises(ValueError, "another mechanism", resumed.update, foreign)
+    if mechanism.trust == "aggregator":  # whose noise differs
+        return
+    estimate = whole.mean()
+    for same in (shards[0].mean(), resumed.mean()):
+        _require(np.array_equal(same.value, estimate.value), "the mean must not depend on order and shards")
+        _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on order and shards")
+    if estimate.estimator == "mean":
+        decoded = mechanism.decode(messages)
+        off = np.abs(estimate.value - decoded.mean(axis=0)).max()
+        _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
+
+
+def check_files(mechanism: Mechanism, seed: int) -> None:
+    """Files hold the messages."""
+    messages = encode(mechanism, some_rows(40, mechanism.dim), seed)
+    for suffix in (".sstq", ".parquet") if find_spec("pyarrow") else (".sstq",):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"messages{suffix}"
+            write_messages(path, messages)
+            again = Messages.concatenate(list(read_messages(path, mechanism)))
+            _require((again.to_bytes(), again.simulated) == (messages.to_bytes(), True), "files must hold the messages")
+            aggregator = mechanism.aggregator()
+            _require(aggregator.update_from_file(path), "a new file must be added")
+            _require(aggregator.count == 40 * mechanism.messages, "all messages of a file must be added")
+
+
+CHECKS: tuple[Callable[[Mechanism, int], None], ...] = (
+    check_surface,
+    check_options,
+    check_immutable,
+    check_bits,
+    check_json,
+    check_tampered_json,
+    check_randomness,
+    check_bad_vectors,
+    check_expectation,
+    check_error,
+    check_law,
+    check_privacy,
+    check_aggregation,
+    check_files,
+)

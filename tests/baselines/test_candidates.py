@@ -1,0 +1,291 @@
+"""What RRSC, MMRC and compressed PrivUnitG have in common, each tested on all three."""
+
+import itertools
+import math
+import tracemalloc
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sstq.baselines import candidates as base
+from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
+from sstq.baselines.mmrc import MMRC
+from sstq.baselines.rrsc import RRSC
+from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.randomness import streams
+from tests.contract.cases import reread
+from tests.scripted import ScriptedBits
+
+CLASSES = [RRSC, MMRC, CompressedPrivUnitG]
+DIM = 16
+
+all_classes = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
+
+
+def intervals(breaks):
+    """The ranges [first, last] between the breaks, of the 62-bit words."""
+    edges = sorted({0, TOTAL, *(b for b in breaks if 0 < b < TOTAL)})
+    return [(low, high - 1) for low, high in itertools.pairwise(edges)]
+
+
+def distribution(mechanism, x, client):
+    """The exact probability of every code, from what the encoder does at both ends of every range of its words.
+
+    Within a range of the first and of the second channel word the code is constant; the ranges come from all thresholds
+    and from the places j·2^62/k of all uniform choices, and both ends of each are tried.
+    """
+    size = mechanism.size
+    public = mechanism.to_dict()
+    first = intervals(map(int, public.get("thresholds", [public.get("threshold")])))
+    second = intervals(-(-j * TOTAL // k) for k in range(1, size + 1) for j in range(1, k))
+    unit = (x / mechanism.clip).astype(np.float32)
+    norm = math.sqrt(float(np.sum(unit.astype(np.float64) ** 2)))
+    flipped = Fraction(max(0, math.ceil(Fraction((1 - norm) / 2) * 2**53)), 2**53)
+    total = [Fraction(0)] * size
+    for sign_word, sign_probability in ((0, flipped), (2**64 - 1, 1 - flipped)):
+        if not sign_probability:
+            continue
+        cells = [(a, b, corner) for a in first for b in second for corner in itertools.product((0, 1), repeat=2)]
+        words = np.array([(sign_word, a[i] << 2, b[j] << 2) for a, b, (i, j) in cells], dtype=np.uint64)
+        rows, ids = mechanism.clip * np.tile(unit, (len(cells), 1)), np.full(len(cells), client, dtype=np.uint64)
+        (codes,) = mechanism._encode_rows(rows, ids, ScriptedBits(words.ravel()), None)
+        corners = codes.reshape(-1, 4)
+        assert np.all(corners == corners[:, :1])
+        for (a, b, _), code in zip(cells[::4], corners[:, 0].tolist(), strict=True):
+            total[code] += sign_probability * Fraction((a[1] - a[0] + 1) * (b[1] - b[0] + 1), TOTAL**2)
+    assert sum(total) == 1
+    return total
+
+
+def inputs(dim, clip):
+    e = np.eye(dim)
+    constant, alternating = np.ones(dim) / dim**0.5, np.resize([1.0, -1.0], dim) / dim**0.5
+    return [clip * x for x in (e[0], -e[0], e[-1], constant, -constant, alternating, 0.3 * constant, 0 * e[0])]
+
+
+def worst_ratio(mechanism, clients=6):
+    """The largest ratio of the probabilities of one code, over clients and all pairs of inputs; None if unbounded."""
+    worst = Fraction(1)
+    for client in range(clients):
+        laws = [distribution(mechanism, x, client) for x in inputs(mechanism.dim, mechanism.clip)]
+        for p, q in itertools.permutations(laws, 2):
+            if any(b == 0 < a for a, b in zip(p, q, strict=True)):
+                return None
+            worst = max(worst, *(a / b for a, b in zip(p, q, strict=True) if a))
+    return worst
+
+
+@all_classes
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_every_pair_of_inputs_is_within_e_to_the_epsilon(cls, epsilon):
+    mechanism = cls(8, epsilon, bits=3, clip=0.5, seed=2)
+    worst = worst_ratio(mechanism)
+    assert worst <= exp_lower(epsilon)
+    assert log_upper(worst) <= mechanism.privacy_loss() <= epsilon
+    if cls is not MMRC:
+        assert log_upper(worst) > epsilon - 1e-9
+
+
+class FirstAccepted(CompressedPrivUnitG):
+    """A mutant: rejection sampling on a short public list, which sends the first candidate inside."""
+
+    def _draw(self, scores, words):
+        best = np.argsort(-scores, axis=1)[:, : self.choice.inside]
+        accepted = np.min(best, axis=1)
+        return np.where(words[:, 0] >> np.uint64(2) < self.choice.threshold, accepted, super()._draw(scores, words))
+
+
+@pytest.mark.slow
+def test_enumeration_catches_mutants():
+    # With ε = 1 three of eight candidates are inside, of which the first takes all and the others are never sent.
+    assert CompressedPrivUnitG(8, 1.0, bits=3).choice.inside == 3
+    assert worst_ratio(FirstAccepted(8, 1.0, bits=3), 2) is None
+    greedy = RRSC(8, 1.0, bits=3)
+    object.__setattr__(greedy.choice, "threshold", greedy.choice.threshold + 2**10)
+    assert worst_ratio(greedy, 1) > exp_lower(1.0)
+    # Importance weights whose normaliser depends on x: minimal random coding without the modification.
+    plain = MMRC(8, 1.0, bits=3)
+    weights = [(i * math.exp(1), 8 - i) for i in range(1, 8)]
+    object.__setattr__(plain, "thresholds", (0, *(int(TOTAL * a / (a + b)) for a, b in weights), TOTAL))
+    assert worst_ratio(plain, 12) > exp_lower(1.0)
+
+
+@pytest.mark.slow
+@all_classes
+def test_probabilities_sum_up_to_the_formula(cls):
+    """E⟨z, u⟩ over 400 clients, exact over messages, against μ: one z-test at |z| < 6 (2e-9)."""
+    mechanism = cls(8, 3.0, bits=3, seed=7)
+    x = np.eye(8)[1]
+    aligned = []
+    for client in range(400):
+        seeds = mechanism._seeds(np.full(8, client, dtype=np.uint64))
+        law = np.array([float(p) for p in distribution(mechanism, x, client)])
+        aligned.append(law @ mechanism._vectors(seeds, np.arange(8)) @ x)
+    assert abs(np.mean(aligned) - mechanism.alignment) < 6 * np.std(aligned) / len(aligned) ** 0.5
+
+
+def some_vectors(seed):
+    named = structured_vectors(DIM, np.random.default_rng(seed))
+    chosen = {name: named[name][0] for name in ("gaussian", "spike", "constant", "alternating", "sparse", "block")}
+    return chosen | {"zero": np.zeros(DIM), "short": 0.2 * named["gaussian"][1], "tiny": 1e-30 * named["constant"][0]}
+
+
+@all_classes
+def test_error_at_moderate_dimension(cls, seed):
+    """d = 300, 5 bits: the squared error of 1,000 clients, one z-test at |z| < 6 (2e-9)."""
+    mechanism, count = cls(300, 3.0, bits=5, seed=seed), 1000
+    x = np.random.default_rng(seed).standard_normal(300)
+    x /= np.linalg.norm(x)
+    messages = mechanism.encode(np.tile(x, (count, 1)), rng=seed, clients=np.arange(count))
+    squared = np.sum((mechanism.decode(messages) - x) ** 2, axis=1)
+    assert abs(squared.mean() - mechanism.expected_mse(x).total) < 6 * squared.std() / count**0.5
+
+
+@all_classes
+def test_a_message_depends_on_its_own_row_only(cls):
+    mechanism, rng = cls(DIM, 3.0, bits=3), np.random.default_rng(0)
+    x = rng.standard_normal((60, DIM))
+    whole = mechanism.encode(x, rng=5, clients=np.arange(60)).column("code")
+    part = mechanism.encode(x[:20], rng=5, clients=np.arange(20)).column("code")
+    np.testing.assert_array_equal(whole[:20], part)
+
+
+@all_classes
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 2.0},
+        {"bits": 4},
+        {"dim": 0},
+        {"alignment": 0.0},
+        {"alignment": None},
+        {"clip": -1.0},
+        {"seed": -1},
+        {"seed": 0},
+        {"seed": "-1"},
+        {"seed": str(2**64)},
+    ],
+)
+def test_tampered_json_is_refused(cls, change):
+    with pytest.raises(ValueError, match=f"{next(iter(change))} must be|LDP|(thresholds|height) must be"):
+        reread(cls(DIM, 3.0, bits=3), **change)
+
+
+@all_classes
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, "dim must be an integer in"),
+        ({"dim": 16.0}, "dim must be an integer"),
+        ({"epsilon": 0.001}, r"epsilon must be a number in \[0.01, 20\]"),
+        ({"epsilon": 21}, "epsilon must be"),
+        ({"epsilon": float("nan")}, "epsilon must be"),
+        ({"bits": 0}, r"bits must be an integer in \[1, (12|4)\], got 0"),
+        ({"bits": 13}, "bits must be"),
+        ({"clip": 0.0}, "clip must be"),
+        ({"seed": 2**64}, "seed must be"),
+    ],
+)
+def test_bad_arguments_are_refused(cls, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        cls(**{"dim": DIM, "epsilon": 3.0, "bits": 3} | arguments)
+
+
+@all_classes
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 16.0, 20.0])
+@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (3, 1), (300, 8), (5000, 12), (10**6, 8), (2**30, 3)])
+def test_stable_for_all_budgets_and_dimensions(cls, epsilon, dim, bits):
+    mechanism = cls(dim, epsilon, bits=bits)
+    assert 0 < mechanism.privacy_loss() <= epsilon
+    assert np.isfinite(mechanism.decoding_scale)
+    # No unbiased estimate is shorter than what it estimates.
+    assert mechanism._power / mechanism.alignment**2 > 1 - 1e-9
+
+
+@pytest.mark.slow
+@all_classes
+def test_a_million_dimensions(cls):
+    mechanism = cls(10**6, 3.0, bits=3)
+    x = np.linspace(-1e-3, 1e-3, 10**6, dtype=np.float32)
+    tracemalloc.start()
+    messages = mechanism.encode(x, rng=0, clients=[11])
+    decoded = mechanism.decode(messages)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The vector in its forms is 20 MB, the estimate 8 MB, and the candidates at most some 30 MB.
+    assert peak < 75e6
+    assert np.sum(decoded**2) == pytest.approx(mechanism.expected_mse(x).total, rel=0.02)
+    again = mechanism.messages_from_bytes(messages.to_bytes(), 1, clients=[11])
+    assert np.array_equal(mechanism.decode(again), decoded)
+
+
+@all_classes
+@pytest.mark.parametrize("dim", [16, 21])
+def test_candidates_do_not_depend_on_how_they_are_cut(cls, dim, monkeypatch):
+    mechanism, seeds, codes = cls(dim, 3.0, bits=3), np.array([5, 2**63], dtype=np.uint64), np.array([6, 0])
+    directions = np.random.default_rng(0).standard_normal((2, dim))
+    whole = mechanism._scores(seeds, directions), mechanism._vectors(seeds, codes)
+    assert len(mechanism._columns(2)) == 1
+    monkeypatch.setattr(base, "_NUMBERS_AT_A_TIME", 1)
+    assert len(mechanism._columns(2)) == -(-dim // 8)
+    cut = mechanism._scores(seeds, directions), mechanism._vectors(seeds, codes)
+    for a, b in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_candidates_are_the_documented_stream():
+    mechanism = CompressedPrivUnitG(13, 3.0, bits=2, seed=4)
+    ids = np.array([3, 2**40], dtype=np.uint64)
+    seeds = mechanism._seeds(ids)
+    np.testing.assert_array_equal(seeds, streams.words_of(4, "cand", ids))
+    made = mechanism._gaussians(seeds, slice(0, 13))
+    for row, seed in zip(made, seeds.tolist(), strict=True):
+        words = streams.words(seed, "normals", 4 * 8).reshape(4, 8)
+        for candidate, own in zip(row, words.tolist(), strict=True):
+            pairs = [
+                (math.sqrt(-2 * math.log(((w >> 32) + 1) / 2**32)), 2 * math.pi * (w & 0xFFFFFFFF) / 2**32) for w in own
+            ]
+            expected = [r * f(a) for r, a in pairs for f in (math.cos, math.sin)][:13]
+            np.testing.assert_allclose(candidate, expected, atol=1e-5)
+    np.testing.assert_array_equal(mechanism._chosen_gaussians(seeds, np.array([3, 1])), made[[0, 1], [3, 1]])
+
+
+def test_published_numbers_of_a_candidate():
+    """Two machines must agree (to single precision) for ever."""
+    numbers = CompressedPrivUnitG(8, 1.0, bits=1)._gaussians(np.array([1], dtype=np.uint64), slice(0, 8))[0, :, :3]
+    np.testing.assert_allclose(
+        numbers, [[1.0945581, 0.1421385, 0.3188814], [-0.4389103, 1.4124241, 0.4782438]], atol=1e-6
+    )
+
+
+def test_candidates_are_standard_normal(seed):
+    """Kolmogorov–Smirnov on a million numbers and four moments, at p > 1e-9 and |z| < 6."""
+    from scipy.stats import kstest
+
+    mechanism = CompressedPrivUnitG(512, 1.0, bits=8)
+    numbers = mechanism._gaussians(seed + np.arange(8, dtype=np.uint64), slice(0, 512))
+    flat = numbers.ravel()
+    assert kstest(flat, "norm").pvalue > 1e-9
+    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs(np.mean(flat**power) - mean) < 6 * (variance / flat.size) ** 0.5
+    # Neighbours, cosine and sine of one word, and the same place in two candidates or clients are uncorrelated.
+    for a, b in (
+        (numbers[:, :, 1:], numbers[:, :, :-1]),
+        (numbers[:, 1:], numbers[:, :-1]),
+        (numbers[1:], numbers[:-1]),
+    ):
+        assert abs(np.mean(a * b)) < 6 / a.size**0.5
+        assert abs(np.mean((a**2 - 1) * (b**2 - 1))) < 6 * 2 / a.size**0.5
+
+
+@all_classes
+def test_a_changed_decoding_value_is_refused(cls):
+    mechanism = cls(16, 2.0, bits=3)
+    with pytest.raises(ValueError, match="alignment"):
+        reread(mechanism, alignment=1.1 * mechanism.alignment)
+
+
+def test_rrsc_takes_as_many_bits_as_the_dimension_allows():
+    assert [RRSC(dim, 2.0).bits for dim in (2, 3, 100, 256, 1000)] == [1, 1, 6, 8, 8]

@@ -1,0 +1,114 @@
+import math
+
+import numpy as np
+import pytest
+
+from sstq.baselines.clean import Clean
+from sstq.chunks import row_chunks
+from tests.contract.cases import reread
+
+
+def aggregated(mechanism, *batches):
+    aggregator = mechanism.aggregator()
+    for batch in batches:
+        aggregator.update(mechanism.encode(batch))
+    return aggregator
+
+
+def test_it_says_plainly_that_nothing_is_private():
+    mechanism = Clean(dim=7)
+    assert mechanism.name == "clean"
+    assert mechanism.trust == "none"
+    assert not mechanism.exact
+    assert mechanism.unbiased
+    assert mechanism.epsilon == mechanism.privacy_loss() == math.inf
+    assert mechanism.message_bits == 7 * 32
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 1000])
+def test_estimates_are_the_clipped_vectors(dim, seed):
+    rng = np.random.default_rng(seed)
+    mechanism = Clean(dim=dim, clip=0.3)
+    x = rng.standard_normal((20, dim)) * np.logspace(-30, 30, 20)[:, None]
+    x[7] = 0
+    messages = mechanism.encode(x)
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    clipped = x * np.minimum(1, 0.3 / np.where(norms > 0, norms, 1))
+    np.testing.assert_allclose(mechanism.decode(messages), clipped, rtol=3e-7, atol=1e-40)
+    again = mechanism.messages_from_bytes(messages.to_bytes(), 20)
+    assert len(messages.to_bytes()) == 20 * 4 * dim
+    np.testing.assert_array_equal(again.column("value"), messages.column("value"))
+
+
+def test_expected_error_is_that_of_clipping_alone():
+    mechanism = Clean(dim=3, clip=2.0)
+    inside = mechanism.expected_mse(np.array([0.1, -0.2, 0.3]), clients=5)
+    assert inside.variance == 0
+    assert inside.bias2 < 1e-14
+    assert mechanism.expected_mse(np.array([3.0, 0.0, 4.0])).bias2 == pytest.approx(9.0, rel=1e-6)
+
+
+def test_json_holds_no_infinity():
+    mechanism = Clean(dim=4, clip=0.5)
+    assert mechanism.to_json() == '{"clip":0.5,"dim":4,"format":"sstq-mechanism","mechanism":"clean","version":2}'
+    assert reread(mechanism) == mechanism
+    for epsilon in (math.inf, 1.0, None):
+        with pytest.raises(ValueError, match=r"epsilon|Infinity"):
+            reread(mechanism, epsilon=epsilon)
+
+
+def test_mean_and_error_are_those_of_numpy_however_small_the_vectors(seed):
+    # Updates 100,000 times shorter than clip: the fixed point has to keep their squares too.
+    mechanism = Clean(dim=20_000, clip=1.0)
+    x = (1e-5 / 20_000**0.5) * np.random.default_rng(seed).standard_normal((30, 20_000))
+    estimate = aggregated(mechanism, x).mean()
+    single = x.astype(np.float32).astype(np.float64)
+    np.testing.assert_allclose(estimate.value, single.mean(axis=0), rtol=1e-6, atol=1e-15)
+    np.testing.assert_allclose(estimate.stderr, single.std(axis=0, ddof=1) / 30**0.5, rtol=1e-3)
+    assert estimate.count == 30
+
+
+def test_a_spike_in_a_million_dimensions():
+    mechanism = Clean(dim=10**6)
+    x = np.zeros((2, 10**6), dtype=np.float32)
+    x[0, 5], x[1, 7] = 1.0, -3.0
+    value = aggregated(mechanism, x).mean().value
+    assert value[5] == pytest.approx(0.5)
+    assert value[7] == pytest.approx(-0.5)
+
+
+def test_messages_that_no_client_sends_are_refused():
+    mechanism = Clean(dim=2)
+    raw = np.array([0.1, 0.2, 0.8, 0.7], dtype="<f4").tobytes()
+    with pytest.raises(ValueError, match=r"message 1: its norm must be at most clip, got 1\.06\d* times clip"):
+        mechanism.messages_from_bytes(raw, 2)
+    with pytest.raises(ValueError, match="must be finite"):
+        mechanism.messages_from_bytes(np.array([np.nan, 0.2], dtype="<f4").tobytes(), 1)
+    with pytest.raises(ValueError, match="must be at most clip"):
+        mechanism.messages_from_bytes(np.array([3e38, 3e38], dtype="<f4").tobytes(), 1)
+
+
+def test_every_honest_message_is_accepted(seed):
+    for dim in (1, 3, 1000):
+        mechanism = Clean(dim=dim)
+        x = 5 * np.random.default_rng(seed).standard_normal((200, dim))
+        mechanism.messages_from_bytes(mechanism.encode(x).to_bytes(), 200)
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match=r"dim must be an integer in \[1, .*got 0"):
+        Clean(dim=0)
+    with pytest.raises(ValueError, match=r"clip must be a number in .*got -1"):
+        Clean(dim=2, clip=-1)
+    with pytest.raises(TypeError, match="epsilon"):
+        Clean(dim=2, epsilon=1.0)
+    with pytest.raises(ValueError, match="another mechanism"):
+        Clean(dim=2).decode(Clean(dim=3).encode(np.zeros(3)))
+
+
+def test_chunks_of_rows_do_not_matter():
+    # Two chunks of encoding: the rows stay in order.
+    rows = 2 * next(row_chunks(10**9, 1000)).stop // 2 + 5
+    x = np.zeros((rows, 1000), dtype=np.float32)
+    x[:, 0] = np.linspace(-1, 1, rows)
+    np.testing.assert_allclose(Clean(dim=1000).encode(x).column("value")[:, 0], x[:, 0], rtol=1e-6)

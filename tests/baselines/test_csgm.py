@@ -1,0 +1,665 @@
+import hashlib
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+from scipy.stats import binom, norm
+
+from sstq.aggregation import NoisyAggregator
+from sstq.baselines.csgm import CSGM, L2CSGM
+from sstq.baselines.csgm_accounting import (
+    ORDERS,
+    CoordinateSampling,
+    ReleaseBudget,
+    SubsampledGaussian,
+    capped_sampling,
+)
+from sstq.frames.kashin import represent
+from sstq.mechanisms.base import LocalReport
+from sstq.mechanisms.trial_vectors import structured_vectors
+from tests.contract.cases import reread
+
+BOTH = pytest.mark.parametrize("kind", [CSGM, L2CSGM])
+
+
+def small(kind, **changes):
+    options = {"dim": 16, "epsilon": 2.0, "clients": 50, "clip": 0.5, "coordinates": 20, "frame_seed": 3}
+    return kind(**options | changes)
+
+
+def some_vectors(count, seed, dim=16, norm=0.5):
+    x = np.random.default_rng(seed).standard_normal((count, dim))
+    return x * (norm / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+# --- the accounting ---------------------------------------------------------------------------------------------------
+
+
+def integrated_divergences(rate, sigma, order):
+    """D_α in both directions between (1 − γ)·N(0, σ²) + γ·N(1, σ²) and N(0, σ²), by quadrature of log-densities."""
+
+    def log_mixture(t):
+        return np.logaddexp(math.log1p(-rate) + norm.logpdf(t, 0, sigma), math.log(rate) + norm.logpdf(t, 1, sigma))
+
+    def integral(first, second):
+        value, _ = quad(
+            lambda t: math.exp(order * first(t) + (1 - order) * second(t)),
+            -30 * sigma,
+            order + 30 * sigma,
+            points=[0, 1, order],
+            limit=500,
+            epsabs=0,
+            epsrel=1e-11,
+        )
+        return math.log(value) / (order - 1)
+
+    def base(t):
+        return norm.logpdf(t, 0, sigma)
+
+    return integral(log_mixture, base), integral(base, log_mixture)
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.01, 1.0), (0.1, 2.0), (0.5, 1.5), (0.9, 4.0), (0.001, 0.7)])
+@pytest.mark.parametrize("order", [2, 3, 8])
+def test_divergence_is_the_integral_and_bounds_the_other_direction(rate, sigma, order):
+    forward, backward = integrated_divergences(rate, sigma, order)
+    closed = SubsampledGaussian(rate, 1.0).divergence(order, sigma)
+    assert closed == pytest.approx(forward, rel=1e-6)
+    assert backward <= forward * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("order", [2, 5, 64, 300])
+@pytest.mark.parametrize(("rate", "sigma"), [(1e-6, 3.0), (1e-3, 0.5), (0.3, 10.0), (0.999, 1.0)])
+def test_divergence_is_the_sum_of_the_paper(rate, sigma, order):
+    # Mironov, Talwar, Zhang 2019, Section 3.3, summed as it stands; its digits cancel when the divergence is tiny.
+    k = np.arange(order + 1)
+    terms = binom.logpmf(k, order, rate) + k * (k - 1) / (2 * sigma**2)
+    expected = logsumexp(terms) / (order - 1)
+    assert SubsampledGaussian(rate, 1.0).divergence(order, sigma) == pytest.approx(expected, rel=1e-8, abs=1e-13)
+
+
+def test_divergence_keeps_its_digits_when_it_is_tiny():
+    # To first order f_α = α·γ²·(e^(1/σ²) − 1)/2; a plain sum of probabilities would say 0 here.
+    accounting = SubsampledGaussian(1e-9, 1.0)
+    for order in (2, 16, 64):
+        assert accounting.divergence(order, 2.0) == pytest.approx(order * 1e-18 * math.expm1(0.25) / 2, rel=1e-6)
+
+
+def test_more_noise_less_sampling_and_less_weight_are_more_private():
+    def spent(rate=0.05, weight=1000.0, sigma=3.0, delta=1e-5):
+        return SubsampledGaussian(rate, weight).epsilon(sigma, delta)
+
+    assert spent(sigma=3.1) < spent() < spent(sigma=2.9)
+    assert spent(rate=0.04) < spent() < spent(rate=0.06) < spent(rate=1.0)
+    assert spent(weight=900.0) < spent() < spent(weight=1100.0)
+    assert spent(delta=1e-4) < spent() < spent(delta=1e-6)
+
+
+def test_stopping_at_the_best_order_loses_nothing():
+    for rate, weight, sigma in ((0.01, 1e4, 2.0), (1.0, 50.0, 30.0), (1e-3, 1e6, 0.5), (0.3, 10.0, 500.0)):
+        accounting = SubsampledGaussian(rate, weight)
+        every = [
+            accounting.divergence(a, sigma) + math.log1p(-1 / a) - (math.log(1e-5) + math.log(a)) / (a - 1)
+            for a in ORDERS
+        ]
+        assert accounting.epsilon(sigma, 1e-5) == pytest.approx(max(0.0, min(every)), rel=2e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize(("rate", "weight"), [(1e-5, 4e6), (0.01, 1e4), (0.5, 3.0), (1.0, 1.0)])
+@pytest.mark.parametrize("delta", [1e-5, 1e-12])
+def test_calibration_spends_the_budget_and_no_more(epsilon, rate, weight, delta):
+    accounting = SubsampledGaussian(rate, weight)
+    sigma = accounting.calibrate(epsilon, delta)
+    assert 0.9999 * epsilon < accounting.epsilon(sigma, delta) <= epsilon
+    assert accounting.epsilon(sigma * (1 - 1e-4), delta) > epsilon
+
+
+def analytic_gaussian(epsilon, delta):
+    """The least σ of the Gaussian mechanism of sensitivity 1 (Balle and Wang 2018, Theorem 8)."""
+
+    def excess(sigma):
+        mean = 1 / sigma
+        return norm.cdf(mean / 2 - epsilon / mean) - math.exp(epsilon) * norm.cdf(-mean / 2 - epsilon / mean) - delta
+
+    return brentq(excess, 1e-2, 1e4)
+
+
+@pytest.mark.parametrize(("epsilon", "loosest"), [(0.1, 1.12), (1.0, 1.10), (3.0, 1.10), (8.0, 1.10)])
+def test_without_sampling_it_is_the_gaussian_mechanism(epsilon, loosest):
+    # Rényi accounting is looser than the exact curve by a few per cent, never tighter.
+    ratio = SubsampledGaussian(1.0, 1.0).calibrate(epsilon, 1e-5) / analytic_gaussian(epsilon, 1e-5)
+    assert 1 <= ratio < loosest
+
+
+def test_the_bound_on_the_energy_is_the_chord_of_a_convex_function(seed):
+    rng = np.random.default_rng(seed)
+    for rate, sigma, order in ((0.1, 1.0, 4), (0.01, 0.5, 16), (0.7, 3.0, 2)):
+        squares = rng.random(200) ** 3
+        single = [SubsampledGaussian(rate, 1.0).divergence(order, sigma / u**0.5) for u in squares]
+        assert sum(single) <= SubsampledGaussian(rate, squares.sum()).divergence(order, sigma) * (1 + 1e-12)
+
+
+# --- the sampling -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "expected"), [(64, 1), (1024, 16), (4096, 2048), (4096, 4000), (1 << 22, 1000)])
+def test_the_cap_is_sound_and_tight(size, expected):
+    sampling = capped_sampling(size, expected, 1e-10)
+    exceeded = binom.sf(sampling.most, size, expected / size)
+    assert exceeded <= sampling.overflow <= 1e-10
+    assert exceeded > 1e-14 or sampling.most == size
+    shorter = CoordinateSampling(size, expected, sampling.most - 1)
+    assert shorter.overflow > 1e-10 or sampling.most == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected", "most"), [(8, 3, 5), (1024, 16, 40), (4096, 4000, 4096), (1 << 22, 9, 60)]
+)
+def test_sizes_are_binomial_below_the_cap(size, expected, most):
+    sampling = CoordinateSampling(size, expected, most)
+    k, probabilities = sampling._sizes
+    exact = binom.pmf(k, size, expected / size) / binom.cdf(most, size, expected / size)
+    np.testing.assert_allclose(probabilities, exact, rtol=1e-7, atol=1e-300)
+    one, two = sampling.inclusion
+    assert one == pytest.approx(np.sum(exact * k) / size, rel=1e-9)
+    assert two == pytest.approx(np.sum(exact * k * (k - 1)) / size / (size - 1), rel=1e-9)
+
+
+def test_drawn_sizes_and_sets_have_their_probabilities(seed):
+    """20,000 draws of a set of 8 places: sizes, singles and pairs, 5 + 8 + 28 z-tests at |z| < 6 (1e-7)."""
+    sampling, count = CoordinateSampling(8, 3, 5), 20_000
+    words = np.random.default_rng(seed).integers(0, 1 << 64, size=(count, 3), dtype=np.uint64)
+    sizes = sampling.counts(words[:, 2])
+    member = np.zeros((count, 8))
+    for row, size in enumerate(sizes.tolist()):
+        member[row, sampling.chosen(words[row, :2], size)] = 1
+    np.testing.assert_array_equal(member.sum(axis=1), sizes)
+
+    def check(observed, probability):
+        assert abs(observed / count - probability) < 6 * (probability * (1 - probability) / count) ** 0.5
+
+    for k, probability in zip(*sampling._sizes, strict=True):
+        check(np.sum(sizes == k), probability)
+    one, two = sampling.inclusion
+    together = member.T @ member
+    for i in range(8):
+        check(together[i, i], one)
+        for j in range(i):
+            check(together[i, j], two)
+
+
+def test_sets_are_the_same_everywhere():
+    # The definition, step by step: SHAKE-128 of sixteen bytes, 32-bit numbers, their top ten bits, the distinct ones.
+    seed = np.array([0x0123456789ABCDEF, 42], dtype=np.uint64)
+    stream = hashlib.shake_128(bytes.fromhex("efcdab8967452301") + (42).to_bytes(8, "little")).digest(4000)
+    numbers = [int.from_bytes(stream[4 * i : 4 * i + 4], "little") >> 22 for i in range(1000)]
+    first = list(dict.fromkeys(numbers))
+    sampling = CoordinateSampling(1024, 100, 1024)
+    assert sampling.chosen(seed, 100).tolist() == sorted(first[:100])
+    assert sampling.chosen(seed, 1000).tolist() == sorted(set(range(1024)) - set(first[:24]))
+    assert sampling.chosen(seed, 0).tolist() == []
+    assert sampling.chosen(seed, 1024).tolist() == list(range(1024))
+
+
+def test_bad_samplings_are_refused():
+    for expected, most in ((0, 5), (5, 4), (3, 9)):
+        with pytest.raises(ValueError, match=r"coordinates must be in \[1, 8\]"):
+            CoordinateSampling(8, expected, most)
+
+
+# --- privacy of the release, as implemented ---------------------------------------------------------------------------
+
+
+def hockey_sticks(sampling, contribution, sigma, epsilon):
+    """Both δ(ε) between the noisy sums of two coordinates with and without one client, by a grid over the plane."""
+    k, probabilities = sampling._sizes
+    sets = {0: [[0, 0]], 1: [[1, 0], [0, 1]], 2: [[1, 1]]}
+    axis = np.linspace(-9 * sigma, 9 * sigma + 1, 1501)
+    cell = (axis[1] - axis[0]) ** 2
+
+    def density(center):
+        return np.outer(norm.pdf(axis, center[0], sigma), norm.pdf(axis, center[1], sigma))
+
+    without = density((0, 0))
+    with_client = sum(
+        p / len(sets[size]) * density(np.array(member) * contribution)
+        for size, p in zip(k.tolist(), probabilities, strict=True)
+        for member in sets[size]
+    )
+    factor = math.exp(epsilon)
+    return (
+        cell * np.maximum(with_client - factor * without, 0).sum(),
+        cell * np.maximum(without - factor * with_client, 0).sum(),
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_the_release_is_private_by_integration(epsilon):
+    """N = 2: the exact δ at ε, in both directions, for a client with both coordinates at the bound."""
+    sampling, sigma = ReleaseBudget(epsilon, 1e-3, 10, 2, 2.0).calibrate(1)
+    both = hockey_sticks(sampling, np.ones(2), sigma, epsilon)
+    assert 1e-5 < max(both) <= 1e-3
+    assert max(hockey_sticks(sampling, np.array([1.0, -0.3]), sigma, epsilon)) <= 1e-3
+
+
+def test_the_integration_would_notice_too_little_noise():
+    sampling, sigma = ReleaseBudget(1.0, 1e-3, 10, 2, 2.0).calibrate(1)
+    assert max(hockey_sticks(sampling, np.ones(2), 0.6 * sigma, 1.0)) > 1e-3
+
+
+def test_the_cost_of_the_cap_is_at_most_what_is_charged():
+    """A cap so low that it matters: δ grows by no more than e^ε·η over that of Poisson sampling."""
+    for epsilon in (0.5, 2.0):
+        capped = hockey_sticks(CoordinateSampling(2, 1, 1), np.ones(2), 1.5, epsilon)
+        poisson = hockey_sticks(CoordinateSampling(2, 1, 2), np.ones(2), 1.5, epsilon)
+        charged = math.exp(epsilon) * CoordinateSampling(2, 1, 1).overflow
+        assert max(capped) <= max(poisson) + charged
+
+
+def test_a_budget_that_the_cap_alone_exceeds():
+    assert ReleaseBudget(1.0, 1e-5, 10, 64, 64.0).spent(CoordinateSampling(64, 8, 8), 1e6) == math.inf
+
+
+@BOTH
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 16.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 2, 300, 10**6])
+def test_never_more_than_the_budget(kind, epsilon, dim):
+    mechanism = kind(dim=dim, epsilon=epsilon, clients=1000)
+    assert 0.999 * epsilon < mechanism.privacy_loss() <= epsilon
+    assert math.isfinite(mechanism.sigma)
+    assert mechanism.trust == "aggregator"
+    assert not mechanism.exact
+
+
+@BOTH
+@pytest.mark.parametrize("bits", [1, 4, 8])
+def test_no_client_exceeds_the_bounds_that_privacy_rests_on(kind, bits, seed):
+    """Coefficients and their energy after rounding, for structured vectors and for rows of the frame itself."""
+    mechanism = kind(dim=40, epsilon=1.0, clients=10**4, bits=bits, coordinates=128)
+    assert mechanism.sampling.dense
+    batches = list(structured_vectors(40, np.random.default_rng(seed)).values())
+    batches.append(mechanism.frame.rows(np.arange(20)))
+    x = 1e3 * np.concatenate(batches)
+    levels = 2 * mechanism.encode(x, rng=seed).column("code").astype(float) / ((1 << bits) - 1) - 1
+    assert np.abs(levels).max() <= 1
+    assert np.sum(levels**2, axis=1).max() <= mechanism.weight * (1 + 1e-12)
+    assert mechanism.weight <= mechanism.frame.size
+
+
+def test_the_energy_bound_is_enforced():
+    mechanism = L2CSGM(dim=40, epsilon=1.0, clients=100)
+    object.__setattr__(mechanism, "energy", 0.25)
+    coefficients, missed = mechanism._coefficients(np.eye(3, 40, dtype=np.float32))
+    beta = mechanism.kashin.bound(mechanism.frame)
+    np.testing.assert_allclose(np.sum(coefficients**2, axis=1) * beta**2, 0.25 * mechanism.frame.size, rtol=1e-6)
+    assert missed.all()
+
+
+def test_typical_vectors_meet_the_energy_bound():
+    for dim in (1, 2, 16, 100, 1000):
+        for frame_seed in range(3):
+            mechanism = L2CSGM(dim=dim, epsilon=1.0, clients=100, coordinates=1, frame_seed=frame_seed)
+            report = LocalReport()
+            for rows in structured_vectors(dim, np.random.default_rng(frame_seed)).values():
+                mechanism.encode(rows, rng=1, report=report)
+            assert report.missed == 0
+
+
+def test_a_tampered_json_is_refused():
+    mechanism = small(L2CSGM)
+    assert reread(mechanism) == mechanism
+    changes = ({"sigma": 0.9 * mechanism.sigma}, {"delta": 1e-7}, {"epsilon": 1.9}, {"coordinates": 25}, {"most": 24})
+    for change in changes:
+        with pytest.raises(ValueError, match="spends"):
+            reread(mechanism, **change)
+    with pytest.raises(ValueError, match=r"unknown .*\['energy'\]"):
+        reread(mechanism, energy=1.5)
+    with pytest.raises(ValueError, match="sigma must be a number"):
+        reread(mechanism, sigma="large")
+    with pytest.raises(ValueError, match="NaN is not a number"):
+        reread(mechanism, sigma=math.nan)
+    with pytest.raises(ValueError, match="most must be an integer"):
+        reread(mechanism, most=65)
+    with pytest.raises(ValueError, match="coordinates"):
+        reread(mechanism, coordinates=None)
+    assert reread(small(CSGM)) == small(CSGM)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_codes_of_coordinates_that_were_not_kept_are_refused():
+    mechanism = small(CSGM, bits=8)
+    codes, kept, seeds = mechanism.encode(np.zeros((3, 16)), rng=1).columns
+    codes = codes.copy()
+    codes[2, -1] = 1
+    with pytest.raises(ValueError, match="message 2: the codes beyond its"):
+        mechanism.messages_from_columns((codes, kept, seeds), None, False)
+
+
+@BOTH
+@pytest.mark.parametrize("changes", [{}, {"bits": 1}, {"bits": 3}, {"coordinates": 64}, {"coordinates": 2}])
+def test_estimates_and_their_error_are_as_stated(kind, changes, seed):
+    """6,000 messages of one vector without noise: 4 projections and the squared error, |z| < 6 (1e-8)."""
+    mechanism, count = small(kind, **changes), 6000
+    x = some_vectors(1, seed, norm=0.45)[0]
+    decoded = mechanism.decode(mechanism.encode(np.tile(x, (count, 1)), rng=seed))
+    mean, variance = mechanism._row_error(x[None])
+    np.testing.assert_allclose(mean[0], x, atol=1e-6)
+    squared = np.sum((decoded - x) ** 2, axis=1)
+    assert abs(squared.mean() - variance[0]) < 6 * squared.std() / count**0.5 + 1e-9
+    for direction in np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, 16))]):
+        projected = decoded @ direction
+        assert abs(projected.mean() - x @ direction) < 6 * projected.std() / count**0.5 + 1e-6
+
+
+# --- the round --------------------------------------------------------------------------------------------------------
+
+
+def full_round(mechanism, x, seed):
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(x, rng=seed))
+    return aggregator
+
+
+@BOTH
+@pytest.mark.parametrize("changes", [{}, {"coordinates": 64}])
+def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
+    """800 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
+    mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 800
+    x = some_vectors(5, seed, norm=0.4)
+    messages = mechanism.encode(np.tile(x, (rounds, 1)), rng=seed)
+    rng = np.random.default_rng(seed)
+    means = []
+    for k in range(rounds):
+        aggregator = mechanism.aggregator()
+        aggregator.update(messages[5 * k : 5 * k + 5])
+        aggregator.close(rng)
+        means.append(aggregator.mean().value)
+    means = np.array(means)
+    truth = x.mean(axis=0)
+    squared = np.sum((means - truth) ** 2, axis=1)
+    total = mechanism.expected_mse(x).total
+    assert abs(squared.mean() - total) < 6 * squared.std() / rounds**0.5
+    for direction in np.concatenate([truth[None], rng.standard_normal((3, 16))]):
+        projected = means @ direction
+        assert abs(projected.mean() - truth @ direction) < 6 * projected.std() / rounds**0.5 + 1e-6
+    # The standard error is public and an upper bound, of the right size.
+    stderr = aggregator.mean().stderr
+    assert np.all(stderr == stderr[0])
+    assert total / 16 <= stderr[0] ** 2 * (1 + 1e-9) < 3 * total / 16
+
+
+@BOTH
+def test_the_noise_falls_with_the_square_of_the_clients(kind):
+    mechanism, x = small(kind), some_vectors(1, 1)[0]
+    single = float(mechanism._row_error(x[None])[1][0])
+    noise = {n: mechanism.expected_mse(x, clients=n).variance - single / n for n in (1, 10, 100)}
+    assert noise[10] == pytest.approx(noise[1] / 100, rel=1e-6)
+    assert noise[100] == pytest.approx(noise[1] / 10_000, rel=1e-4)
+    same = mechanism.expected_mse(np.tile(x, (10, 1)))
+    assert same.total == pytest.approx(mechanism.expected_mse(x, clients=10).total, rel=1e-9)
+    with pytest.raises(ValueError, match="rows of x, which are the clients"):
+        mechanism.expected_mse(x[None], clients=3)
+
+
+def test_the_noise_of_all_coordinates_is_that_of_the_gaussian_mechanism():
+    # One bit of precision short of float: the noise of the mean is d·σ²·clip²/n² with σ of sensitivity 1, but for the
+    # energy of representation (5 %) and rounding (12 bits: 0.5 %).
+    mechanism = L2CSGM(dim=100, epsilon=1.0, clients=1000, bits=12, coordinates=256)
+    gaussian = 100 * SubsampledGaussian(1.0, 1.0).calibrate(1.0, 1e-5) ** 2 / 1000**2
+    assert 1.0 < mechanism._noise_power(1000) / gaussian < 1.06
+
+
+def test_accounting_for_energy_brings_less_noise():
+    loose = CSGM(dim=1000, epsilon=1.0, clients=10**4, bits=8, coordinates=2048)
+    tight = L2CSGM(dim=1000, epsilon=1.0, clients=10**4, bits=8, coordinates=2048)
+    assert tight._noise_power(10**4) < 0.5 * loose._noise_power(10**4)
+
+
+def test_asking_twice_gives_the_same_mean(seed):
+    aggregator = full_round(small(CSGM), some_vectors(50, seed), seed)
+    first = aggregator.mean()
+    for again in (aggregator.mean(), aggregator.mean()):
+        assert np.array_equal(again.value, first.value)
+        assert np.array_equal(again.stderr, first.stderr)
+    aggregator.close()
+    aggregator.close(rng=1)
+    assert np.array_equal(aggregator.mean().value, first.value)
+    assert first.count == 50
+
+
+class RedrawsNoise(NoisyAggregator):
+    """The mistake that the round exists to prevent."""
+
+    def mean(self):
+        exact = self._state.copy()
+        self.close(rng=np.random.default_rng())
+        estimate = super().mean()
+        self._state = exact
+        return estimate
+
+
+def test_the_test_above_would_notice_fresh_noise(seed):
+    mechanism = small(CSGM)
+    broken = RedrawsNoise(mechanism)
+    broken.update(mechanism.encode(some_vectors(50, seed), rng=seed))
+    assert not np.array_equal(broken.mean().value, broken.mean().value)
+
+
+def test_copies_of_an_open_round_close_alike(tmp_path, seed):
+    """Two releases of one round would average the noise away, were they not the same release."""
+    mechanism = small(CSGM)
+    messages = mechanism.encode(some_vectors(50, seed), rng=seed)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    aggregator.save(tmp_path / "open")
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o600
+    means = [mechanism.load_aggregator(tmp_path / "open").mean().value for _ in range(3)]
+    np.testing.assert_array_equal(means[0], means[1])
+    np.testing.assert_array_equal(means[0], aggregator.mean().value)
+    # Another round of the same messages has another key, and the key of a closed round is gone.
+    another = mechanism.aggregator()
+    another.update(messages)
+    assert not np.array_equal(another.mean().value, means[0])
+    assert not aggregator._state[mechanism.frame.size + 1 :].any()
+
+
+def test_merging_ends_the_other_round(seed):
+    mechanism = small(CSGM)
+    messages = mechanism.encode(some_vectors(20, seed), rng=seed)
+    first, second = mechanism.aggregator(), mechanism.aggregator()
+    first.update(messages[:10])
+    second.update(messages[10:])
+    first.merge(second)
+    assert first.count == 20
+    assert not second._sums.any()
+    for use in (
+        second.mean,
+        second.close,
+        lambda: mechanism.aggregator().merge(second),
+        lambda: second.update(messages),
+    ):
+        with pytest.raises(ValueError, match="was merged into another"):
+            use()
+    with pytest.raises(ValueError, match="with itself"):
+        first.merge(first)
+
+
+@pytest.mark.parametrize("kind", [CSGM, L2CSGM])
+def test_noise_that_does_not_fit_is_refused(kind):
+    with pytest.raises(ValueError, match="too large for sums of 62 bits"):
+        reread(small(kind), sigma=1e12, bits=12)
+
+
+@pytest.mark.parametrize("kind", [CSGM, L2CSGM])
+def test_levels_that_cannot_do_are_not_called_unbiased(kind):
+    assert kind(dim=100, epsilon=2.0, clients=50).unbiased
+    assert not kind(dim=100, epsilon=2.0, clients=50, level=1.0).unbiased
+    assert not kind(dim=100, epsilon=2.0, clients=50, level=3.5, steps=1).unbiased
+
+
+def test_a_closed_round_takes_nothing_more(seed):
+    mechanism = small(CSGM)
+    messages = mechanism.encode(some_vectors(20, seed), rng=seed)
+    closed, still_open = mechanism.aggregator(), mechanism.aggregator()
+    closed.update(messages[:10])
+    still_open.update(messages[10:])
+    closed.close()
+    with pytest.raises(ValueError, match="the round is closed"):
+        closed.update(messages[10:])
+    with pytest.raises(ValueError, match="the round is closed"):
+        closed.merge(still_open)
+    with pytest.raises(ValueError, match="the other aggregator's round is closed"):
+        still_open.merge(closed)
+    assert closed.count == 10
+    assert still_open.count == 10
+    assert not still_open.closed
+
+
+def test_a_closed_round_is_saved_without_its_exact_sums(tmp_path, seed):
+    mechanism = small(CSGM)
+    aggregator = full_round(mechanism, some_vectors(50, seed), seed)
+    exact = aggregator._state.copy()
+    value = aggregator.mean().value
+    aggregator.save(tmp_path / "closed.npz")
+    with np.load(tmp_path / "closed.npz") as archive:
+        stored = archive["state"]
+    assert stored.shape == exact.shape
+    assert np.count_nonzero(stored[:-1] == exact[:-1] << 16) < 10
+    loaded = mechanism.load_aggregator(tmp_path / "closed.npz")
+    assert loaded.closed
+    assert np.array_equal(loaded.mean().value, value)
+    with pytest.raises(ValueError, match="the round is closed"):
+        loaded.update(mechanism.encode(np.zeros(16)))
+
+
+def test_an_open_round_is_resumed(tmp_path, seed):
+    mechanism = small(L2CSGM)
+    messages = mechanism.encode(some_vectors(50, seed), rng=seed)
+    whole, first, second = (mechanism.aggregator() for _ in range(3))
+    whole.update(messages)
+    first.update(messages[:30])
+    first.save(tmp_path / "open.npz")
+    resumed = mechanism.load_aggregator(tmp_path / "open.npz")
+    assert not resumed.closed
+    second.update(messages[30:])
+    resumed.merge(second)
+    for aggregator in (whole, resumed):
+        aggregator.close(rng=7)
+    assert np.array_equal(whole.mean().value, resumed.mean().value)
+
+
+def test_no_message_does_not_close_the_round():
+    mechanism = small(CSGM)
+    aggregator = mechanism.aggregator()
+    with pytest.raises(ValueError, match="a mean needs at least one message"):
+        aggregator.mean()
+    assert not aggregator.closed
+    aggregator.update(mechanism.encode(np.zeros(16)))
+    estimate = aggregator.mean()
+    assert estimate.count == 1
+    assert np.isnan(estimate.stderr).all()
+
+
+def test_more_messages_than_clients_are_refused(seed):
+    mechanism = small(CSGM, clients=5)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(some_vectors(4, seed)))
+    with pytest.raises(ValueError, match="the round must have at most clients = 5 messages, got 4 and 2 more"):
+        aggregator.update(mechanism.encode(some_vectors(2, seed)))
+    assert aggregator.count == 4
+
+
+def test_the_divisor_is_the_public_number_of_clients(seed):
+    # Half of the clients stay away: the mean is that of all, with nothing from them.
+    mechanism = small(L2CSGM, clients=4000, epsilon=8.0)
+    x = np.tile(some_vectors(1, seed), (2000, 1))
+    estimate = full_round(mechanism, x, seed).mean()
+    assert estimate.count == 2000
+    assert np.all(np.abs(estimate.value - x[0] / 2) < 6 * estimate.stderr)
+
+
+def test_simulation_is_marked():
+    mechanism = small(CSGM)
+    for message_seed, noise_seed in ((None, None), (1, None), (None, 1)):
+        aggregator = mechanism.aggregator()
+        aggregator.update(mechanism.encode(np.zeros(16), rng=message_seed))
+        aggregator.close(noise_seed)
+        assert aggregator.mean().simulated == (message_seed is not None or noise_seed is not None)
+
+
+def test_noise_is_gaussian_of_the_stated_size(seed):
+    """The noise of 2,048 sums: mean and variance at |z| < 6, the fourth moment, which is skewed, at 8 (1e-8)."""
+    mechanism = CSGM(dim=800, epsilon=1.0, clients=3, coordinates=100)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(np.zeros((2, 800)), rng=seed))
+    exact = aggregator._sums.copy()
+    aggregator.close(rng=seed)
+    z = (aggregator._sums / 2**16 - exact) / mechanism.noise_scale
+    assert len(z) == 2048
+    assert abs(z.mean()) < 6 / 2048**0.5
+    assert abs(np.mean(z**2) - 1) < 6 * (2 / 2048) ** 0.5
+    assert abs(np.mean(z**4) - 3) < 8 * (96 / 2048) ** 0.5
+
+
+# --- size and arguments -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_million_dimensions(kind, seed):
+    mechanism = kind(dim=10**6, epsilon=1.0, clients=3, coordinates=5000, steps=8)
+    x = np.zeros((3, 10**6), dtype=np.float32)
+    x[:, 0] = 1.0
+    estimate = full_round(mechanism, x, seed).mean()
+    assert np.isfinite(estimate.value).all()
+    assert mechanism.message_bits < 60_000
+
+
+def test_default_coordinates_are_the_fewest_with_twice_the_error():
+    mechanism = L2CSGM(dim=1000, epsilon=1.0, clients=1000)
+    kept = mechanism.sampling.expected
+    budget = mechanism._budget
+    assert kept & (kept - 1) == 0
+    assert budget._error(kept) <= 2 * budget._error(mechanism.frame.size) < budget._error(kept // 2)
+    # In a small frame all coefficients are shorter than a seed.
+    assert CSGM(dim=4, epsilon=1.0, clients=100).sampling.dense
+
+
+def test_a_representation_is_what_is_sent():
+    mechanism = small(CSGM, bits=12, coordinates=64)
+    x = some_vectors(1, 3, norm=0.3)
+    y, _ = represent(mechanism.frame, mechanism.kashin, (x / 0.5).astype(np.float32))
+    levels = 2 * mechanism.encode(x, rng=1).column("code").astype(float) / 4095 - 1
+    np.testing.assert_allclose(levels, y, atol=2 / 4095)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dim": 0}, "dim must be an integer"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \[0\.01, 20\], got 0\.0"),
+        ({"clients": 0}, "clients must be an integer"),
+        ({"clients": 2.5}, "clients must be an integer"),
+        ({"delta": 0.0}, r"delta must be a number in \[1e-15, 0\.1\], got 0\.0"),
+        ({"delta": 1.0}, "delta must be a number"),
+        ({"clip": -1.0}, "clip must be a number"),
+        ({"bits": 13}, r"bits must be an integer in \[1, 12\], got 13"),
+        ({"coordinates": 65}, r"coordinates must be an integer in \[1, 64\], got 65"),
+        ({"coordinates": 0}, "coordinates must be an integer"),
+        ({"frame_size": 48}, "power of two"),
+        ({"frame_size": 8}, "frame_size must be an integer"),
+        ({"frame_seed": -1}, "frame_seed must be an integer"),
+        ({"level": 0.0}, "level must be a number"),
+        ({"steps": 0}, "steps must be an integer"),
+    ],
+)
+def test_bad_arguments_are_refused(kind, change, message):
+    with pytest.raises(ValueError, match=message):
+        small(kind, **change)

@@ -1,0 +1,422 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import integrate, special
+
+from sstq.baselines.caps import GaussianCap, SphereCap
+from sstq.baselines.privunit import PrivUnit, PrivUnitG
+from sstq.exactness import TOTAL, exp_lower
+from sstq.mechanisms.sphere import mean_chi
+from sstq.mechanisms.trial_vectors import structured_vectors
+from tests.contract.cases import reread
+
+VARIANTS = {
+    "privunit": (PrivUnit, {}),
+    "hemisphere": (PrivUnit, {"split": "hemisphere"}),
+    "half": (PrivUnit, {"split": 0.5}),
+    "privunitg": (PrivUnitG, {}),
+}
+all_variants = pytest.mark.parametrize("variant", VARIANTS)
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0)
+
+
+def make(variant, dim=12, epsilon=3.0, **changes):
+    mechanism, options = VARIANTS[variant]
+    return mechanism(dim=dim, epsilon=epsilon, **options | changes)
+
+
+def unit_error(mechanism):
+    """The squared error for a vector of length clip, divided by d."""
+    x = np.zeros(mechanism.dim)
+    x[0] = mechanism.clip
+    return mechanism.expected_mse(x).total / mechanism.dim
+
+
+@pytest.mark.parametrize(
+    ("variant", "dim", "expected", "tolerance"),
+    [
+        # 0.743 (0.7425 in the limit) when optimised; the bare hemisphere 1.92.
+        ("privunit", 10_000, 0.743, 0.01),
+        ("privunitg", 10_000, 0.743, 0.01),
+        ("hemisphere", 10_000, 1.92, 0.01),
+        ("privunit", 1_000_000, 0.7425, 1e-3),
+        ("privunitg", 1_000_000, 0.7425, 1e-3),
+    ],
+)
+def test_golden_errors_at_epsilon_3(variant, dim, expected, tolerance):
+    assert unit_error(make(variant, dim=dim)) == pytest.approx(expected, rel=tolerance)
+
+
+def test_the_figures_of_the_paper():
+    # Paper, MSE versus dimension (ε = 3, C = 0.2): 767 at d = 10,000 is the hemisphere, 2.9 at d = 100 is the optimum.
+    assert 10_000 * unit_error(make("hemisphere", dim=10_000, clip=0.2)) == pytest.approx(767, rel=0.005)
+    assert 100 * unit_error(make("privunit", dim=100, clip=0.2)) == pytest.approx(2.9, rel=0.02)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
+def test_the_hemisphere_in_closed_form(epsilon):
+    limit = math.pi / 2 / math.tanh(epsilon / 2) ** 2
+    assert unit_error(make("hemisphere", dim=100_000, epsilon=epsilon)) == pytest.approx(limit, rel=1e-4)
+
+
+def test_the_common_budget_split():
+    """Measured: 0.910 is half of ε for each part with γ from inequality (16a) of Bhowmick et al., which is loose."""
+    dim, epsilon = 10_000, 3.0
+    threshold = math.tanh(epsilon / 4) * math.sqrt(math.pi / (2 * (dim - 1)))
+    mass = round(special.betaincc(0.5, (dim - 1) / 2, threshold**2) / 2 * TOTAL)
+    inside = math.floor(TOTAL / (1 + math.exp(-epsilon / 2)))
+    cap = SphereCap(dim, epsilon, mass, inside, SphereCap._gain(dim, mass, inside))
+    assert (1 / cap.gain**2 - 1) / dim == pytest.approx(0.910, abs=0.001)
+    assert cap.privacy_loss() < 2.82
+    # The same split with the exact mass of the cap.
+    assert unit_error(make("half", dim=dim)) == pytest.approx(0.787, abs=0.001)
+
+
+@pytest.mark.parametrize("x", [1, 2, 7, 60, 5000, 30_000])
+def test_mean_chi_against_exact_binomials(x):
+    # E χ_2n/√2 = Γ(n + 1/2)/Γ(n) = √π·n·C(2n, n)/4^n.
+    exact = Fraction(x * math.comb(2 * x, x), 4**x)
+    assert mean_chi(2 * x) / math.sqrt(2) == pytest.approx(math.sqrt(math.pi) * float(exact), rel=1e-10)
+
+
+def integral(density, coordinate, power, low, high):
+    return integrate.quad(lambda a: density(a) * coordinate(a) ** power, low, high, epsabs=1e-14, limit=400)[0]
+
+
+@pytest.mark.parametrize("dim", [2, 3, 4, 10, 300])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 12.0])
+def test_cap_against_quadrature(dim, epsilon):
+    """Mass, gain and second moments of both caps by numerical integration of their densities."""
+    sphere, gauss = SphereCap.optimal(dim, epsilon), GaussianCap.optimal(dim, epsilon)
+    # On the sphere t = cos θ with density sin^(d−2) θ; the Gaussian coordinate is g/√d.
+    weight = special.beta(0.5, (dim - 1) / 2)
+    cases = [
+        (sphere, lambda a: math.sin(a) ** (dim - 2) / weight, math.cos, math.acos(sphere.threshold), math.pi, 1.0),
+        (
+            gauss,
+            lambda a: math.exp(-a * a / 2) / math.sqrt(2 * math.pi),
+            lambda a: -a / dim**0.5,
+            -gauss.threshold * dim**0.5,
+            12.0,
+            1 - 1 / dim,
+        ),
+    ]
+    for cap, density, coordinate, edge, end, across in cases:
+        start = 0.0 if cap is sphere else -12.0
+        mass, inside = cap.mass / TOTAL, cap.inside / TOTAL
+        levels = ((start, edge, inside / mass), (edge, end, (1 - inside) / (1 - mass)))
+        moments = [
+            sum(level * integral(density, coordinate, power, low, high) for low, high, level in levels)
+            for power in (0, 1, 2)
+        ]
+        assert moments[0] == pytest.approx(1, rel=1e-7)
+        assert moments[1] == pytest.approx(cap.gain, rel=1e-6)
+        if cap is sphere:
+            assert moments[2] == pytest.approx(cap.power_along, rel=1e-6)
+        else:
+            assert cap.power == pytest.approx(across + moments[2], rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [SphereCap, GaussianCap])
+@pytest.mark.parametrize("dim", [2, 5, 1000])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+def test_the_optimal_cap_is_optimal(kind, dim, epsilon):
+    best = kind.optimal(dim, epsilon)
+    least = best.power / best.gain**2
+    for mass in np.geomspace(1e-9, 0.5, 60):
+        other = kind.of_mass(dim, epsilon, round(mass * TOTAL))
+        assert other.power / other.gain**2 >= least * (1 - 1e-9)
+    if kind is SphereCap:
+        assert best.threshold == pytest.approx(best.gain, rel=1e-6)
+
+
+@all_variants
+def test_stable_for_all_dimensions_and_budgets(variant):
+    for dim in (2, 3, 10, 100, 10**4, 10**6):
+        errors = []
+        for epsilon in EPSILONS:
+            mechanism = make(variant, dim=dim, epsilon=epsilon)
+            errors.append(mechanism.cap.power / mechanism.cap.gain**2 - 1)
+            assert epsilon - 1e-9 < mechanism.privacy_loss() <= epsilon
+            assert math.isfinite(mechanism.decoding_scale)
+        assert np.all(np.isfinite(errors))
+        assert np.all(np.array(errors) > 0)
+        assert np.all(np.diff(errors) < 0)
+
+
+@all_variants
+def test_extreme_words_give_finite_vectors(variant):
+    words = np.array([0, 1, 2**52, 2**63, 2**64 - 1], dtype=np.uint64)
+    for dim in (2, 3, 10, 1001):
+        for epsilon in (0.1, 3.0, 16.0):
+            cap = make(variant, dim=dim, epsilon=epsilon).cap
+            grid = np.stack(np.meshgrid(words, words, words), axis=-1).reshape(-1, 3)
+            table = np.repeat(grid[:, 2:], cap.words, axis=1)
+            table[:, :2] = grid[:, :2]
+            vectors = cap.draw(np.tile(np.eye(dim)[1], (len(table), 1)), table)
+            assert np.all(np.isfinite(vectors))
+            assert np.all(np.abs(vectors) < 20)
+
+
+def test_ten_thousand_times_a_hundred_and_a_million():
+    for variant, dim, count in (("privunit", 10_000, 100), ("privunit", 10**6, 2), ("privunitg", 10**6, 2)):
+        mechanism = make(variant, dim=dim)
+        vectors = mechanism.encode(np.ones((count, dim), dtype=np.float32)).column("vector")
+        assert np.all(np.isfinite(vectors))
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=5 * dim**-0.5 + 1e-6)
+
+
+# Privacy.
+
+
+def test_the_levels_keep_epsilon_exactly():
+    for kind in (SphereCap, GaussianCap):
+        for epsilon in (0.01, 0.1, 1.0, math.pi, 16.0, 20.0):
+            for cap in (kind.optimal(50, epsilon), kind.of_mass(50, epsilon, TOTAL // 2)):
+                p, a = Fraction(cap.inside, TOTAL), Fraction(cap.mass, TOTAL)
+                assert p / a * (1 - a) / (1 - p) <= exp_lower(epsilon)
+                # One unit more would be too much.
+                p = Fraction(cap.inside + 1, TOTAL)
+                assert p / a * (1 - a) / (1 - p) > exp_lower(epsilon)
+                with pytest.raises(ValueError, match="exceed epsilon"):
+                    kind(50, epsilon, cap.mass, cap.inside + 1, cap.gain)
+
+
+def ranks(mechanism, vectors, u):
+    """The mass beyond ⟨v, u⟩ under P: uniform in (0, 1) if v came from P, whatever the dimension."""
+    t = np.asarray(vectors, dtype=np.float64) @ u
+    if isinstance(mechanism, PrivUnitG):
+        return special.ndtr(-t * mechanism.dim**0.5)
+    tail = 0.5 * special.betaincc(0.5, (mechanism.dim - 1) / 2, np.minimum(t**2, 1))
+    return np.where(t > 0, tail, 1 - tail)
+
+
+def audit_density(mechanism, x, seed, count=40_000, bins=8):
+    """AssertionError unless the density along x has its two levels, and no two of its places differ by more than e^ε.
+
+    In ranks the density is a step function, so that histograms of the two sides with equal bins have known counts:
+    2·bins z-tests at |z| < 6 (3e-8).
+    """
+    mass, inside = mechanism.cap.mass / TOTAL, mechanism.cap.inside / TOTAL
+    observed = ranks(mechanism, mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector"), x)
+    densities = []
+    for low, high, share in ((0.0, mass, inside), (mass, 1.0, 1 - inside)):
+        # Single precision on the wire may move a vector over an edge, but hardly ever.
+        counts = np.histogram(observed, np.linspace(low, high, bins + 1))[0]
+        expected = count * share / bins
+        assert np.all(np.abs(counts - expected) < 6 * np.sqrt(expected) + 3)
+        densities.append(counts / count * bins / (high - low))
+        assert np.all(counts > 0), "a part of the space is never sent: infinite ε"
+    spread = np.max(densities) / np.min(densities)
+    tolerance = 6 * math.sqrt(bins / count * (1 / inside + 1 / (1 - inside)))
+    assert math.log(spread) < mechanism.epsilon + tolerance
+
+
+@pytest.mark.slow
+@all_variants
+@pytest.mark.parametrize("dim", [2, 3, 40])
+def test_density_ratio(variant, dim, seed):
+    mechanism = make(variant, dim=dim, epsilon=2.0)
+    for x in (np.eye(dim)[0], -np.eye(dim)[dim - 1], np.full(dim, dim**-0.5)):
+        audit_density(mechanism, x, seed)
+
+
+class BandDropped(SphereCap):
+    """A published PrivUnit: it answers from the cap or from its mirror image, and never from the band between."""
+
+    def draw(self, directions, words):
+        side = words.shape[1] - self.words
+        drawn = np.sign(np.int64(self.inside) - (words[:, side] >> np.uint64(2)).astype(np.int64))
+        halves = words.copy()
+        halves[:, side] = 0
+        return drawn[:, None] * super().draw(directions, halves)
+
+
+class TooSure(SphereCap):
+    """It draws from the cap more often than it says."""
+
+    def draw(self, directions, words):
+        side = words.shape[1] - self.words
+        surer = words.copy()
+        surer[:, side] = (words[:, side].astype(np.float64) * 0.8).astype(np.uint64)
+        return super().draw(directions, surer)
+
+
+@pytest.mark.parametrize("mutant", [BandDropped, TooSure])
+def test_the_audit_catches_broken_mechanisms(mutant, seed):
+    mechanism = make("privunit", dim=10, epsilon=2.0)
+    cap = mechanism.cap
+    audit_density(mechanism, np.eye(10)[0], seed)
+    object.__setattr__(mechanism, "cap", mutant(cap.dim, cap.epsilon, cap.mass, cap.inside, cap.gain))
+    with pytest.raises(AssertionError):
+        audit_density(mechanism, np.eye(10)[0], seed)
+
+
+def test_the_whole_output_on_the_circle(seed):
+    """At d = 2 the angle is all of the output: its density has two levels for every x, antipodal and short ones too.
+
+    6 vectors, 12 bins each, |z| < 6: false-failure rate 2e-7.
+    """
+    mechanism, count, bins = make("privunit", dim=2, epsilon=1.5), 40_000, 12
+    mass, inside = mechanism.cap.mass / TOTAL, mechanism.cap.inside / TOTAL
+    edges = np.linspace(-np.pi, np.pi, bins + 1)
+    turns = edges / (2 * np.pi)
+    # Over the angle from x, in turns, the distribution function has the slope p/A up to A/2, (1 − p)/(1 − A) beyond.
+    slopes = inside / mass, (1 - inside) / (1 - mass)
+    shares = np.diff(slopes[1] * turns + (slopes[0] - slopes[1]) * np.clip(turns, -mass / 2, mass / 2))
+    low, high = (1 - inside) / (1 - mass) / bins, inside / mass / bins
+    for x in ([1, 0], [-1, 0], [0, -1], [0.6, 0.8], [0.3, 0.4], [0, 0]):
+        x = np.array(x, dtype=float)
+        v = mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector").astype(float)
+        u = x / np.linalg.norm(x) if x.any() else np.array([1.0, 0.0])
+        angle = np.arctan2(u[0] * v[:, 1] - u[1] * v[:, 0], v @ u)
+        kept = (1 + np.linalg.norm(x)) / 2
+        expected = kept * shares + (1 - kept) * np.roll(shares, bins // 2)
+        counts = np.histogram(angle, edges)[0]
+        assert np.all(np.abs(counts - count * expected) < 6 * np.sqrt(count * expected))
+        assert np.all((expected >= low * (1 - 1e-9)) & (expected <= high * (1 + 1e-9)))
+    assert high / low <= math.exp(mechanism.epsilon) * (1 + 1e-12)
+
+
+# Unbiasedness and error.
+
+
+def inputs(dim, seed):
+    named = {name: rows[0] for name, rows in structured_vectors(dim, np.random.default_rng(seed)).items()}
+    return named | {"zero": np.zeros(dim), "short": 0.3 * named["gaussian"], "half a spike": 0.5 * named["spike"]}
+
+
+@all_variants
+@pytest.mark.parametrize("dim", [2, 12])
+def test_unbiased_with_the_stated_error(variant, dim, seed):
+    """11 vectors × 5 z-tests at |z| < 6: false-failure rate 1e-7."""
+    mechanism, count = make(variant, dim=dim, clip=2.0), 10_000
+    assert mechanism.unbiased
+    assert not mechanism.exact
+    assert mechanism.coin == "private"
+    rng = np.random.default_rng(seed)
+    for x in inputs(dim, seed).values():
+        x = 2.0 * x
+        decoded = mechanism.decode(mechanism.encode(np.tile(x, (count, 1)), rng=rng))
+        error = mechanism.expected_mse(x)
+        assert error.bias2 < 1e-12
+        squared = np.sum((decoded - x) ** 2, axis=1)
+        assert abs(squared.mean() - error.total) < 6 * squared.std() / count**0.5 + 1e-6 * error.total
+        for direction in [x, *rng.standard_normal((3, dim))]:
+            projected = decoded @ direction
+            assert abs(projected.mean() - x @ direction) <= 6 * projected.std() / count**0.5
+
+
+@all_variants
+def test_error_does_not_depend_on_the_direction(variant):
+    mechanism = make(variant, dim=30)
+    errors = {mechanism.expected_mse(x).total for x in inputs(30, 0).values() if np.linalg.norm(x) > 0.99}
+    assert np.ptp(list(errors)) < 1e-5
+    # E‖x̂‖² is the same for every length.
+    assert mechanism.expected_mse(np.zeros(30)).variance == pytest.approx(max(errors) + 1, rel=1e-6)
+    assert mechanism.expected_mse(np.zeros(30), clients=10).variance == pytest.approx((max(errors) + 1) / 10, rel=1e-6)
+
+
+def test_privunit_beats_privunitg_in_low_dimension_and_equals_it_in_high():
+    assert unit_error(make("privunit", dim=4)) < 0.8 * unit_error(make("privunitg", dim=4))
+    assert unit_error(make("privunit", dim=10**5)) == pytest.approx(unit_error(make("privunitg", dim=10**5)), rel=1e-4)
+
+
+# The wire, JSON and arguments.
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.998, 1.002, -3.0, 1e38])
+def test_vectors_off_the_sphere_are_refused(factor):
+    mechanism = make("privunit")
+    honest = np.full(12, 12**-0.5, dtype=np.float32)
+    rows = np.stack([honest, (honest.astype(np.float64) * factor).astype(np.float32)])
+    with pytest.raises(ValueError, match=r"message 1: vector must have a norm in \[0.999, 1.001\], got"):
+        mechanism.messages_from_bytes(rows.tobytes(), 2)
+    assert len(mechanism.messages_from_bytes(honest.tobytes(), 1)) == 1
+
+
+@all_variants
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cap: {"epsilon": 2.9},
+        lambda cap: {"dim": 13},
+        lambda cap: {"dim": 1},
+        lambda cap: {"clip": 0.0},
+        lambda cap: {"inside": str(cap.inside + 1)},
+        lambda cap: {"mass": str(cap.mass - 10**9)},
+        lambda cap: {"mass": "0"},
+        lambda cap: {"mass": str(2**61 + 1)},
+        lambda cap: {"inside": str(cap.mass)},
+        lambda cap: {"inside": str(2**62)},
+        lambda cap: {"inside": float(cap.inside)},
+        lambda cap: {"inside": cap.inside},
+        lambda cap: {"gain": cap.gain * 1.001},
+        lambda cap: {"gain": -cap.gain},
+        lambda cap: {"gain": float("nan")},
+    ],
+)
+def test_tampered_json_is_refused(variant, change):
+    mechanism = make(variant)
+    with pytest.raises(ValueError, match=r"must be|exceed|NaN is not a number"):
+        reread(mechanism, **change(mechanism.cap))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
+        ({"dim": 2.0}, "dim must be an integer"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \[0.01, 20\], got 0.0"),
+        ({"epsilon": 21}, "epsilon must be"),
+        ({"clip": 0.0}, "clip must be"),
+        ({"clip": float("inf")}, "clip must be"),
+    ],
+)
+@pytest.mark.parametrize("mechanism", [PrivUnit, PrivUnitG])
+def test_bad_arguments_are_refused(mechanism, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mechanism(**{"dim": 12, "epsilon": 3.0} | arguments)
+
+
+@pytest.mark.parametrize("split", ["best", -0.1, 1.1, True, None, [0.5]])
+def test_bad_splits_are_refused(split):
+    with pytest.raises(ValueError, match="split must be"):
+        PrivUnit(12, 3.0, split=split)
+
+
+def test_shares_of_the_budget():
+    # A tiny cap on the circle: its angle is πA, D = sin(πA)/π, and 1 − cos² of it would be lost to rounding.
+    cap = PrivUnit(2, 20.0, split=0.0).cap
+    assert cap.gain == pytest.approx(0.5, rel=1e-7)
+    assert PrivUnit(12, 3.0, split=1.0).cap == PrivUnit(12, 3.0, split="hemisphere").cap
+    for share in (0.0, 0.25, 0.5, 1.0):
+        cap = PrivUnit(12, 3.0, split=share).cap
+        p, a = cap.inside / TOTAL, cap.mass / TOTAL
+        assert math.log(p / (1 - p)) == pytest.approx(share * 3.0, abs=1e-9)
+        assert math.log((1 - a) / a) == pytest.approx((1 - share) * 3.0, abs=1e-9)
+
+
+def test_a_gaussian_vector_that_no_honest_client_sends_is_refused():
+    mechanism = PrivUnitG(dim=400, epsilon=3.0)
+    assert mechanism.largest_norm == 1.9
+    for norm, accepted in ((1.89, True), (1.91, False), (float("nan"), False)):
+        columns = (np.full((3, 400), norm / 20, dtype=np.float32),)
+        if accepted:
+            assert len(mechanism.messages_from_columns(columns, None, simulated=True)) == 3
+        else:
+            with pytest.raises(ValueError, match="message 0: vector"):
+                mechanism.messages_from_columns(columns, None, simulated=True)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 50])
+def test_the_longest_vector_that_the_words_can_make_is_accepted(dim):
+    """Scripted words at both ends of their range, at the largest and the smallest epsilon."""
+    for epsilon in (0.01, 20.0):
+        mechanism = PrivUnitG(dim=dim, epsilon=epsilon)
+        words = np.array([[0] * mechanism.cap.words, [2**64 - 1] * mechanism.cap.words], dtype=np.uint64)
+        drawn = mechanism.cap.draw(np.tile(np.eye(dim)[0], (2, 1)), words)
+        along = np.abs(drawn[:, 0]) * dim**0.5
+        assert along.max() < 12

@@ -1,0 +1,104 @@
+import math
+
+import numpy as np
+import pytest
+
+from sstq.baselines.rrsc import RRSC
+from tests.contract.cases import reread
+
+
+def total(mechanism):
+    return mechanism.expected_mse(np.full(mechanism.dim, mechanism.dim**-0.5)).total / mechanism.dim
+
+
+@pytest.mark.parametrize(
+    ("bits", "expected"),
+    # Measured: 0.871 with 3 bits, 0.747 with 8, at ε = 3.
+    [(3, 0.871), (8, 0.747)],
+)
+def test_golden_errors(bits, expected):
+    assert total(RRSC(10_000, 3.0, bits=bits)) == pytest.approx(expected, rel=0.03)
+
+
+def test_more_bits_approach_the_optimum():
+    # PrivUnitG, the optimum of all unbiased ε-LDP randomizers: 0.7425 at ε = 3 (measured).
+    errors = [total(RRSC(10_000, 3.0, bits=bits)) for bits in range(1, 13)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] == pytest.approx(0.7425, rel=0.002)
+
+
+def test_two_vertices_are_a_random_sign():
+    """One bit: ±s for a uniform direction s, E|⟨s, u⟩| in closed form and binary randomized response."""
+    for dim in (2, 3, 50):
+        mechanism = RRSC(dim, 1.5, bits=1)
+        absolute = math.exp(math.lgamma(dim / 2) - math.lgamma((dim + 1) / 2)) / math.sqrt(math.pi)
+        assert mechanism.alignment == pytest.approx(absolute * math.tanh(0.75), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (8, 3), (9, 3), (40, 5), (256, 8), (300, 8)])
+def test_candidates_are_a_regular_simplex(dim, bits):
+    mechanism = RRSC(dim, 3.0, bits=bits)
+    size = mechanism.size
+    codes = np.arange(size)[:: max(1, size // 16)]
+    vertices = mechanism._vectors(np.full(len(codes), 77, dtype=np.uint64), codes)
+    expected = (size * np.eye(len(codes)) - 1) / (size - 1)
+    np.testing.assert_allclose(vertices @ vertices.T, expected, atol=1e-6)
+
+
+def test_client_and_server_mean_the_same_simplex():
+    """The scores are ⟨s_m, u⟩ up to a positive factor and a common shift."""
+    mechanism = RRSC(20, 3.0, bits=4)
+    direction = np.random.default_rng(1).standard_normal((1, 20))
+    scores = mechanism._scores(np.array([5], dtype=np.uint64), direction)[0]
+    vertices = mechanism._vectors(np.full(16, 5, dtype=np.uint64), np.arange(16))
+    np.testing.assert_allclose((scores - scores.mean()) * math.sqrt(16 / 15), vertices @ direction[0], atol=1e-8)
+
+
+def test_rotation_is_uniform(seed):
+    """The first vertex of 4,000 clients at d = M = 4: moments of the sphere, 8 z-tests at |z| < 6 (2e-8)."""
+    mechanism, count = RRSC(4, 3.0, bits=2), 4000
+    seeds = mechanism._seeds(seed + np.arange(count, dtype=np.uint64))
+    for code in (0, 3):
+        first = mechanism._vectors(seeds, np.full(count, code))
+        for power, mean in ((1, 0.0), (2, 1 / 4), (4, 3 / 24)):
+            values = first[:, 1] ** power
+            assert abs(values.mean() - mean) < 6 * values.std() / count**0.5
+        crossed = first[:, 0] * first[:, 1]
+        assert abs(crossed.mean()) < 6 * crossed.std() / count**0.5
+
+
+def test_nearly_dependent_candidates_do_not_fail():
+    mechanism = RRSC(2, 3.0, bits=1)
+    gram = np.array([[[1.0, 1.0], [1.0, 1.0]]])
+    assert np.isfinite(mechanism._factor(gram)).all()
+
+
+@pytest.mark.parametrize(("dim", "bits", "most"), [(2, 2, 1), (255, 8, 7), (4095, 12, 11)])
+def test_a_simplex_needs_as_many_dimensions(dim, bits, most):
+    message = rf"bits must be an integer in \[1, {most}\], got {bits}"
+    with pytest.raises(ValueError, match=message):
+        RRSC(dim, 3.0, bits=bits)
+    with pytest.raises(ValueError, match=message):
+        reread(RRSC(dim, 3.0, bits=most), bits=bits)
+
+
+def test_one_dimension_is_refused():
+    with pytest.raises(ValueError, match=r"dim must be an integer in \[2, "):
+        RRSC(1, 3.0, bits=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inside": 0}, r"inside must be an integer in \[1, 7\]"),
+        ({"inside": 1.5}, "inside must be an integer"),
+        ({"inside": "1"}, "inside must be an integer"),
+        ({"threshold": str(2**62 - 1)}, "not 3.0-LDP"),
+        ({"threshold": "1"}, "not 3.0-LDP"),
+        ({"threshold": 2**61}, "threshold must be a decimal string"),
+    ],
+)
+def test_tampered_integers_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        reread(RRSC(16, 3.0, bits=3), **change)

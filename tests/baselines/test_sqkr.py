@@ -1,0 +1,520 @@
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sstq.baselines import sqkr_coders as coders
+from sstq.baselines.sqkr import SQKR
+from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
+from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.frames.kashin import represent
+from sstq.frames.tight import default_frame_size
+from sstq.mechanisms.base import LocalReport
+from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.randomness import streams
+from tests.contract.cases import reread
+from tests.scripted import ScriptedBits
+
+VARIANTS = {
+    "default": {},
+    "one-bit": {"k": 1},
+    "beyond-the-best-k": {"k": 5},
+    "public": {"coin": "public"},
+    "paper": {"kashin": "paper", "k": "paper"},
+    "fourier": {"frame": "fourier", "frame_size": 37},
+    "orthogonal": {"frame": "orthogonal", "frame_size": 40},
+    "dense": {"variant": "dense"},
+    "dense-odd": {"variant": "dense", "frame": "fourier", "frame_size": 37},
+    "dense-orthogonal": {"variant": "dense", "frame": "orthogonal", "frame_size": 40},
+    "dense-paper": {"variant": "dense", "kashin": "paper"},
+}
+DIM = 16
+
+all_variants = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def make(variant, **changes):
+    return SQKR(**{"dim": DIM, "epsilon": 2.0, "clip": 0.5, "frame_seed": 3} | VARIANTS[variant] | changes)
+
+
+def some_vector(seed, norm=0.5):
+    x = np.random.default_rng(seed).standard_normal(DIM)
+    return x * (norm / np.linalg.norm(x))
+
+
+def encode(mechanism, x, rng):
+    return mechanism.encode(x, rng=rng, clients=np.arange(len(x)) if mechanism.coin == "public" else None)
+
+
+def steps(channel):
+    """Where the code of a flat channel can change along the 62-bit word, with the end."""
+    return [0, *(channel.own + i * channel.other for i in range(channel.size - 1)), TOTAL]
+
+
+def inputs(dim):
+    """Unit vectors and their opposites, short ones and zero, some of which a representation clamps."""
+    rows = np.concatenate(list(structured_vectors(dim, np.random.default_rng(0)).values()))[::2]
+    return np.concatenate([rows, -rows, 0.2 * rows[:2], np.zeros((1, dim))])
+
+
+def subsampled_distribution(mechanism, x, choice):
+    """The exact distribution of the bits given the words that choose coordinates and round; both ends of every step."""
+    places = steps(mechanism.channel)
+    last = np.array([[start, end - 1] for start, end in itertools.pairwise(places)], dtype=np.uint64).reshape(-1)
+    words = np.empty((len(last), len(choice) + 1), dtype=np.uint64)
+    words[:, :-1] = choice
+    words[:, -1] = last << np.uint64(2)
+    rows = mechanism.clip * np.tile(x, (len(last), 1))
+    clients = np.full(len(last), 7, dtype=np.uint64) if mechanism.coin == "public" else None
+    bits, *index = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)
+    np.testing.assert_array_equal(bits[::2], bits[1::2])
+    distribution = [Fraction(0)] * mechanism.channel.size
+    for code, (start, end) in zip(bits[::2], itertools.pairwise(places), strict=True):
+        distribution[code] += Fraction(end - start, TOTAL)
+    return tuple(distribution), tuple(np.unique(i, axis=0).tobytes() for i in index)
+
+
+def largest_ratio(distributions):
+    return max(max(column) / min(column) for column in zip(*distributions, strict=True))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+@pytest.mark.parametrize(("k", "coin"), [(1, "private"), (2, "private"), (3, "private"), (2, "public")])
+def test_subsampled_messages_are_private_for_every_pair(k, coin, epsilon, seed):
+    # Few steps: privacy does not depend on how good the representation is.
+    mechanism = SQKR(3, epsilon, k=k, coin=coin, steps=5)
+    choices = np.random.default_rng(seed).integers(0, 1 << 64, size=(6, 2 * k), dtype=np.uint64)
+    choices[0, k:], choices[1, k:] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
+    reached = set()
+    for choice in choices:
+        outcomes = [subsampled_distribution(mechanism, x, choice) for x in inputs(3)]
+        # What is not the channel's does not depend on the data.
+        assert len({index for _, index in outcomes}) == 1
+        reached |= {distribution for distribution, _ in outcomes}
+    assert all(sum(distribution) == 1 for distribution in reached)
+    # Given the token, and so for every mixture over tokens: for any pair of vectors.
+    ratio = largest_ratio(reached)
+    assert ratio <= exp_lower(epsilon)
+    assert log_upper(ratio) == mechanism.privacy_loss() <= epsilon
+    assert mechanism.privacy_loss() > epsilon - 1e-10
+
+
+def dense_distribution(mechanism, x, rounding):
+    """The exact distribution of a dense message given the words that round: all 2^N z, both ends of both sides."""
+    size = mechanism.frame.size
+    own = mechanism.channel.own
+    last = np.array([0, own - 1, own, TOTAL - 1], dtype=np.uint64)
+    words = np.empty((1 << size, 4, len(rounding) + 2), dtype=np.uint64)
+    words[..., :-2] = rounding
+    words[..., -2] = np.arange(1 << size)[:, None]
+    words[..., -1] = last << np.uint64(2)
+    rows = mechanism.clip * np.tile(x, (4 << size, 1))
+    (bits,) = mechanism._encode_rows(rows, None, ScriptedBits(words), None)
+    sent = np.packbits(bits.reshape(-1, size), axis=1, bitorder="little")[:, 0].reshape(-1, 4)
+    np.testing.assert_array_equal(sent[:, 0], sent[:, 1])
+    np.testing.assert_array_equal(sent[:, 2], sent[:, 3])
+    distribution = [Fraction(0)] * (1 << size)
+    for inside, outside in sent[:, ::2]:
+        distribution[inside] += Fraction(own, TOTAL << size)
+        distribution[outside] += Fraction(TOTAL - own, TOTAL << size)
+    return tuple(distribution)
+
+
+dense_sizes = pytest.mark.parametrize(
+    ("dim", "frame", "size"), [(1, "hadamard", 1), (2, "hadamard", 4), (3, "hadamard", 8), (2, "fourier", 5)]
+)
+
+
+@dense_sizes
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+def test_dense_messages_are_private_for_every_pair(dim, frame, size, epsilon, seed):
+    # Few steps: privacy does not depend on how good the representation is.
+    mechanism = SQKR(dim, epsilon, variant="dense", frame=frame, frame_size=size, steps=5)
+    words = np.random.default_rng(seed).integers(0, 1 << 64, size=(3, -(-size // 2)), dtype=np.uint64)
+    words[0], words[1] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
+    reached = {dense_distribution(mechanism, x, rounding) for x in inputs(dim) for rounding in words}
+    assert all(sum(distribution) == 1 for distribution in reached)
+    ratio = largest_ratio(reached)
+    assert ratio <= exp_lower(epsilon)
+    # Opposite bits reach the ratio, ties or not.
+    assert log_upper(ratio) == mechanism.privacy_loss() <= epsilon
+
+
+@dense_sizes
+def test_dense_moments_are_the_enumeration(dim, frame, size):
+    mechanism = SQKR(dim, 1.5, variant="dense", frame=frame, frame_size=size, steps=5)
+    signs = 2 * np.unpackbits(np.arange(1 << size, dtype=np.uint8)[:, None], axis=1, bitorder="little")[:, :size] - 1.0
+    rounding = np.full(-(-size // 2), 0x8000_0000_8000_0000, dtype=np.uint64)
+    for x in inputs(dim):
+        y = represent(mechanism.frame, mechanism.kashin, x[None].astype(np.float32))[0][0]
+        # A word of one half rounds up just above y = 0.
+        v = np.where(y > 0, 1.0, -1.0)
+        probability = np.array([float(p) for p in dense_distribution(mechanism, x, rounding)])
+        np.testing.assert_allclose(probability @ signs, mechanism.coder.gain * v, atol=1e-14)
+        np.testing.assert_allclose(signs.T * probability @ signs, np.eye(size), atol=1e-14)
+
+
+def test_a_dense_mechanism_that_never_leaves_its_half_fails_the_enumeration(monkeypatch):
+    """A mutant: the side is not randomized, so a message rules half of the inputs out."""
+    turn = coders.turn_to_side
+    monkeypatch.setattr(coders, "turn_to_side", lambda z, v, outside: turn(z, v, np.zeros_like(outside)))
+    mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
+    rounding = np.full(2, 1 << 63, dtype=np.uint64)
+    with pytest.raises(ZeroDivisionError):
+        largest_ratio({dense_distribution(mechanism, x, rounding) for x in inputs(2)})
+
+
+def test_a_dense_mechanism_that_breaks_ties_by_data_fails_the_enumeration(monkeypatch):
+    """A mutant: where ⟨z, v⟩ = 0 it turns z until z_1 = v_1, so ties of one input are impossible for another."""
+
+    def turn(z, v, outside):
+        excess = 2 * np.count_nonzero(z != v, axis=1) - z.shape[1]
+        tie = (excess == 0) & (z[:, 0] != v[:, 0])
+        z ^= (tie | ((excess != 0) & ((excess > 0) != outside))).astype(np.uint8)[:, None]
+
+    monkeypatch.setattr(coders, "turn_to_side", turn)
+    mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
+    rounding = np.full(2, 1 << 63, dtype=np.uint64)
+    with pytest.raises(ZeroDivisionError):
+        largest_ratio({dense_distribution(mechanism, x, rounding) for x in inputs(2)})
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_subsampled_error_is_the_enumeration(k):
+    """E[x̂] and E‖x̂‖² over all coordinates, bits and codes, by plain loops over the integer matrix."""
+    mechanism = SQKR(2, 1.5, clip=0.5, k=k, frame="orthogonal", frame_size=5)
+    x = np.array([0.3, -0.35])
+    y = represent(mechanism.frame, mechanism.kashin, (x[None] / 0.5).astype(np.float32))[0][0].astype(float)
+    rows = mechanism.frame.rows(np.arange(5))
+    matrix = np.asarray(mechanism.channel.matrix, dtype=float) / TOTAL
+    signs = 2.0 * (np.arange(1 << k)[:, None] >> np.arange(k) & 1) - 1
+    gap = (mechanism.channel.own - mechanism.channel.other) / TOTAL
+    mean, power = np.zeros(2), 0.0
+    for chosen in itertools.product(range(5), repeat=k):
+        drawn = list(chosen)
+        token = np.prod((1 + signs * y[drawn]) / 2, axis=1)
+        estimates = 2 / k * mechanism.bound / gap * signs @ rows[drawn]
+        mean += token @ matrix @ estimates / 5**k
+        power += token @ matrix @ np.sum(estimates**2, axis=1) / 5**k
+    error = mechanism.expected_mse(x)
+    assert error.bias2 == pytest.approx(np.sum((mean - x) ** 2), abs=1e-12)
+    assert error.variance == pytest.approx(power - mean @ mean, rel=1e-9)
+    assert error.bias2 < 1e-9
+
+
+@all_variants
+def test_simulation_matches_expected_mse(variant, seed):
+    """Mean and squared error of 5,000 encoded messages against the exact values; 5 z-tests at |z| < 6 (1e-8)."""
+    mechanism, x, count = make(variant), some_vector(seed), 5_000
+    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+    squared = np.sum((decoded - x) ** 2, axis=1)
+    error = mechanism.expected_mse(x)
+    assert abs(squared.mean() - error.total) < 6 * squared.std() / count**0.5 + 1e-9 * error.total
+    mean = mechanism._row_error(x[None])[0][0]
+    assert error.bias2 == pytest.approx(np.sum((mean - x) ** 2))
+    for direction in np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, DIM))]):
+        projected = decoded @ direction
+        assert abs(projected.mean() - mean @ direction) < 6 * projected.std() / count**0.5
+
+
+@all_variants
+def test_unbiased_is_stated_and_true(variant):
+    mechanism = make(variant)
+    assert mechanism.unbiased == ("never" if "paper" in variant else "always")
+    biases = [
+        mechanism.expected_mse(scale * rows[0]).bias2
+        for rows in structured_vectors(DIM, np.random.default_rng(5)).values()
+        for scale in (0.0, 0.1, 0.5)
+    ]
+    if mechanism.unbiased:
+        assert max(biases) < 1e-6 * 0.5**2
+    else:
+        assert max(biases) > 1e-3 * 0.5**2
+
+
+def test_a_level_too_low_for_the_frame_is_not_called_unbiased():
+    assert not SQKR(dim=100, epsilon=2.0, level=1.0).unbiased
+
+
+@pytest.mark.parametrize("variant", ["default", "public", "dense"])
+@pytest.mark.parametrize("kind", ["gaussian", "spike", "constant", "alternating", "sparse", "zero", "short"])
+def test_aggregated_mean_is_unbiased(variant, kind, seed):
+    """16 z-tests at |z| < 6 a case, 21 cases: false failures below 1e-6."""
+    mechanism = make(variant)
+    vectors = structured_vectors(DIM, np.random.default_rng(seed))
+    vectors |= {"zero": np.zeros((1, DIM)), "short": 0.1 * vectors["gaussian"]}
+    x = 0.5 * vectors[kind][0]
+    aggregator = mechanism.aggregator()
+    aggregator.update(encode(mechanism, np.tile(x, (10_000, 1)), seed))
+    estimate = aggregator.mean()
+    assert np.all(np.abs(estimate.value - x) < 6 * estimate.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"k": 1},
+        {"k": 3},
+        {"k": 6},  # κ = 3.6: the cross terms are a sixth of the second moment
+        {"k": 3, "frame": "orthogonal", "frame_size": 11},
+        {"variant": "dense"},
+        {"variant": "dense", "frame": "orthogonal", "frame_size": 11},
+    ],
+)
+def test_the_second_moment_is_that_of_the_decoded_messages(arguments, seed):
+    """4 z-tests at |z| < 6 (1e-8), of a spike in few dimensions, where the cross terms weigh most."""
+    mechanism, count = SQKR(4, 3.0, **arguments), 20_000
+    messages = mechanism.encode(np.tile([0.0, -1.0, 0.0, 0.0], (count, 1)), rng=seed)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    squares = mechanism.decode(messages) ** 2
+    _, second_moment = aggregator._mean_and_second_moment()
+    assert np.all(np.abs(second_moment - squares.mean(axis=0)) < 6 * squares.std(axis=0) / count**0.5 + 1e-9)
+    if arguments.get("k") == 6:
+        # Without the cross terms the same test fails.
+        without = second_moment - mechanism.coder.cross * aggregator.mean().value ** 2
+        assert abs(without[1] - squares[:, 1].mean()) > 6 * squares[:, 1].std() / count**0.5
+
+
+@pytest.mark.parametrize("variant", ["default", "beyond-the-best-k", "dense"])
+def test_standard_errors_cover(variant, seed):
+    """The mean square of 80·16 z-scores is 1 to within 6 standard errors (√(4/1280), to allow for correlations)."""
+    mechanism = make(variant)
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((100, DIM))
+    rows *= 0.5 / np.linalg.norm(rows, axis=1, keepdims=True)
+    scores = []
+    for _ in range(80):
+        aggregator = mechanism.aggregator()
+        aggregator.update(mechanism.encode(rows, rng=rng))
+        estimate = aggregator.mean()
+        scores.append((estimate.value - rows.mean(axis=0)) / estimate.stderr)
+    # The spread of unlike clients moves the variance by (κ − 1)·spread, here by less than 2 %.
+    assert abs(np.mean(np.square(scores)) - 1) < 6 * math.sqrt(4 / 1280) + 0.02
+
+
+def mean_error(dim, seeds, **arguments):
+    """Over frames and Gaussian vectors of norm clip; the seeds are fixed, for the statement is about an average."""
+    totals = []
+    for seed in range(seeds):
+        mechanism = SQKR(dim, 3.0, frame_seed=seed, **arguments)
+        x = np.random.default_rng(seed).standard_normal(dim)
+        totals.append(mechanism.expected_mse(mechanism.clip * x / np.linalg.norm(x)).total)
+    return np.mean(totals)
+
+
+@pytest.mark.parametrize(("dim", "published"), [(100, 4.2), (10_000, 328)])
+def test_published_errors_are_those_of_three_bits(dim, published):
+    # Paper, Fig. "MSE versus dimension" (ε = 3, C = 0.2): 4.2 and 328; measured: k = 3 and K = 2, clamped.
+    error = mean_error(dim, 3, clip=0.2, kashin="paper", k=3)
+    assert error == pytest.approx(published, rel=0.01)
+    beta2 = 4 / (default_frame_size(dim) / dim)
+    assert error == pytest.approx(beta2 / 3 * ((np.exp(3) + 7) / (np.exp(3) - 1)) ** 2 * dim * 0.2**2, rel=0.01)
+    # The k of its communication table does not give the figure.
+    assert mean_error(dim, 3, clip=0.2, kashin="paper", k="paper") > 1.2 * published
+
+
+def test_error_of_feasible_levels():
+    dim = 2545
+    level = 1.6 * (default_frame_size(dim) / dim) ** 0.5
+    # Measured: MSE/d ≈ 2.2 for k = 4 at ε = 3 (β = 1.6); the best k is 3.
+    assert mean_error(dim, 2, k=4, level=level, steps=200) / dim == pytest.approx(2.16, rel=0.01)
+    assert mean_error(dim, 2, level=level, steps=200) / dim == pytest.approx(1.72, rel=0.01)
+    # Dense: (π/2)·β²·coth²(ε/2), β = 1.8.
+    dense = math.pi / 2 * 1.8**2 / math.tanh(1.5) ** 2
+    assert mean_error(dim, 2, variant="dense") / dim == pytest.approx(dense, rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 3.0, 5.0, 8.0])
+def test_the_default_k_has_the_least_error(epsilon):
+    x = some_vector(0)
+    errors = {k: make("default", epsilon=epsilon, k=k).expected_mse(x).total for k in range(1, 15)}
+    assert make("default", epsilon=epsilon).k == min(errors, key=errors.get)
+
+
+def test_k_by_rule():
+    # Paper, Section 5: min(⌈2ε⌉, b₀), 4 at ε = 3 and b₀ = 4.
+    assert [paper_k(epsilon) for epsilon in (0.1, 0.6, 1.2, 3.0, 20.0)] == [1, 2, 3, 4, 4]
+    assert SQKR(25_450, 3.0, k="paper").k == 4
+    assert SQKR(25_450, 3.0).k == 3
+    assert best_k(1000, 20.0, 1.8) < 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bits"),
+    [
+        ({"k": 4}, 4 * 17),
+        ({"k": 4, "frame_size": 32_768}, 4 * 16),  # 64: paper, Table "Communication cost", which counts ⌈log₂ d⌉
+        ({"k": 4, "coin": "public"}, 4),
+        ({"k": 1}, 17),
+        ({"variant": "dense"}, 65_536),
+    ],
+)
+def test_bits_on_the_wire(arguments, bits):
+    mechanism = SQKR(25_450, 3.0, steps=1, **arguments)
+    assert mechanism.message_bits == bits
+    ids = [5, 9, 2] if mechanism.coin == "public" else None
+    messages = mechanism.encode(np.zeros((3, 25_450)), rng=1, clients=ids)
+    raw = messages.to_bytes()
+    assert len(raw) == -(-3 * bits // 8)
+    again = mechanism.messages_from_bytes(raw, 3, clients=ids)
+    for column, other in zip(messages.columns, again.columns, strict=True):
+        np.testing.assert_array_equal(column, other)
+
+
+def test_dense_bits_are_the_bytes():
+    mechanism = make("dense")
+    messages = mechanism.encode(np.tile(some_vector(1), (5, 1)), rng=1)
+    assert messages.column("bits").dtype == np.uint8
+    assert messages.to_bytes() == np.packbits(messages.column("bits"), bitorder="little").tobytes()
+
+
+def test_indices_beyond_the_frame_are_refused():
+    mechanism = make("fourier", k=2)
+    with pytest.raises(ValueError, match=r"index must be in \[0, 37\), got 63"):
+        mechanism.messages_from_bytes(b"\xfc\x3f", 1)
+
+
+def test_public_indices_come_from_the_streams():
+    mechanism = make("public", k=3)
+    ids = np.array([5, 2, 2**63], dtype=np.uint64)
+    messages = mechanism.encode(np.tile(some_vector(0), (3, 1)), clients=ids)
+    assert [field.name for field in mechanism.layout.fields] == ["bits"]
+    index, bits = mechanism.coder._pairs(messages)
+    for draw in range(3):
+        expected = streams.indices_of(3, f"sqkr{draw}", ids, mechanism.frame.size)
+        np.testing.assert_array_equal(index[:, draw], expected)
+    rows = mechanism.frame.rows(index.reshape(-1)).reshape(3, 3, DIM)
+    by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.coder.gain)
+    np.testing.assert_allclose(mechanism.decode(messages), by_hand, rtol=1e-12)
+    with pytest.raises(ValueError, match="clients must be given"):
+        mechanism.encode(some_vector(0))
+
+
+def test_coordinates_are_uniform_and_independent(seed):
+    """A chi-square of 64·64 cells at 6 standard deviations (1e-8)."""
+    mechanism, count = make("default", k=2, steps=1), 100_000
+    index = mechanism.encode(np.zeros((count, DIM)), rng=seed).column("index").astype(int)
+    cells = np.bincount(index[:, 0] * 64 + index[:, 1], minlength=4096)
+    chi2 = np.sum((cells - count / 4096) ** 2) / (count / 4096)
+    assert abs(chi2 - 4095) < 6 * math.sqrt(2 * 4095)
+
+
+@pytest.mark.parametrize("half", [1, 7, 511, 512, 513, 2000, 20_000])
+def test_central_binomial(half):
+    exact = Fraction(math.comb(2 * half, half), 4**half)
+    assert abs(Fraction(central_binomial(half)) / exact - 1) < 5e-16
+
+
+@pytest.mark.parametrize("variant", ["subsampled", "dense"])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 16.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 2, 3, 500])
+def test_stable_for_all_budgets_and_dimensions(dim, epsilon, variant):
+    mechanism = SQKR(dim, epsilon, clip=0.1, variant=variant)
+    assert epsilon - 1e-6 < mechanism.privacy_loss() <= epsilon
+    x = np.zeros((3, dim), dtype=np.float32)
+    x[1] = 1e30
+    x[2, -1] = -1e-30
+    messages = mechanism.encode(x, rng=1)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    estimate = aggregator.mean()
+    assert np.isfinite(estimate.value).all()
+    assert np.isfinite(estimate.stderr).all()
+    unit = np.full(dim, 0.1 * dim**-0.5)
+    error = mechanism.expected_mse(unit)
+    assert error.bias2 < 1e-8
+    assert 0 < error.variance < np.inf
+    raw = messages.to_bytes()
+    np.testing.assert_array_equal(mechanism.decode(mechanism.messages_from_bytes(raw, 3)), mechanism.decode(messages))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [{}, {"variant": "dense"}])
+def test_a_million_dimensions(arguments):
+    mechanism = SQKR(10**6, 3.0, steps=2, **arguments)
+    messages = mechanism.encode(np.eye(1, 10**6, dtype=np.float32), rng=1)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    assert np.isfinite(aggregator.mean().value).all()
+    assert len(messages.to_bytes()) == -(-mechanism.message_bits // 8)
+
+
+def test_one_coordinate_in_a_frame_of_one():
+    for variant, bits in (("subsampled", 1), ("dense", 1)):
+        mechanism = SQKR(1, 1.0, frame_size=1, variant=variant, k=None if variant == "dense" else 1)
+        assert mechanism.message_bits == bits
+        messages = mechanism.encode(np.ones((4, 1)), rng=1)
+        assert mechanism.decode(messages).shape == (4, 1)
+        assert mechanism.expected_mse(np.ones(1)).bias2 < 1e-9
+
+
+OWN, OTHER = make("default").channel.own, make("default").channel.other
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 1.0},
+        {"clip": 0},
+        {"k": 3},
+        {"k": None},
+        {"k": "paper"},
+        {"k": None, "variant": "dense"},
+        {"variant": "dense"},
+        {"coin": "assigned"},
+        {"frame_size": 100},
+        {"frame": "wavelet"},
+        {"steps": 0},
+        {"level": -1.0},
+        {"own": str(OWN + 3), "other": str(OTHER - 1)},
+        {"own": str(OWN + 1)},
+        {"own": OWN, "other": OTHER},
+        {"own": str(TOTAL // 4), "other": str(TOTAL // 4)},
+    ],
+)
+def test_tampered_json_is_refused(change):
+    mechanism = make("default")
+    assert (mechanism.k, mechanism.channel.own, mechanism.channel.other) == (2, OWN, OTHER)
+    with pytest.raises(ValueError, match=r"."):
+        reread(mechanism, **change)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, r"dim must be an integer in \[1, .*got 0"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \[0.01, 20\], got 0.0"),
+        ({"epsilon": 21}, "epsilon must be"),
+        ({"clip": -1.0}, "clip must be"),
+        ({"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
+        ({"k": 33}, "k must be"),
+        ({"k": 2.5}, "k must be"),
+        ({"k": "best"}, r"k must be an integer in \[1, 32\], 'paper' or None, got 'best'"),
+        ({"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
+        ({"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
+        ({"variant": "dense", "k": "paper"}, "k must be left out with variant='dense'"),
+        ({"variant": "dense", "coin": "public"}, "coin must be 'private' with variant='dense'"),
+        ({"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
+        ({"kashin": "lp"}, "kashin must be"),
+        ({"level": -1.0}, "level must be"),
+        ({"steps": 0}, "steps must be"),
+        ({"frame": "wavelet"}, "frame must be"),
+        ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
+        ({"frame_size": 24}, "power of two"),
+        ({"frame_seed": -1}, "frame_seed must be"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SQKR(**{"dim": DIM, "epsilon": 2.0} | arguments)
+
+
+@pytest.mark.parametrize("variant", ["subsampled", "dense"])
+def test_missed_certificates_are_counted_locally(variant):
+    mechanism = SQKR(dim=100, epsilon=2.0, level=2.4, variant=variant)
+    report = LocalReport()
+    mechanism.encode(mechanism.frame.rows(np.arange(5)), rng=1, report=report)
+    assert report.missed == 5

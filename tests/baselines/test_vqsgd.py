@@ -1,0 +1,239 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sstq.baselines import vqsgd
+from sstq.baselines.vqsgd import IdentityFrame, VqSGD
+from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.mechanisms.trial_vectors import structured_vectors
+from tests.contract.cases import reread
+from tests.scripted import ScriptedBits
+
+
+def some_vectors(dim, seed=0):
+    """Unit vectors of all kinds, shorter ones and zero."""
+    rows = np.concatenate(list(structured_vectors(dim, np.random.default_rng(seed)).values()))
+    return np.concatenate([rows, -rows, 0.3 * rows[:3], np.zeros((1, dim))])
+
+
+def output_distribution(mechanism, x, which, spread):
+    """The exact distribution of the message, given the two words that choose the vertex.
+
+    The code is a step function of the last word, with steps of the two integers; both ends of every step are encoded.
+    """
+    own, other = mechanism.channel.own, mechanism.channel.other
+    starts = [0, *(own + i * other for i in range(mechanism.channel.size - 1))]
+    ends = [*starts[1:], TOTAL]
+    last = np.array([[start, end - 1] for start, end in zip(starts, ends, strict=True)], dtype=np.uint64).reshape(-1)
+    words = np.empty((len(last), 3), dtype=np.uint64)
+    words[:, 0], words[:, 1], words[:, 2] = which, spread, last << np.uint64(2)
+    rows = mechanism.clip * np.tile(x, (len(last), 1))
+    (codes,) = mechanism._encode_rows(rows, None, ScriptedBits(words), None)
+    np.testing.assert_array_equal(codes[::2], codes[1::2])
+    distribution = [Fraction(0)] * mechanism.channel.size
+    for code, start, end in zip(codes[::2], starts, ends, strict=True):
+        distribution[code] += Fraction(end - start, TOTAL)
+    return distribution
+
+
+def largest_ratio(distributions):
+    return max(max(column) / min(column) for column in zip(*distributions, strict=True))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 16.0])
+def test_the_output_distribution_is_private_for_every_pair(dim, epsilon):
+    mechanism = VqSGD(dim, epsilon)
+    words = [k << 60 for k in range(16)]
+    vectors = some_vectors(dim)
+    distributions = {
+        tuple(output_distribution(mechanism, x, which, words[-1 - i]))
+        for x in vectors
+        for i, which in enumerate(words[::3])
+    }
+    assert all(sum(distribution) == 1 for distribution in distributions)
+    # Given the vertex, and so for every mixture over vertices: for any pair of vectors.
+    ratio = largest_ratio(distributions)
+    assert ratio <= exp_lower(epsilon)
+    assert log_upper(ratio) == mechanism.privacy_loss() <= epsilon
+    assert mechanism.privacy_loss() > epsilon - 1e-9
+
+
+def test_a_mechanism_that_leaks_a_little_fails_the_enumeration(monkeypatch):
+    """A mutant: where the first of the other vertices would be sent, it sends its own."""
+    mechanism = VqSGD(2, 1.0)
+    sample = type(mechanism.channel).sample
+
+    def leaky(channel, tokens, words):
+        near = (words >= channel.own) & (words < channel.own + channel.other)
+        return np.where(near, tokens, sample(channel, tokens, words))
+
+    monkeypatch.setattr(type(mechanism.channel), "sample", leaky)
+    corners = np.concatenate([np.eye(2), -np.eye(2)])
+    with pytest.raises(ZeroDivisionError):
+        largest_ratio([output_distribution(mechanism, x, 0, 0) for x in corners])
+
+
+def vertex_probabilities(x, grid):
+    """Of each vertex by name, and the mass that is spread, from a grid of words."""
+    dim = len(x)
+    which = ((np.arange(grid, dtype=np.uint64) << np.uint64(1)) + np.uint64(1)) << np.uint64(64 - grid.bit_length())
+    unit = np.tile(x, (grid, 1)).astype(np.float32)
+    low = vqsgd._round_to_vertices(unit, which, np.zeros(grid, dtype=np.uint64))
+    high = vqsgd._round_to_vertices(unit, which, np.full(grid, 2**64 - 1, dtype=np.uint64))
+    assert set(low[low != high]) <= {0}
+    assert set(high[low != high]) <= {2 * dim - 1}
+    spread = np.mean(low != high)
+    named = np.bincount(low[low == high], minlength=2 * dim) / grid
+    return named, spread
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [2, 5, 16])
+def test_the_vertex_has_the_vector_as_its_mean(dim):
+    grid = 1 << 14
+    for x in some_vectors(dim):
+        named, spread = vertex_probabilities(x, grid)
+        mean = (named[0::2] - named[1::2]) * dim**0.5
+        # The grid puts every step of the distribution in its place to within 1/grid.
+        np.testing.assert_allclose(mean, x, atol=2 * dim**0.5 / grid)
+        assert spread == pytest.approx(1 - np.abs(x).sum() / dim**0.5, abs=2 / grid)
+        # Vertices on the wrong side are reached by the spread only.
+        assert not np.any(named[0::2][x <= 0])
+        assert not np.any(named[1::2][x >= 0])
+
+
+def test_a_one_dimensional_vector_that_fills_the_ball_has_one_vertex():
+    assert vertex_probabilities(np.array([1.0]), 64)[0].tolist() == [1.0, 0.0]
+    assert vertex_probabilities(np.array([-1.0]), 64)[0].tolist() == [0.0, 1.0]
+    named, spread = vertex_probabilities(np.array([0.0]), 64)
+    assert spread == 1.0
+    assert not named.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [1, 7])
+def test_unbiased_with_the_stated_error(dim, seed):
+    """Means and squared errors of 20,000 messages; about 40·(7 + 1) z-tests at |z| < 6: false failures below 1e-6."""
+    mechanism, count = VqSGD(dim, 2.0, clip=0.5), 20_000
+    for x in 0.5 * some_vectors(dim, seed):
+        messages = mechanism.encode(np.tile(x, (count, 1)), rng=seed)
+        aggregator = mechanism.aggregator()
+        aggregator.update(messages)
+        estimate = aggregator.mean()
+        assert np.all(np.abs(estimate.value - x) < 6 * estimate.stderr)
+        squared = np.sum((mechanism.decode(messages) - x) ** 2, axis=1)
+        total = mechanism.expected_mse(x).total
+        assert abs(squared.mean() - total) < 6 * squared.std() / count**0.5 + 1e-9 * total
+
+
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [
+        # Paper, Appendix A: d((e^ε + 2d − 1)/(e^ε − 1))² − 1 times C², at ε = 3, C = 0.2. Its figure prints 561 and
+        # 4.4e8, the first being a Monte-Carlo value (measured).
+        (100, 527.0),
+        (10_000, 4.4e8),
+    ],
+)
+def test_published_errors(dim, expected):
+    total = VqSGD(dim, 3.0, clip=0.2).expected_mse(np.full(dim, 0.2 * dim**-0.5)).total
+    formula = dim * ((np.exp(3) + 2 * dim - 1) / (np.exp(3) - 1)) ** 2 - 1
+    assert total == pytest.approx(0.04 * formula, rel=1e-8)
+    assert total == pytest.approx(expected, rel=2e-3)
+
+
+def test_the_error_grows_with_the_cube_of_the_dimension():
+    small, large = (VqSGD(dim, 1.0).expected_mse(np.eye(1, dim)[0]).total for dim in (10_000, 100_000))
+    assert large / small == pytest.approx(1000, rel=1e-3)
+
+
+@pytest.mark.parametrize(("dim", "bits"), [(1, 1), (2, 2), (3, 3), (4, 3), (100, 8), (25_450, 16), (98_666, 18)])
+def test_bits_on_the_wire(dim, bits):
+    # 16 and 18 bits: paper, Table "Communication cost" (Fashion-MNIST, CIFAR-10).
+    mechanism = VqSGD(dim, 3.0)
+    assert mechanism.message_bits == bits
+    messages = mechanism.encode(np.zeros((11, dim)), rng=1)
+    raw = messages.to_bytes()
+    assert len(raw) == -(-11 * bits // 8)
+    again = mechanism.messages_from_bytes(raw, 11)
+    np.testing.assert_array_equal(again.column("vertex"), messages.column("vertex"))
+
+
+def test_vertices_beyond_the_last_are_refused():
+    with pytest.raises(ValueError, match=r"vertex must be in \[0, 6\), got 7"):
+        VqSGD(3, 1.0).messages_from_bytes(bytes([7]), 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 16.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 2, 1000, 10**6])
+def test_stable_for_all_budgets_and_dimensions(dim, epsilon):
+    mechanism = VqSGD(dim, epsilon, clip=0.1)
+    # Rounding an integer weight up takes less than M = 2d of 2^62 from the others, hence from a gap of ε·2^62/M.
+    slack = 1e-9 + 2 * (2 * dim) ** 2 / 2**62 / epsilon
+    assert epsilon - 1e-6 < mechanism.privacy_loss() <= epsilon
+    x = np.zeros((3, dim), dtype=np.float32)
+    x[1] = 1e30
+    x[2, -1] = -1e-30
+    messages = mechanism.encode(x, rng=1)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    estimate = aggregator.mean()
+    assert np.isfinite(estimate.value).all()
+    assert np.isfinite(estimate.stderr).all()
+    error = mechanism.expected_mse(np.zeros(dim))
+    assert error.bias2 == 0
+    assert error.total == pytest.approx(0.01 * dim * (1 + 2 * dim / np.expm1(epsilon)) ** 2, rel=slack)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda channel: {"dim": 11},
+        lambda channel: {"dim": 0},
+        lambda channel: {"epsilon": 0.6},
+        lambda channel: {"clip": -1.0},
+        lambda channel: {"own": str(channel.own + 19), "other": str(channel.other - 1)},
+        lambda channel: {"own": str(channel.own + 1)},
+        lambda channel: {"own": channel.own},
+        lambda channel: {"channel": "table"},
+    ],
+)
+def test_tampered_json_is_refused(change):
+    mechanism = VqSGD(10, 0.7)
+    with pytest.raises(ValueError, match=r"."):
+        reread(mechanism, **change(mechanism.channel))
+
+
+def test_a_channel_that_hides_the_token_is_refused():
+    # Exactly private, but there would be nothing to decode.
+    with pytest.raises(ValueError, match="favour the token"):
+        reread(VqSGD(2, 1.0), own=str(TOTAL // 4), other=str(TOTAL // 4))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, r"dim must be an integer in \[1, .*got 0"),
+        ({"dim": 2**24 + 1}, "dim must be an integer"),
+        ({"dim": 2.0}, "dim must be an integer"),
+        ({"epsilon": 0.0}, r"epsilon must be a number in \[0.01, 20\], got 0.0"),
+        ({"epsilon": 21.0}, "epsilon must be"),
+        ({"clip": 0.0}, "clip must be"),
+        ({"clip": float("nan")}, "clip must be"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        VqSGD(**{"dim": 4, "epsilon": 1.0} | arguments)
+
+
+def test_the_identity_is_a_tight_frame():
+    frame, x = IdentityFrame(4, 4), np.arange(8.0).reshape(2, 4)
+    np.testing.assert_array_equal(frame.synthesize(frame.analyze(x)), x)
+    np.testing.assert_array_equal(frame.rows(np.array([2, 0])), np.eye(4)[[2, 0]])
+    np.testing.assert_array_equal(frame.squared_row_norms(), np.ones(4))
+    np.testing.assert_array_equal(frame.column_power(np.arange(4.0)), np.arange(4.0))
+    with pytest.raises(ValueError, match="must be dim = 4 for the identity, got 8"):
+        IdentityFrame(4, 8)

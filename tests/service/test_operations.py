@@ -1,0 +1,178 @@
+"""What an operator does: files that nobody else reads, a token printed once, campaigns on the command line."""
+
+import json
+import secrets
+import shutil
+import stat
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.cli import app
+from sstq.service import Campaign, Settings, background, results
+from sstq.service.background import Background, SlowBackground
+from sstq.service.collector import Collector
+from sstq.service.database import sqlite_url
+from sstq.service.store import Upload
+from tests.service.serving import ADMINISTRATOR, packed, serving
+from tests.service.test_upgrade import build, without_shuffled
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+
+
+def command(*arguments):
+    done = CliRunner().invoke(app, arguments)
+    return done.exit_code, " ".join(done.output.split())
+
+
+# Files
+
+
+@pytest.mark.slow
+def test_nobody_else_reads_the_folder_and_the_token_is_printed_once(tmp_path):
+    folder, said = tmp_path / "collector", []
+    folder.mkdir(mode=0o700)
+    for _ in range(2):
+        with serving(folder, administrator_token="") as run:
+            said.append(run.process.stdout.readline().split()[-1])
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        modes.pop("collector.log")  # of this test
+        assert set(modes.values()) == {0o600}
+        assert {"administrator-token", "collector.sqlite3"} <= set(modes)
+    token = (folder / "administrator-token").read_text().strip()
+    assert said == [token, str(folder / "administrator-token")]
+
+
+def test_an_open_folder_is_named_with_the_remedy(tmp_path, monkeypatch):
+    tmp_path.chmod(0o755)
+    code, said = command("serve", "--folder", str(tmp_path), "--burst", "0")  # it does not start
+    assert (code, f"chmod -R go-rwx {tmp_path}" in said) == (2, True)
+
+
+# Upgrades
+
+
+def test_a_folder_of_an_earlier_release_is_refused_with_the_command_that_upgrades_it(tmp_path):
+    build(sqlite_url(tmp_path / "collector.sqlite3"))
+    code, said = command("serve", "--folder", str(tmp_path))
+    assert code == 1
+    assert f"sstq serve --folder {tmp_path} --upgrade" in said.replace(" ", "").replace(
+        "sstqserve--folder", "sstq serve --folder "
+    ).replace("--upgrade", " --upgrade")
+
+
+def test_campaigns_of_an_earlier_release_keep_large_uploads_with_a_warning(tmp_path):
+    url = sqlite_url(tmp_path / "collector.sqlite3")
+    build(url)
+    without_shuffled(url)
+    collector = Collector(Settings(url, ADMINISTRATOR, upgrade=True))
+    entries = {entry.campaign.name: entry for entry in collector.refresh()}
+    assert entries["open"].campaign.most_messages == 10_000
+    assert [warning.split(":")[0] for warning in collector.warnings()] == ["frames", "open"]
+    assert "sstq campaign change open --most-messages 1" in collector.warnings()[1]
+    collector.store.close()
+
+
+# The command line
+
+
+@pytest.mark.slow
+def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(tmp_path, monkeypatch):
+    (tmp_path / "m.json").write_text(MECHANISM.to_json())
+    with serving(tmp_path, messages_per_second=0) as server:
+        monkeypatch.setenv("SSTQ_URL", server.url)
+        monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", ADMINISTRATOR)
+        create = ["campaign", "create", "rooms", "--mechanism", str(tmp_path / "m.json"), "--readers", "token"]
+        assert command(*create, "--origin", "https://a.example", "--release-every", "7")[0] == 0
+        assert command("campaign", "change", "rooms", "--closes", "2100-01-01T00:00:00Z")[0] == 0
+        assert server.http.get("/v1/campaigns/rooms").json()["closes"] == "2100-01-01T00:00:00Z"
+        assert command("campaign", "change", "rooms")[0] == 2
+        code, said = command("campaign", "renew", "rooms", "read-token")
+        assert code == 0
+        path = "/v1/campaigns/rooms/status"
+        assert server.administer("GET", path, token=said.split()[-1]).status_code == 200
+        np.save(tmp_path / "x.npy", np.zeros((3, 6)))
+        send = ["send", f"{server.url}/rooms", str(tmp_path / "x.npy"), "--most-epsilon", "2"]
+        code, said = command(*send)
+        assert (code, "sstq campaign senders rooms --people 3" in said) == (1, True)
+        code, token = command("campaign", "senders", "rooms", "--people", "3")
+        assert command(*send, "--token", token)[0] == 0
+        assert server.status("rooms")["received"] == 3
+        assert command("campaign", "delete", "rooms", "--yes")[0] == 0
+        assert server.http.get("/v1/campaigns/rooms").status_code == 404
+        code, said = command(*create[:2], "health", *create[3:])
+        assert (code, "name must not be one of" in said) == (1, True)
+
+
+def test_no_label_is_a_formula():
+    labels = ("=1+1", "+1", "-1", "@a", "plain", "a=b")
+    estimate = sstq.FrameUnit(dim=6, epsilon=2.0).aggregator()
+    estimate.update(MECHANISM.encode(np.zeros((5, 6)), 1))
+    campaign = Campaign("c", MECHANISM, labels=labels)
+    rows = results.as_csv(campaign, results.describe(campaign, estimate.mean(), None)).splitlines()[1:]
+    assert [row.split(",")[1] for row in rows] == ["'=1+1", "'+1", "'-1", "'@a", "plain", "a=b"]
+
+
+# Many campaigns, and large ones
+
+
+@pytest.fixture
+def collector(tmp_path):
+    made = Collector(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
+    yield made
+    made.store.close()
+
+
+def test_idle_campaigns_cost_no_queries(collector):
+    statements = []
+    sa.event.listen(
+        collector.store.database._engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
+
+    def asked():
+        running.round()  # what is new is read
+        statements.clear()
+        running.round()
+        return len(statements)
+
+    running = Background(collector)
+    running._purge_due = float("inf")
+    collector.create(Campaign("first", MECHANISM))
+    one = asked()
+    for number in range(40):
+        collector.create(Campaign(f"more-{number}", MECHANISM))
+    assert asked() == one
+
+
+@pytest.mark.slow
+def test_large_campaigns_have_a_thread_and_a_process_of_their_own(collector, monkeypatch):
+    monkeypatch.setattr(background, "_is_slow", lambda mechanism: mechanism.dim == 7)
+    large = sstq.FrameUnit(dim=7, epsilon=2.0)
+    for name, mechanism in (("large", large), ("small", MECHANISM)):
+        collector.create(Campaign(name, mechanism))
+        collector.store.receive([Upload(name, secrets.token_bytes(16), 5, packed(mechanism))])
+    Background(collector).round()
+    assert [results.covered(collector.store, name) for name in ("large", "small")] == [None, 5]
+    slow = SlowBackground(collector)
+    slow.round()
+    slow._workers.kill()
+    assert results.covered(collector.store, "large") == 5
+    assert json.loads(results.latest(collector.store, "large").json)["count"] == 5
+
+
+def test_a_full_disk_is_known_to_health(collector, monkeypatch):
+    from sstq.service import health
+    from sstq.service.problems import Problem
+
+    collector.health.check()
+    full = shutil.disk_usage("/").free * 4
+    monkeypatch.setattr(health, "_LEAST_FREE_BYTES", full)
+    with pytest.raises(Problem, match="almost full") as caught:
+        collector.health.check()
+    assert caught.value.status_code == 503

@@ -1,0 +1,239 @@
+"""What strangers can try at an open collector: each of these attacks worked once."""
+
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+from sstq.service import Campaign, Client, Settings, protocol, results
+from sstq.service.clock import Clock
+from sstq.service.collector import Collector
+from sstq.service.store import Receipt, Refusal, Store, Upload
+from tests.patience import PATIENCE, until
+from tests.service.serving import ADMINISTRATOR, packed, serving
+
+MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
+        running.create("open", MECHANISM, readers="public", release_every=10)
+        yield running
+
+
+# One request counts as one person
+
+
+@pytest.mark.slow
+def test_an_anonymous_upload_carries_one_persons_messages(server):
+    server.create("alone", MECHANISM)
+    nobody = {"Authorization": None}
+    many = server.send("alone", MECHANISM, packed(MECHANISM, 5), 5, headers=nobody)
+    assert (many.status_code, "Batches need a sender's token" in many.json()["detail"]) == (413, True)
+    assert server.send("alone", MECHANISM, packed(MECHANISM, 1), 1, headers=nobody).status_code == 200
+    several = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)
+    server.create("three", several)
+    X = np.zeros((1, 6))
+    assert server.send("three", several, several.encode(X).to_bytes(), 3, headers=nobody).status_code == 200
+    two = several.encode(np.zeros((2, 6))).to_bytes()
+    assert server.send("three", several, two, 6, headers=nobody).status_code == 413
+    content = {"name": "large", "mechanism": json.loads(MECHANISM.to_json()), "most_messages": 50}
+    assert server.administer("POST", "/v1/campaigns", json=content).status_code == 422
+
+
+@pytest.mark.slow
+def test_a_senders_token_has_a_quota_of_people(server):
+    server.create("batches", MECHANISM)
+    made = server.administer("POST", "/v1/campaigns/batches/senders", json={"people": 7}).json()
+    assert made["people"] == 7
+    token, body = made["send_token"], packed(MECHANISM, 5)
+    for _ in range(2):  # a retry costs nothing
+        assert server.send("batches", MECHANISM, body, 5, token=token, key="4f" * 16).status_code == 200
+    beyond = server.send("batches", MECHANISM, body, 5, token=token)
+    assert (beyond.status_code, "quota" in beyond.json()["detail"]) == (403, True)
+    assert server.send("batches", MECHANISM, packed(MECHANISM, 2), 2, token=token).status_code == 200
+    assert server.send("batches", MECHANISM, body, 5, token="x" * 32).status_code == 403
+    assert server.status("batches")["received"] == 7
+
+
+@pytest.mark.slow
+def test_a_client_says_before_sending_that_a_file_needs_a_token(server):
+    server.create("files", MECHANISM)
+    client = Client(f"{server.url}/files", most_epsilon=2.0)
+    with pytest.raises(ValueError, match=r"nothing was sent.*sstq campaign senders files --people 9"):
+        client.send(np.zeros((9, 6)))
+    assert client.send(np.zeros((1, 6))) == 1
+    made = server.administer("POST", "/v1/campaigns/files/senders", json={"people": 9}).json()
+    assert Client(f"{server.url}/files", most_epsilon=2.0, token=made["send_token"]).send(np.zeros((9, 6))) == 9
+    assert server.status("files")["received"] == 10
+
+
+# Readers
+
+
+@pytest.mark.slow
+def test_readers_see_steps_and_the_owner_sees_all(server):
+    path = "/v1/campaigns/open/estimate"
+
+    def seen():
+        status = server.http.get("/v1/campaigns/open/status").json()
+        count = server.http.get(path).json()["count"]
+        assert status["received"] == status["folded"] == status["covered"] == count
+        assert status["tokens_issued"] is None
+        return count
+
+    counts = []
+    for number in range(35):
+        server.send("open", MECHANISM, packed(MECHANISM, 1, number), 1, headers={"Authorization": None})
+        server.wait("open", number + 1)
+        counts.append(seen())
+        assert all(
+            point <= counts[-1] for point, _ in server.http.get("/v1/campaigns/open/progress").json()["measured"]
+        )
+        assert server.http.get("/v1/campaigns/open/progress").json()["arrivals"] == []  # this hour is not over
+    assert sorted(set(counts)) == [0, 10, 20]
+    assert [counts.index(count) + 1 for count in (10, 20)] == [20, 30]
+    assert server.administer("PATCH", "/v1/campaigns/open", json={"closed": True}).status_code == 200
+    until(lambda: server.http.get(path).json()["count"] == 35)  # the 5 that remained came with the step from 20 to 30
+
+
+@pytest.mark.slow
+def test_fewer_than_a_step_in_all_stay_with_the_owner(server):
+    server.create("few", MECHANISM, readers="public", release_every=10)
+    server.send("few", MECHANISM, packed(MECHANISM, 9), 9)
+    server.wait("few", 9)
+    server.administer("PATCH", "/v1/campaigns/few", json={"closed": True})
+    time.sleep(0.5)  # several rounds
+    assert server.http.get("/v1/campaigns/few/estimate").json()["count"] == 0
+    assert server.administer("GET", "/v1/campaigns/few/estimate").json()["count"] == 9
+
+
+def test_steps_grow_with_the_campaign(tmp_path):
+    store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
+    store.create("c", MECHANISM, "{}")
+    campaign = Campaign("c", MECHANISM)
+    released = set()
+    for number in range(60):
+        store.receive([Upload("c", bytes([number]) * 16, 100, packed(MECHANISM, 100, number))])
+        while store.fold("c"):
+            pass
+        results.refresh(store, campaign, release_every=50)
+        released.add(results.covered(store, "c", "public") or 0)
+    steps = np.diff(sorted(released))
+    assert min(steps) >= 50
+    assert (steps >= 0.02 * np.array(sorted(released)[1:])).all()
+    store.close()
+
+
+@pytest.mark.slow
+def test_an_estimate_is_made_once_and_asked_for_with_its_etag(server):
+    server.create("tags", MECHANISM)
+    server.send("tags", MECHANISM, packed(MECHANISM, 5), 5)
+    server.wait("tags", 5)
+    for form in ("json", "csv"):
+        first = server.administer("GET", f"/v1/campaigns/tags/estimate?format={form}")
+        headers = {"Authorization": f"Bearer {ADMINISTRATOR}", "If-None-Match": first.headers["etag"]}
+        again = server.http.get(f"/v1/campaigns/tags/estimate?format={form}", headers=headers)
+        assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.slow
+def test_who_reads_too_fast_waits_and_health_and_others_do_not(tmp_path):
+    with serving(tmp_path, program=_SLOW_READERS) as slow:
+        slow.create("open", MECHANISM)
+        begun = time.monotonic()
+        answers = [slow.http.get("/v1/key").status_code for _ in range(4)]
+        assert (answers[-1], time.monotonic() - begun > 0.9) == (429, True)
+        assert slow.http.get("/health").status_code == 200
+        assert slow.send("open", MECHANISM, packed(MECHANISM, 1), 1).status_code == 200
+
+
+_SLOW_READERS = """
+import json, sys
+from sstq.service import Settings, node, run
+node._READ_BURST = 3
+run(Settings(**json.loads(sys.argv[1]), reads_per_second=1e-4), lambda url: print(url, flush=True))
+"""
+
+
+# Connections
+
+
+@pytest.mark.slow
+def test_an_address_has_a_limited_number_of_connections(server):
+    parts = urlsplit(server.url)
+
+    def connect(source):
+        return socket.create_connection((parts.hostname, parts.port), PATIENCE, source_address=(source, 0))
+
+    silent = [connect("127.0.0.9") for _ in range(protocol.CONNECTIONS_PER_ADDRESS + 20)]
+    try:
+        dropped = 0
+        for line in silent[protocol.CONNECTIONS_PER_ADDRESS :]:
+            try:
+                dropped += line.recv(1) == b""
+            except ConnectionError:
+                dropped += 1
+        assert dropped == 20
+        with connect("127.0.0.10") as other:
+            other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for line in silent:
+            line.close()
+
+
+# Clocks
+
+
+def test_a_clock_that_jumps_is_not_followed_until_it_has_lasted():
+    times = {"wall": 1e9, "steady": 0.0}
+    clock = Clock(lambda: times["wall"], lambda: times["steady"])
+
+    def at(wall, steady):
+        times.update(wall=wall, steady=steady)
+        return clock.now().timestamp()
+
+    assert at(1e9 + 60, 61) == 1e9 + 60  # it drifts
+    assert at(1e9 + 864000, 70) == pytest.approx(1e9 + 69)  # 10 days ahead
+    assert at(1e9 + 80, 81) == 1e9 + 80  # and back
+    assert at(1e9 + 864000, 100) == pytest.approx(1e9 + 99)
+    assert at(1e9 + 864000 + 3700, 3800) == 1e9 + 864000 + 3700  # it stays: it was right
+
+
+@pytest.mark.parametrize("days", [10, 400])
+def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch, days):
+    """The service starts some days ahead for a while; afterwards a retry counts once and tokens are worth something."""
+    settings = Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR)
+    now, ahead = time.time(), 0.0
+    monkeypatch.setattr(time, "time", lambda: now + ahead)
+    first = Collector(settings)
+    closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))
+    terms = {"senders": "single-use", "closes": closes}
+    first.create(Campaign.from_terms("c", MECHANISM, terms))
+    first.store.issue("c", [b"t" * 32, b"u" * 32])
+    sent = Upload("c", b"k" * 16, 1, packed(MECHANISM, 1), b"t" * 32)
+    assert first.store.receive([sent]) == [Receipt(1)]
+    first.purge()
+    first.store.close()
+    ahead = days * 86400.0
+    wrong = Collector(settings)
+    for _ in range(3):
+        wrong.purge()
+    wrong.store.close()
+    ahead = 0.0
+    again = Collector(settings)
+    again.purge()
+    assert again.store.receive([sent]) == [Receipt(1)]
+    assert again.store.counts("c").received == 1
+    assert again.store.receive([Upload("c", b"l" * 16, 1, packed(MECHANISM, 1), b"u" * 32)]) == [Receipt(1)]
+    assert again.store.receive([Upload("c", b"m" * 16, 1, packed(MECHANISM, 1), b"t" * 32)]) == [Refusal.SPENT]
+    again.store.close()

@@ -1,0 +1,108 @@
+"""A database of the first schema: refused without a word from its operator, upgraded with everything in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sstq
+
+pytest.importorskip("fastapi")
+
+import sqlalchemy as sa
+
+from sstq.service.migrations import NeedsUpgrade
+from sstq.service.security import token_hash
+from sstq.service.store import Receipt, Refusal, Store, Upload
+
+FOLDER = Path(__file__).with_name("version1")
+MECHANISMS = {"open": sstq.FrameUnit(dim=6, epsilon=2.0), "frames": sstq.FrameUnit(dim=6, epsilon=2.0, frames=64)}
+
+
+def build(url):
+    """A database as the first release wrote it; returns what is known about it."""
+    recorded = json.loads((FOLDER / "rows.json").read_text())
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in (FOLDER / f"{engine.dialect.name}.sql").read_text().split(";\n")[:-1]:
+            connection.exec_driver_sql(statement)
+        for name, rows in recorded["rows"].items():
+            table = sa.Table(name, sa.MetaData(), autoload_with=connection)
+            for row in rows:
+                values = {key: bytes.fromhex(own["hex"]) if isinstance(own, dict) else own for key, own in row.items()}
+                connection.execute(table.insert(), values)
+    engine.dispose()
+    return recorded
+
+
+def without_shuffled(url):
+    """Delete the shuffled campaign, as the refusal of an upgrade asks for."""
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM campaigns WHERE name = 'mixed'")
+    engine.dispose()
+
+
+@pytest.fixture
+def recorded(database_url):
+    return build(database_url)
+
+
+def test_it_is_refused_and_left_alone_until_an_upgrade_is_asked_for(recorded, database_url):
+    for _ in range(2):
+        with pytest.raises(NeedsUpgrade, match="make a copy of it, then add --upgrade"):
+            Store(database_url)
+    engine = sa.create_engine(database_url)
+    with engine.connect() as connection:
+        assert "alembic_version" not in sa.inspect(connection).get_table_names()
+        found = connection.exec_driver_sql("SELECT count(*) FROM campaigns").scalar()
+    engine.dispose()
+    assert found == len(recorded["rows"]["campaigns"])
+
+
+def test_shuffled_campaigns_of_version_1_must_be_finished_first(recorded, database_url):
+    for _ in range(2):  # the first try changes nothing
+        with pytest.raises(ValueError, match=r"shuffled campaigns of version 1 \(mixed\).*nothing was changed"):
+            Store(database_url, upgrade=True)
+    with pytest.raises(NeedsUpgrade):
+        Store(database_url)
+
+
+def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, database_url):
+    without_shuffled(database_url)
+    Store(database_url, upgrade=True).close()
+    store = Store(database_url)  # from now on without asking
+    assert [campaign.name for campaign in store.campaigns()] == ["frames", "invited", "open", "staff"]
+    for name, mechanism in MECHANISMS.items():
+        expected = mechanism.aggregator()
+        for upload in recorded["sent"][name]:
+            expected.update(mechanism.messages_from_bytes(bytes.fromhex(upload["body"]), upload["count"]))
+        while store.fold(name):
+            pass
+        found = store.state(name)
+        assert (found.count, found.sums().tolist()) == (expected.count, expected.sums().tolist())
+    # A retry of an upload from before counts once, and tokens from before are worth what they were.
+    old = recorded["sent"]["open"][0]
+    again = Upload("open", bytes.fromhex(old["key"]), old["count"], bytes.fromhex(old["body"]))
+    assert store.receive([again]) == [Receipt(30)]
+    assert store.counts("open").received == 56
+    spent, left = (token_hash(token) for token in recorded["known"]["tokens"][:2])
+    body = bytes.fromhex(recorded["sent"]["invited"][0]["body"])
+    answers = store.receive([Upload("invited", bytes([n]) * 16, 1, body, t) for n, t in enumerate([spent, left])])
+    assert answers == [Refusal.SPENT, Receipt(1)]
+    sender = token_hash(recorded["known"]["staff"]["send_token"])
+    assert store.campaign("staff").senders == {sender}
+    assert store.receive([Upload("staff", b"s" * 16, 1, body, sender=sender)]) == [Receipt(1)]
+    # Nobody is told to stop by the upgrade: pages of other origins may send as before.
+    assert json.loads(store.campaign("open").terms)["origins"] == ["*"]
+    store.close()
+
+
+def test_a_database_of_a_later_release_is_refused(database_url):
+    Store(database_url).close()
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    engine.dispose()
+    with pytest.raises(ValueError, match="version 9999 of the schema, from a later release"):
+        Store(database_url, upgrade=True)
