@@ -410,8 +410,3 @@ def test_system_randomness(library):
     sent = {encoder.encode(x, None) for _ in range(100)}
     # 100 of 512 rows, none above 1.2 % likely, are all alike with a probability below 1e-180.
     assert len(sent) > 1
-
-
-def test_both_files_can_be_read_in_an_hour():
-    lines = sum(len((c_client.SOURCES / name).read_text().splitlines()) for name in ("sstq.h", "sstq.c"))
-    assert lines <= 1000
