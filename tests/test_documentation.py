@@ -9,6 +9,7 @@ from glob import glob
 from pathlib import Path
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import paper.__main__
@@ -51,11 +52,10 @@ def shell_lines(page, most=None):
 
 def runs(pages):
     """The README as a whole and the first example of every other page; `make soak` runs all of every page."""
-    for page in pages:
-        slow = [pytest.mark.slow] if page.name in SLOW_SNIPPETS else []
-        yield pytest.param(page, None if page == README else 1, id=page.name, marks=slow)
-        if page != README:
-            yield pytest.param(page, None, id=f"all of {page.name}", marks=pytest.mark.soak)
+    slow = {page: [pytest.mark.slow] * (page.name in SLOW_SNIPPETS) for page in pages}
+    once = [pytest.param(page, None if page == README else 1, id=page.name, marks=slow[page]) for page in pages]
+    others = [page for page in pages if page != README]
+    return once + [pytest.param(page, None, id=f"all of {page.name}", marks=pytest.mark.soak) for page in others]
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def folder(page, request, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("page", "most"), runs(page for page in PAGES if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES)
+    ("page", "most"), runs([page for page in PAGES if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES])
 )
 @pytest.mark.usefixtures("folder")
 def test_python_snippets_run(page, most):
@@ -110,7 +110,7 @@ def test_python_snippets_run(page, most):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "most"), runs(page for page in PAGES if shell_lines(page)))
+@pytest.mark.parametrize(("page", "most"), runs([page for page in PAGES if shell_lines(page)]))
 def test_shell_snippets_run(page, most, folder):
     for line in shell_lines(page, most):
         words = shlex.split(os.path.expandvars(line))
@@ -136,6 +136,28 @@ def run_in_shell(line, folder):
         ["/bin/sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def options_by_command(command, name=""):
+    """The options of every command, by its words."""
+    if hasattr(command, "commands"):
+        parts = [options_by_command(part, f"{name} {word}".strip()) for word, part in command.commands.items()]
+        return {words: options for part in parts for words, options in part.items()}
+    return {name: {option for parameter in command.params for option in parameter.opts}}
+
+
+@pytest.mark.parametrize(("program", "own"), [("sstq", app), ("python -m paper", paper.__main__.app)])
+def test_every_command_of_the_pages_exists_with_its_options(program, own):
+    """Whether they run is for `make soak`."""
+    known, tried = options_by_command(typer.main.get_command(own)), 0
+    for page in PAGES:
+        for line in re.findall(rf"(?:^\$ |`){program} ([a-z][^\n`|]+)", page.read_text(), flags=re.MULTILINE):
+            words = line.split()
+            commands = [options for name, options in known.items() if name.split()[0] == words[0]]
+            given = {word.split("=")[0] for word in words if re.match("--[a-z]", word)} - {"--help"}
+            assert any(given <= options for options in commands), f"{page.name}: {program} {line}"
+            tried += 1
+    assert tried > 5
 
 
 def test_every_link_between_pages_leads_somewhere():

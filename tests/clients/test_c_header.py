@@ -121,8 +121,8 @@ def test_the_command_writes_the_header(tmp_path):
     ("options", "header", "words"),
     [
         (("--name", "vqsgd"), "m.h", "for the C client, got 'vqsgd'"),
-        (("--name", "sstq", "--channel", "metric-aware"), "m.h", "got channel='metric-aware'"),
-        (("--name", "sstq", "--kashin", "paper"), "m.h", "got kashin='paper'"),
+        (("--name", "sstq", "--set", "channel=metric-aware"), "m.h", "got channel='metric-aware'"),
+        (("--name", "sstq", "--set", "kashin=paper"), "m.h", "got kashin='paper'"),
         ((), "2026.h", "--c-header must be a file such as rooms.h"),
         ((), "räume.h", "--c-header must be a file such as rooms.h"),
         ((), "m.json", "must be different files"),

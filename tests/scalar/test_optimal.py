@@ -330,7 +330,7 @@ def test_the_default_density_predicts_the_exact_error(seed):
 
 def test_the_command_line_builds_and_shows_it(tmp_path):
     spec, table = tmp_path / "m.json", tmp_path / "channel.csv"
-    arguments = ["spec", "--dim", "40", "--epsilon", "2", "--bits", "2", "--channel", "optimal", "--output", str(spec)]
+    arguments = ["spec", "--dim", "40", "--epsilon", "2", "--bits", "2", "--set", "channel=optimal", "-o", str(spec)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     mechanism = sstq.from_json(spec.read_text())
     assert mechanism.digest() == sstq.SSTQ(40, 2.0, bits=2, channel="optimal").digest()
