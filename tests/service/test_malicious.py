@@ -1,7 +1,6 @@
 """What a malicious collector, shuffler or sender tries: each of these attacks worked once."""
 
 import hashlib
-import json
 import secrets
 import threading
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from typer.testing import CliRunner
 
 import sstq
@@ -22,14 +20,9 @@ from sstq.client import Campaign, Client, Shuffling
 from sstq.client.campaigns import read_document
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
-from sstq.service import Settings, create_app
-from sstq.service import database as tables
-from sstq.service.receiving import Upload
-from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 from sstq.service.shuffler.crowds import EnvelopePacking
-from sstq.service.store import Store
 from tests.patience import until
-from tests.service.serving import ADMINISTRATOR, serving
+from tests.service.serving import serving
 
 MECHANISM = sstq.GroupUnit(8, 8.0, groups=4, frame_seed=3)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -243,52 +236,6 @@ def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
         assert found.exit_code == 1
         assert "both public keys" in " ".join(str(found.output or found.exception).split())
         assert not shuffler.caught
-
-
-# Version 1, as the release before wrote it.
-
-_SHUFFLING = {"below_threshold": "local", "delta": 1e-6, "key": "ab" * 32, "threshold": 2, "url": "http://127.0.0.1:1"}
-_TERMS = {"closes": "2100-01-01T00:00:00Z", "most_messages": 1, "readers": "public", "senders": "everybody"}
-
-
-def _old(folder, role):
-    """A database with a shuffled campaign of version 1 and envelopes that wait in it."""
-    url = f"sqlite:///{folder}/{role}.sqlite3"
-    store = Store(url, EnvelopePacking)
-    store.setting("role", role.encode)
-    terms = _TERMS | {"shuffling": _SHUFFLING}
-    if role == "shuffler":
-        document = terms | {"format": "sstq-campaign", "version": 1, "name": "rooms", "keys": ["cd" * 32]}
-        document |= {"mechanism": json.loads(MECHANISM.to_json()), "slots": 1, "envelope_bytes": 51}
-        terms = {"document": json.dumps(document), "signature": ""}
-    else:
-        terms["sealing_keys"] = ["ef" * 32]
-    store.create("rooms", MECHANISM, json.dumps(terms))
-    store.receive([Upload("rooms", secrets.token_bytes(16), 3, bytes(8 + 3 * 51))])
-    return url, store
-
-
-def _content(store):
-    query = {name: sa.select(table) for name, table in tables.metadata.tables.items()}
-    return store.database.read(lambda connection: {name: connection.execute(query[name]).all() for name in query})
-
-
-@pytest.mark.parametrize("role", ["collector", "shuffler"])
-def test_campaigns_and_envelopes_of_version_1_are_refused_and_kept(tmp_path, role):
-    url, store = _old(tmp_path, role)
-    before = _content(store)
-    if role == "collector":
-        create, settings = create_app, Settings(url, ADMINISTRATOR)
-    else:
-        create, settings = (
-            create_shuffler_app,
-            ShufflerSettings(url, ADMINISTRATOR, collector="http://127.0.0.1:1"),
-        )
-    with pytest.raises(ValueError, match=r"version 1 \(rooms\).*Finish them with the release that created them"):
-        create(settings)
-    assert _content(store) == before
-    assert len(before["uploads"]) == 1
-    store.close()
 
 
 def test_a_document_of_version_1_is_refused(evil):

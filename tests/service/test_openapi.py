@@ -87,6 +87,7 @@ def test_every_route_is_described(server):
         ("get", "/v1/campaigns/{name}/certificate"),
         ("get", "/v1/campaigns/{name}/state"),
         ("post", "/v1/campaigns/{name}/tokens"),
+        ("post", "/v1/campaigns/{name}/senders"),
         ("post", "/v1/campaigns/{name}/messages"),
         ("post", "/v1/campaigns/{name}/batches"),
     }

@@ -402,7 +402,7 @@ def test_the_shuffler_of_a_campaign_cannot_change(both):
     create(both, "fixed")
     terms = {"url": shuffler.url, "threshold": 30, **shuffler.keys}
     answer = collector.administer("PATCH", "/v1/campaigns/fixed", json={"shuffling": terms})
-    assert (answer.status_code, "cannot change" in answer.json()["detail"]) == (422, True)
+    assert (answer.status_code, answer.json()["detail"].startswith("shuffling: ")) == (422, True)
 
 
 def test_the_commands(both, tmp_path):

@@ -3,6 +3,8 @@
 import json
 import socket
 import time
+from datetime import UTC, datetime
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -15,6 +17,8 @@ pytest.importorskip("fastapi")
 from sstq.service import Campaign, Client, Settings, protocol, results
 from sstq.service.clock import Clock
 from sstq.service.collector import Collector
+from sstq.service.shuffler import ShufflerSettings
+from sstq.service.shuffler.node import Shuffler
 from sstq.service.store import Receipt, Refusal, Store, Upload
 from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, packed, serving
@@ -207,6 +211,29 @@ def test_a_clock_that_jumps_is_not_followed_until_it_has_lasted():
     assert at(1e9 + 80, 81) == 1e9 + 80  # and back
     assert at(1e9 + 864000, 100) == pytest.approx(1e9 + 99)
     assert at(1e9 + 864000 + 3700, 3800) == 1e9 + 864000 + 3700  # it stays: it was right
+
+
+@pytest.mark.parametrize("days", [10, 400])
+def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(tmp_path, monkeypatch, days):
+    settings = ShufflerSettings(f"sqlite:///{tmp_path}/s.sqlite3", ADMINISTRATOR, collector="http://127.0.0.1:1")
+    now, ahead = time.time(), 0.0
+    monkeypatch.setattr(time, "time", lambda: now + ahead)
+    entry = Mock()
+    entry.campaign.closes = datetime.fromtimestamp(now + 3 * 86400, UTC)
+    right = Shuffler(settings)
+    right.purge()
+    assert not right.has_ended(entry, right.clock.now())
+    right.store.close()
+    ahead = days * 86400.0
+    for _ in range(2):  # a second start does not make it right
+        wrong = Shuffler(settings)
+        wrong.purge()
+        assert wrong.clock.now() > entry.campaign.closes
+        assert not wrong.has_ended(entry, wrong.clock.now())
+        wrong.store.close()
+    steady = time.clock_gettime(time.CLOCK_BOOTTIME) + 3601
+    monkeypatch.setattr(wrong.clock, "_steady", lambda: steady)
+    assert wrong.has_ended(entry, wrong.clock.now())  # it was right
 
 
 @pytest.mark.parametrize("days", [10, 400])

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from sstq.client.campaigns import Campaign
 from sstq.service.collector import DEFAULT_PEOPLE, Collector, is_open_to_batches, policy_of
 from sstq.service.common_routes import Token
-from sstq.service.models import CampaignName, Change, NewCampaign, Tokens, answers
+from sstq.service.models import CampaignName, Change, NewCampaign, NewSender, SenderToken, Tokens, answers
 from sstq.service.node import Entry
 from sstq.service.problems import Problem
 
@@ -58,6 +58,21 @@ def administration_routes(collector: Collector) -> APIRouter:
         collector.require_administrator(token)
         await asyncio.to_thread(collector.delete, await collector.entry(name))
         return Response(status_code=204)
+
+    @router.post(
+        "/v1/campaigns/{name}/senders",
+        status_code=201,
+        summary="Create a token for batches, with a quota of people",
+        responses=answers(400, 401, 403, 404, 408, 409, 413),
+        response_model=SenderToken,
+    )
+    async def senders(name: CampaignName, wanted: NewSender, token: Token) -> Response:
+        collector.require_administrator(token)
+        entry = await collector.entry(name)
+        if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
+            raise Problem(409, "Each upload to this campaign is of one person: there are no batches.")
+        made = await asyncio.to_thread(collector.add_sender, entry.campaign, wanted.people)
+        return JSONResponse({"send_token": made, "people": wanted.people}, 201)
 
     return router
 

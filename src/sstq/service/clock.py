@@ -1,12 +1,14 @@
 """The time of a process: the system's clock, as long as it does not jump.
 
-A clock that is wrong for a while must not close campaigns. So a jump is refused until it has lasted an hour, and what
-closing deletes waits for hours of service, which no clock can skip (`Store.purge`).
+A clock that is wrong for a while must not close campaigns. So a jump ahead is refused until it has lasted an hour, a
+process that starts long after the last hour that its database saw doubts the clock for an hour, and what closing
+deletes waits for hours of service, which no clock can skip (`Store.purge`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,6 +16,7 @@ from datetime import UTC, datetime
 __all__ = ["Clock"]
 
 _JUMP_SECONDS, _LASTING_SECONDS = 300.0, 3600.0
+_PLAUSIBLE_HOURS = 24
 # Linux counts the time that a machine was suspended in this one only.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -21,22 +24,23 @@ logger = logging.getLogger("sstq.service")
 
 
 class Clock:
-    """The time; a jump of more than five minutes counts only after it has lasted an hour."""
+    """The time; a jump ahead of more than five minutes counts only after it has lasted an hour."""
 
     def __init__(
         self,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = lambda: time.time(),
         steady: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
     ) -> None:
         self._wall, self._steady = wall, steady
         self._ahead = wall() - steady()
         self._jumped: float | None = None
+        self._doubted = -math.inf
 
     def now(self) -> datetime:
         """The time in UTC."""
         steady = self._steady()
         ahead = self._wall() - steady
-        if abs(ahead - self._ahead) > _JUMP_SECONDS:
+        if ahead - self._ahead > _JUMP_SECONDS:
             if self._jumped is None:
                 self._jumped = steady
                 logger.warning("the system's clock has jumped by %d seconds: not followed yet", ahead - self._ahead)
@@ -44,6 +48,19 @@ class Clock:
                 return datetime.fromtimestamp(steady + self._ahead, UTC)
         self._ahead, self._jumped = ahead, None
         return datetime.fromtimestamp(steady + ahead, UTC)
+
+    def doubt(self, last_hour: int) -> None:
+        """Doubt the time for an hour if the last hour that was seen is more than a day ago."""
+        if self.hour() - last_hour > _PLAUSIBLE_HOURS:
+            logger.warning(
+                "the clock is %d hours after the last start: nothing is deleted yet", self.hour() - last_hour
+            )
+            self._doubted = self._steady() + _LASTING_SECONDS
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the time may be wrong, so that nothing should be deleted because of it."""
+        return self._steady() < self._doubted
 
     def hour(self) -> int:
         """The hours since 1970: no finer time is stored."""

@@ -60,6 +60,13 @@ class Collector(Node):
     def _send_token(self, campaign: Campaign, people: int) -> dict[str, str]:
         return {"send_token": self.add_sender(campaign, people)} if campaign.senders == "token" else {}
 
+    def add_sender(self, campaign: Campaign, people: int) -> str:
+        """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
+        token = new_token()
+        self.store.add_sender(campaign.name, token_hash(token), people * campaign.slots)
+        self.forget(campaign.name)
+        return token
+
     def change(
         self,
         entry: Entry,

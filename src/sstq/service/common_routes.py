@@ -16,9 +16,7 @@ from sstq.service.models import (
     Document,
     Health,
     Key,
-    NewSender,
     Receipt,
-    SenderToken,
     SingleUseTokens,
     TokenRequest,
     answers,
@@ -114,23 +112,6 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
         made = [new_token() for _ in range(wanted.count)]
         await asyncio.to_thread(node.store.issue, name, [token_hash(token) for token in made])
         return JSONResponse({"tokens": made}, 201)
-
-    @router.post(
-        "/v1/campaigns/{name}/senders",
-        status_code=201,
-        summary="Create a token for batches, with a quota of people",
-        responses=answers(400, 401, 403, 404, 408, 409, 413),
-        response_model=SenderToken,
-    )
-    async def senders(name: CampaignName, wanted: NewSender, token: Token) -> Response:
-        node.require_administrator(token)
-        entry = await node.entry(name)
-        if entry.campaign.shuffling is not None and node.role != "shuffler":
-            raise Problem(409, f"Envelopes go to the shuffler: create the token at {entry.campaign.shuffling.url}.")
-        if entry.campaign.senders == "single-use":
-            raise Problem(409, "Each person of this campaign has a single-use token: there are no batches.")
-        made = await asyncio.to_thread(node.add_sender, entry.campaign, wanted.people)
-        return JSONResponse({"send_token": made, "people": wanted.people}, 201)
 
     @router.post(
         UPLOADS,

@@ -18,7 +18,7 @@ from sstq.service.inbox import Inbox
 from sstq.service.limits import AddressLimits, BodyShares
 from sstq.service.metrics import Metrics
 from sstq.service.problems import Problem, unauthorized
-from sstq.service.security import is_token, new_token, token_hash
+from sstq.service.security import is_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
@@ -102,6 +102,9 @@ class Node(ABC):
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
         self.ready = threading.Event()
         self.clock = Clock()
+        last_hour = store.last_hour()
+        if last_hour is not None:
+            self.clock.doubt(last_hour)
         self.health = Health(self.store)
         self.inbox = Inbox(self.store, self.ready, self.health)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
@@ -170,16 +173,10 @@ class Node(ABC):
     def _read(self, stored: StoredCampaign) -> Entry:
         """Prepare what the routes need of a campaign."""
 
-    def add_sender(self, campaign: Campaign, people: int) -> str:
-        """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
-        token = new_token()
-        slots = 1 if self.role == "shuffler" else campaign.slots  # a shuffler counts people
-        self.store.add_sender(campaign.name, token_hash(token), people * slots)
-        self.forget(campaign.name)
-        return token
-
     def purge(self) -> None:
         """Forget the keys of campaigns that ended long ago; called once per hour."""
+        if self.clock.doubtful:
+            return
         now = self.clock.now()
         over = [entry.campaign.name for entry in self.refresh() if entry.campaign.status(now) == "closed"]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)

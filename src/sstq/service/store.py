@@ -167,6 +167,11 @@ class Store:
 
         self.database.write(work)
 
+    def last_hour(self) -> int | None:
+        """The hour of the last call of `purge`, if any."""
+        found = self.known_setting(_SERVICE)
+        return None if found is None else int(json.loads(found)[1])
+
     def purge(self, over: Collection[str], hour: int, grace_hours: int) -> None:
         """Delete the keys, tokens and envelopes of campaigns that ended long ago, and close them for good.
 

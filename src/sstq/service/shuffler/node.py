@@ -137,7 +137,8 @@ class Shuffler(Node):
     def has_ended(self, entry: Entry, now: datetime) -> bool:
         """Whether no more envelopes of a campaign can arrive, not even late ones."""
         closes = entry.campaign.closes
-        return closes is not None and now >= closes + timedelta(seconds=self.settings.closing_seconds)
+        passed = closes is not None and now >= closes + timedelta(seconds=self.settings.closing_seconds)
+        return passed and not self.clock.doubtful  # small crowds are dropped then
 
     def is_over(self, entry: Entry, now: datetime) -> bool:
         """Whether the collector accepts no more batches of a campaign, so it need not be asked."""
