@@ -158,26 +158,28 @@ def test_a_round_has_the_expected_error(epsilon, seed):
     assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("frames", [256, pytest.param(4096, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("options", [{"epsilon": 1.0}, {"epsilon": 2.0, "blocks": 2}, {"epsilon": 5.0}])
 @pytest.mark.parametrize("name", ["spike", "two spikes", "constant", "short", "hadamard"])
-def test_it_is_unbiased_over_frames(name, options):
-    """Over 4096 frames the exact expectation of structured vectors is the vector, to the bias that so many leave."""
+def test_it_is_unbiased_over_frames(name, options, frames):
+    """The exact expectation of structured vectors over all frames is the vector, to the bias that so many leave."""
     dim, groups = 16, 4
     vectors = {key: rows[0] for key, rows in structured_vectors(dim, np.random.default_rng(0)).items()}
     vectors["two spikes"] = np.where(np.arange(dim) < 2, 2**-0.5, 0.0)
     vectors["short"] = 0.3 * vectors["gaussian"]
     x = vectors[name]
-    mechanism = sstq.GroupUnit(dim, groups=groups, frames=4096, frame_size=256, share_people=0.0, **options)
+    mechanism = sstq.GroupUnit(dim, groups=groups, frames=frames, frame_size=256, share_people=0.0, **options)
     rows = mechanism._held(x[None], [groups - 1])
     _, padded = mechanism._in_block(rows)
     from sstq.mechanisms.frameunit.alignment import moments_of_frame
 
     unit_rows = mechanism._unit_ball(padded)
     total = np.zeros(padded.shape[1])
-    for number in range(4096):
+    for number in range(frames):
         total += moments_of_frame(unit_rows, mechanism.family.frame(number), mechanism.row_draw, padded.shape[1])[0][0]
-    bias = total / 4096 / mechanism.alignment - padded[0]
-    deviation = math.sqrt(mechanism.row_draw.frame_bias2 / 4096)
+    bias = total / frames / mechanism.alignment - padded[0]
+    deviation = math.sqrt(mechanism.row_draw.frame_bias2 / frames)
     # Its squared length has about as many degrees of freedom as there are dimensions: six deviations of length.
     assert np.linalg.norm(bias) < deviation * (1 + 6 / math.sqrt(2 * 16)) + 0.002
 
