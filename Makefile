@@ -15,7 +15,7 @@ help:
 	@echo "make demo    the paper's Figure 1 on digits, and digits learned from one message per person: one page"
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
-	@echo "make soak    what repeats: kills under load and long waits (half an hour)"
+	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel and sources built, installed in a clean environment, and the README run in it"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
@@ -47,7 +47,7 @@ test: $(VENV)/extra-test
 
 soak: $(VENV)/extra-test
 	$(BIN)/python -m sstq.kernels > /dev/null
-	$(BIN)/python -m pytest tests/service -m soak
+	$(PYTEST) -m soak
 
 check: $(VENV)/extra-check
 	$(BIN)/ruff format --check .

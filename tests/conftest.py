@@ -52,6 +52,7 @@ _SLOW_DOCTESTS: set[str] = set()
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("patient", _PATIENT)
 hypothesis.settings.register_profile("quick", _PATIENT, max_examples=20)
+hypothesis.settings.register_profile("soak", _PATIENT, max_examples=1000)
 hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
@@ -74,9 +75,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{without[0]} ({len(without)} tests)", yellow=True, bold=True)
 
 
+def is_quick(config: pytest.Config) -> bool:
+    return "not slow" in config.option.markexpr
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The quick lane does not import what needs other packages: that alone would take seconds per worker."""
-    if config.option.markexpr == "not slow":
+    if config.option.markexpr == "soak":
+        hypothesis.settings.load_profile("soak")
+    if is_quick(config):
         hypothesis.settings.load_profile("quick")
         config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
 
@@ -94,12 +101,17 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
     """One worker more than cores: slow tests that wait for a server, a database or a browser leave a core idle."""
-    return (yield) + (config.option.markexpr != "not slow")
+    return (yield) + (not is_quick(config))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest come first: no worker is left with one when the others are done."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files that take longest come first: no worker is left with one when the others are done.
+
+    Property tests run in every lane: 20 examples in the quick one, 100 in the whole suite, 1000 in `make soak`.
+    """
     for item in items:
+        if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.soak)
         if {"client", "integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}

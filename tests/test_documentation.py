@@ -9,6 +9,7 @@ from glob import glob
 from pathlib import Path
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import paper.__main__
@@ -35,16 +36,26 @@ SLOW_SNIPPETS = {
 # Its examples in all languages run in tests/clients/test_sending.py.
 IN_FOUR_LANGUAGES = "sending.md"
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def shell_lines(page):
-    """The lines of console blocks that begin with a prompt."""
-    return [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
+def shell_lines(page, most=None):
+    """The lines of console blocks that begin with a prompt; of the first `most` blocks that have one."""
+    found = [[line[2:] for line in block.splitlines() if line.startswith("$ ")] for block in blocks(page, "console")]
+    return [line for lines in list(filter(None, found))[:most] for line in lines]
+
+
+def runs(pages):
+    """The README as a whole and the first example of every other page; `make soak` runs all of every page."""
+    slow = {page: [pytest.mark.slow] * (page.name in SLOW_SNIPPETS) for page in pages}
+    once = [pytest.param(page, None if page == README else 1, id=page.name, marks=slow[page]) for page in pages]
+    others = [page for page in pages if page != README]
+    return once + [pytest.param(page, None, id=f"all of {page.name}", marks=pytest.mark.soak) for page in others]
 
 
 @pytest.fixture
@@ -89,24 +100,19 @@ def folder(page, request, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in SLOW_SNIPPETS else [])
-        for page in PAGES
-        if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES
-    ],
+    ("page", "most"), runs([page for page in PAGES if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES])
 )
 @pytest.mark.usefixtures("folder")
-def test_python_snippets_run(page):
+def test_python_snippets_run(page, most):
     namespace = {"__name__": "__main__"}
-    for code in blocks(page, "python"):
+    for code in blocks(page, "python")[:most]:
         exec(compile(code, str(page), "exec"), namespace)  # noqa: S102
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if shell_lines(p)], ids=lambda p: p.name)
-def test_shell_snippets_run(page, folder):
-    for line in shell_lines(page):
+@pytest.mark.parametrize(("page", "most"), runs([page for page in PAGES if shell_lines(page)]))
+def test_shell_snippets_run(page, most, folder):
+    for line in shell_lines(page, most):
         words = shlex.split(os.path.expandvars(line))
         if words[:2] == ["python", "-c"]:
             exec(compile(words[2], line, "exec"), {"__name__": "__main__"})  # noqa: S102
@@ -132,6 +138,28 @@ def run_in_shell(line, folder):
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+def options_by_command(command, name=""):
+    """The options of every command, by its words."""
+    if hasattr(command, "commands"):
+        parts = [options_by_command(part, f"{name} {word}".strip()) for word, part in command.commands.items()]
+        return {words: options for part in parts for words, options in part.items()}
+    return {name: {option for parameter in command.params for option in parameter.opts}}
+
+
+@pytest.mark.parametrize(("program", "own"), [("sstq", app), ("python -m paper", paper.__main__.app)])
+def test_every_command_of_the_pages_exists_with_its_options(program, own):
+    """Whether they run is for `make soak`."""
+    known, tried = options_by_command(typer.main.get_command(own)), 0
+    for page in PAGES:
+        for line in re.findall(rf"(?:^\$ |`){program} ([a-z][^\n`|]+)", page.read_text(), flags=re.MULTILINE):
+            words = line.split()
+            commands = [options for name, options in known.items() if name.split()[0] == words[0]]
+            given = {word.split("=")[0] for word in words if re.match("--[a-z]", word)} - {"--help"}
+            assert any(given <= options for options in commands), f"{page.name}: {program} {line}"
+            tried += 1
+    assert tried > 5
+
+
 def test_every_link_between_pages_leads_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
@@ -147,7 +175,7 @@ def test_every_accuracy_stands_beside_its_total_epsilon():
             assert not is_training or re.search(r"total\s+(of\s+)?\**ε", paragraph), f"{page.name}: {paragraph}"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["browser", "classifier", "first-mean"])
 def test_notebooks_run(name, tmp_path):
     """They run in a kernel of their own, and the cells that print something are those whose output is kept."""

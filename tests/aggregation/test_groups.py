@@ -210,6 +210,9 @@ def test_marks(seed):
     groups.update(mechanism.encode(x, rng=seed), np.repeat(["large", "zero", "few"], [10_000, 10_000, FEW - 1]))
     assert groups.mean("large").mark == ""
     assert groups.mean("few").mark == "too few"
+    groups.update(mechanism.encode(x[:1], rng=seed), [5])
+    assert groups.mean(5).mark == "too few"
+    assert np.isnan(groups.mean(5).error)
     # Zero in the region fails by chance once in a million at this level.
     assert groups.mean("zero", level=1 - 1e-6).mark == "within error"
 
@@ -221,16 +224,6 @@ def test_numbers_are_in_their_order(tmp_path, seed):
     assert groups.labels == [*groups.means()] == ["9", "10", "100", "-1", "a", "b"]
     groups.save(tmp_path / "state")
     assert GroupedAggregator.load(tmp_path / "state", mechanism).labels == groups.labels
-
-
-def test_a_single_message_has_a_mark_and_no_error(seed):
-    mechanism = MECHANISMS[0]
-    groups = GroupedAggregator(mechanism)
-    groups.update(encoded(mechanism, seed, 1), [5])
-    found = groups.mean(5)
-    assert (found.label, found.mark) == ("5", "too few")
-    assert np.isnan(found.error)
-    assert np.isnan(found.radius)
 
 
 def test_ten_thousand_groups_take_the_memory_of_their_messages(seed):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import comparison
-from benchmarks.comparison_peers import Peer, Task, average, mean_of, measure
+from benchmarks.comparison_peers import Task
 from benchmarks.harness import Remark
 from sstq import FrameUnit
 
@@ -28,17 +28,6 @@ def test_a_peer_that_is_not_there_is_one_remark(monkeypatch: pytest.MonkeyPatch)
     task = Task(np.eye(4, dtype=np.float32), 4, 1.0, 1e-5)
     remarks = list(comparison.ask(["projunit-privunitg"], task))
     assert remarks == [Remark("projunit-privunitg skipped: SSTQ_PROJUNIT names no checkout of apple/ml-projunit")]
-
-
-def test_a_peer_is_measured_by_its_squared_error_times_clients() -> None:
-    task = Task(np.zeros((10, 3), dtype=np.float32), 3, 1.0, 1e-5)
-    told = measure(Peer("1", 96, lambda row: row + 2.0, average, clients=5), task)
-    assert told["clients"] == 5
-    assert told["squared_error_times_clients"] == pytest.approx(5 * 3 * 2.0**2)
-
-
-def test_items_have_shares() -> None:
-    assert mean_of(Task(np.array([0, 2, 2, 2]), 3, 1.0, 1e-5), 4).tolist() == [0.25, 0.0, 0.75]
 
 
 def test_our_rows_have_the_error_that_the_mechanism_states(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,22 +19,6 @@ def test_slopes_of_power_laws():
     assert slope(bent, "seconds") == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        {"task": "encode_one", "mechanism": "frameunit", "dim": 20},
-        {"task": "encode_one", "mechanism": "sstq", "frame_size": 4096},
-        {"task": "encode_many", "mechanism": "frameunit", "clients": 10, "bits": 2},
-        {"task": "encode_many", "mechanism": "privunitg", "clients": 2},
-    ],
-)
-def test_points_are_measured(task, monkeypatch):
-    monkeypatch.setattr(growth_points, "PATIENCE_SECONDS", 0.0)
-    measured = growth_points.measure(task)
-    assert measured["seconds"] > 0
-    assert measured["peak_bytes"] > 10_000_000
-
-
 @pytest.mark.parametrize("form", ["sstq", "parquet"])
 def test_messages_come_from_shards(form, tmp_path, monkeypatch):
     monkeypatch.setattr(growth_points, "SHARD", 1000)

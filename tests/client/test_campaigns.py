@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -38,31 +38,22 @@ def full():
     [
         ({"name": "Rooms"}, "name must be 1 to 64 characters out of a-z, 0-9 and hyphens, got 'Rooms'"),
         ({"name": "a" * 65}, "name must be 1 to 64"),
-        ({"name": ""}, "name must be 1 to 64"),
-        ({"name": "a/b"}, "name must be 1 to 64"),
         ({"name": "a\n"}, "name must be 1 to 64"),
         ({"mechanism": "frameunit"}, "mechanism must be a mechanism, got 'frameunit'"),
         ({"labels": ("a", "b")}, "labels must be 6 names, got 2"),
         ({"labels": tuple("aabcde")}, "labels must be distinct"),
         ({"labels": ("a\n", *"bcdef")}, "labels must be 1 to 200 printable characters each"),
-        ({"labels": ("", *"bcdef")}, "labels must be 1 to 200 printable characters each"),
-        ({"labels": "abcdef"}, "labels must be a tuple of strings, got 'abcdef'"),
         ({"group_labels": ("a",)}, "group_labels must be 0 names, got 1"),
         ({"image_shape": (2, 2)}, "image_shape must be 2 or 3 integers whose product is dim = 6, got (2, 2)"),
-        ({"image_shape": (6,)}, "image_shape must be 2 or 3 integers"),
         ({"image_shape": (1, 3, 2)}, "image_shape must have 1 or 3 channels, got 2"),
-        ({"opens": datetime(2027, 1, 1)}, "opens must be a datetime in UTC"),
         ({"closes": CLOSES.replace(microsecond=5)}, "closes must be a datetime in UTC with whole seconds"),
-        ({"opens": OPENS.astimezone(timezone(timedelta(hours=2)))}, "opens must be a datetime in UTC"),
         ({"opens": CLOSES, "closes": OPENS}, "closes must be after opens, 2027-02-01T00:00:00Z, got 2027-01-01"),
-        ({"most_messages": 0}, "most_messages must be an integer in [1, "),
         ({"most_messages": 1 << 30}, "most_messages must be an integer in [1, 29826161]"),
         (
             {"most_messages": 2, "senders": "single-use"},
             "most_messages must be 1 with senders='single-use' or a shuffler, got 2",
         ),
         ({"senders": "all"}, "senders must be 'everybody' or 'token' or 'single-use', got 'all'"),
-        ({"readers": "everybody"}, "readers must be 'administrator' or 'token' or 'public', got 'everybody'"),
     ],
 )
 def test_a_bad_argument_is_named(options, sentence):
@@ -154,8 +145,6 @@ def test_the_document_says_what_a_client_needs():
         (lambda d: d.update(format="other"), "not the document of a campaign"),
         (lambda d: d.update(version=1), "version 1, this library reads 2"),
         (lambda d: d.update(digest="0" * 64), "its digest or message_bits is wrong"),
-        (lambda d: d.update(message_bits=5), "its digest or message_bits is wrong"),
-        (lambda d: d.update(keys="ab"), "keys must be a list"),
         (lambda d: d.update(keys=[5]), "keys must be 64 hexadecimal digits"),
         (lambda d: d.update(more=1), "no field 'more'"),
         (lambda d: d.pop("mechanism"), "needs the field 'mechanism'"),
@@ -177,25 +166,16 @@ def test_a_document_has_one_form():
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ([], "must be a JSON object"),
-        ({"name": "a"}, "needs the field 'mechanism'"),
-        ({"name": "a", "mechanism": "frameunit"}, "mechanism must be the JSON object that `sstq spec` writes"),
-        ({"name": "a", "mechanism": {}}, "format must be 'sstq-mechanism'"),
-        ({"name": "a", "mechanism": {}, "label": []}, "no field 'label'; did you mean 'labels'"),
+        ({"mechanism": "frameunit"}, "mechanism must be the JSON object that `sstq spec` writes"),
+        ({"label": []}, "no field 'label'; did you mean 'labels'"),
         ({"opens": "tomorrow"}, "opens must be a time such as 2027-01-31T18:00:00Z, got 'tomorrow'"),
-        ({"closes": "2027-02-30T00:00:00Z"}, "closes must be a time such as"),
         ({"closes": "2027-02-03T00:00:00+01:00"}, "closes must be a time such as"),
-        ({"closes": 5}, "closes must be a time such as"),
-        ({"labels": "abc"}, "labels must be a list"),
-        ({"most_messages": 0}, "most_messages must be an integer in"),
         ({"most_messages": "5"}, "most_messages must be an integer in"),
-        ({"name": ["a"]}, "name must be 1 to 64"),
     ],
 )
 def test_json_of_anything_else_is_refused(data, sentence):
-    complete = {"name": "a", "mechanism": json.loads(MECHANISM.to_json())}
     with pytest.raises(ValueError, match=sentence):
-        Campaign.from_dict(data if not data or "mechanism" in data or data == {"name": "a"} else complete | data)
+        Campaign.from_dict({"name": "a", "mechanism": json.loads(MECHANISM.to_json())} | data)
 
 
 def test_booleans_and_names_that_occur_twice_are_refused():

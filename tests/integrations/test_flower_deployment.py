@@ -80,6 +80,7 @@ def test_a_deployment_trains_with_the_nodes_that_agree_and_turns_a_stranger_away
     assert history["model"]["2"]["accuracy"] > 0.3
 
 
+@pytest.mark.soak
 def test_a_simulation_learns(folder, environment):
     # From 0.153; in 24 trials 0.369 on average after three rounds, with a standard deviation of 0.020. The noise is
     # secret: 0.2, eight deviations below, is wrong less than once in 5e7 (Student, 23 degrees).
@@ -88,6 +89,7 @@ def test_a_simulation_learns(folder, environment):
     assert history["model"]["3"]["accuracy"] > 0.2
 
 
+@pytest.mark.soak
 def test_a_deployment_that_is_interrupted_leaves_nothing_running(folder, environment):
     process = subprocess.Popen(
         [sys.executable, EXAMPLE / "deployment.py", "--dataset", "digits", "--folder", folder],

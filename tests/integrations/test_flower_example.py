@@ -66,11 +66,6 @@ def test_both_frameworks_take_the_same_steps(example, config):
     assert torch.equal(start.to_torch_state_dict()["0.bias"], torch.zeros(32))
 
 
-def test_an_unknown_framework_is_refused(example, config):
-    with pytest.raises(ValueError, match="framework must be 'numpy' or 'torch', got 'jax'"):
-        example("flower_fashion.task").network(config | {"framework": "jax"})
-
-
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_the_app_runs_in_one_process(example, config, framework, tmp_path):
     if framework == "torch":
@@ -185,8 +180,3 @@ def test_waiting_ends_when_a_process_does_and_when_time_is_up(example, tmp_path)
     assert short.text() == "so it goes\n"
     with pytest.raises(processes.NotAsExpectedError, match="waited 0 s in vain for doomsday"):
         processes.wait_until("doomsday", lambda: False, [], 0.2)
-
-
-def test_free_ports_are_distinct_and_free(example):
-    ports = example("processes").free_ports(20)
-    assert len(set(ports)) == 20

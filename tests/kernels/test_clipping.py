@@ -48,25 +48,6 @@ def test_the_edge_of_the_ball_and_the_largest_numbers():
     np.testing.assert_allclose(unit, [[1 / 1.7], [0.0]], rtol=1e-7)
 
 
-def test_broadcast_rows_and_no_rows():
-    row = np.array([3.0, 4.0])
-    unit, _ = clip_to_ball(np.broadcast_to(row, (5, 2)), 1.0)
-    np.testing.assert_allclose(unit, [[0.6, 0.8]] * 5, rtol=1e-7)
-    assert clip_to_ball(np.empty((0, 3)), 1.0)[0].shape == (0, 3)
-
-
-@pytest.mark.parametrize("bad", [np.zeros((2, 2), int), [[1.0]], np.zeros((2, 2), np.float16)])
-def test_other_types_are_refused(bad):
-    with pytest.raises(TypeError, match="float32 or float64"):
-        clip_to_ball(bad, 1.0)
-
-
-@pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, np.nan])
-def test_other_clips_are_refused(clip):
-    with pytest.raises(ValueError, match="clip must be positive and finite, got"):
-        clip_to_ball(np.ones((1, 2)), clip)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dim", [1, 16, 100, 100_000, 1_000_003])
 def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
@@ -83,9 +64,10 @@ def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
             assert not all_finite(wrong[:, ::-1])
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 2, 2)])
-def test_other_shapes_and_types_are_refused(shape):
-    with pytest.raises(TypeError, match="2 dimensions"):
-        all_finite(np.ones(shape))
-    with pytest.raises(TypeError, match="float32 or float64"):
-        all_finite(np.ones((2, 2), int))
+def test_refuses():
+    for clip in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="clip must be positive and finite, got"):
+            clip_to_ball(np.ones((1, 2)), clip)
+    for function in (all_finite, lambda x: clip_to_ball(x, 1.0)):
+        with pytest.raises(TypeError, match="float32 or float64"):
+            function(np.zeros((2, 2), int))

@@ -26,21 +26,14 @@ def test_small_integers_give_the_dense_matrix_exactly(bits, dtype):
     np.testing.assert_array_equal(x, hadamard(1 << bits))
 
 
-@pytest.mark.parametrize("bits", [*range(14), 15, 16, 17, 18, 19])
-def test_single_precision(bits, seed):
-    x = np.random.default_rng(seed).standard_normal((3, 1 << bits)).astype(np.float32)
+# In double precision twice the bound: the reference rounds as well.
+@pytest.mark.parametrize(("dtype", "rounding"), [(np.float32, FLOAT32_ROUNDING), (np.float64, 2 * 2.0**-53)])
+@pytest.mark.parametrize("bits", [*range(14), 16, 18, 19])
+def test_against_butterflies(bits, dtype, rounding, seed):
+    x = np.random.default_rng(seed).standard_normal((3, 1 << bits)).astype(dtype)
     result = x.copy()
     hadamard_transform(result)
-    assert_close(result, butterflies(x), x, FLOAT32_ROUNDING)
-
-
-@pytest.mark.parametrize("bits", [*range(14), 16, 18])
-def test_double_precision(bits, seed):
-    x = np.random.default_rng(seed).standard_normal((2, 1 << bits))
-    result = x.copy()
-    hadamard_transform(result)
-    # Twice the bound: the reference rounds as well.
-    assert_close(result, butterflies(x), x, 2 * 2.0**-53)
+    assert_close(result, butterflies(x), x, rounding)
 
 
 def test_one_vector_and_an_odd_address(seed):
@@ -52,40 +45,16 @@ def test_one_vector_and_an_odd_address(seed):
     assert result[0] == x[0]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_do_not_change_a_bit(dtype, seed, monkeypatch):
-    x = np.random.default_rng(seed).standard_normal((37, 1 << 13)).astype(dtype)
-    results = []
-    for threads in ("1", "2", "5"):
-        monkeypatch.setenv("SSTQ_THREADS", threads)
-        results.append(x.copy())
-        hadamard_transform(results[-1])
-    np.testing.assert_array_equal(results[0], results[1])
-    np.testing.assert_array_equal(results[0], results[2])
-
-
-def test_no_rows():
-    hadamard_transform(np.empty((0, 8), np.float32))
-
-
 @pytest.mark.parametrize(
     ("x", "error", "says"),
     [
         (np.zeros(3, np.float32), ValueError, "power of two, got 3"),
-        (np.zeros(0, np.float32), ValueError, "power of two"),
-        (np.zeros((1, 2, 4), np.float32), ValueError, "dimensions"),
         (np.zeros((4, 4), np.float32)[:, ::2], ValueError, "contiguous"),
+        (np.frombuffer(bytes(16), np.float32), ValueError, "writable"),
         (np.zeros(4, np.int64), TypeError, "int64"),
         ([1.0, 2.0], TypeError, "list"),
     ],
 )
 def test_refuses(x, error, says):
     with pytest.raises(error, match=says):
-        hadamard_transform(x)
-
-
-def test_refuses_read_only_rows():
-    x = np.zeros(4, np.float32)
-    x.flags.writeable = False
-    with pytest.raises(ValueError, match="writable"):
         hadamard_transform(x)

@@ -88,16 +88,6 @@ def test_picks_are_entries_of_the_representation(size, seed):
     assert none.shape == (0,)
 
 
-def test_threads_do_not_change_a_bit(seed, monkeypatch):
-    x, columns = problem(seed, 4096, 1500, clients=9)
-    monkeypatch.setenv("SSTQ_THREADS", "1")
-    t, residuals = kashin_represent(x, columns, CERTIFIED)
-    monkeypatch.setenv("SSTQ_THREADS", "2")
-    again, residuals_again = kashin_represent(x, columns, CERTIFIED)
-    np.testing.assert_array_equal(t, again)
-    np.testing.assert_array_equal(residuals, residuals_again)
-
-
 def test_no_steps_and_no_clients(seed):
     x, columns = problem(seed, 256, 90, clients=2)
     t, residuals = kashin_represent(x, columns, CERTIFIED[:0])
@@ -106,16 +96,6 @@ def test_no_steps_and_no_clients(seed):
     values, residuals = kashin_pick(x[:0], columns, CERTIFIED, np.empty((0, 1), np.int64))
     assert values.shape == (0, 1)
     assert residuals.shape == (0,)
-
-
-def test_read_only_input(seed):
-    x, columns = problem(seed, 256, 90, clients=2)
-    expected, _ = kashin_represent(x, columns, CERTIFIED)
-    for array in (x, columns.places, columns.signs):
-        array.flags.writeable = False
-    again = SignedColumns(columns.places, columns.signs, columns.size)
-    t, _ = kashin_represent(x, again, CERTIFIED)
-    np.testing.assert_array_equal(t, expected)
 
 
 def test_a_zero_vector_and_a_tiny_one(seed):
@@ -140,17 +120,12 @@ def test_refuses():
         with pytest.raises(error, match=says):
             kashin_pick(columns=SignedColumns(**frame), **arguments)
 
-    refused(TypeError, "x must be a float32", x=x.astype(np.float64))
     refused(ValueError, "power of two", size=7)
     refused(ValueError, "ascending", places=np.array([0, 5, 2]))
     refused(ValueError, r"places must lie in \[0, 8\), got 8", places=np.array([0, 2, 8]))
-    refused(ValueError, r"places must lie in \[0, 8\), got -1", places=np.array([-1, 2, 7]))
-    refused(ValueError, "signs must have shape", places=np.array([0, 2]))
     refused(ValueError, r"x must have shape \(2, 3\)", x=np.ones((2, 4), np.float32))
     refused(ValueError, r"\+1 or -1", signs=np.array([1, 0, 1], np.float32))
-    refused(ValueError, "schedule", schedule=np.ones((2, 3), np.float32))
     refused(ValueError, "picks must lie", picks=np.full((2, 1), -1))
-    refused(ValueError, "picks must have shape", picks=np.zeros((3, 1), np.int64))
 
 
 @pytest.mark.slow

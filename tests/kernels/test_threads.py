@@ -4,8 +4,10 @@ import os
 import threading
 import time
 
+import numpy as np
 import pytest
 
+from sstq import kernels
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks, thread_count
 from tests.patience import PATIENCE
 
@@ -31,13 +33,6 @@ def test_chunks_cover_every_row_once(rows, threads, monkeypatch):
     seen = []
     run_in_chunks(lambda chunk: seen.extend(range(rows)[chunk]), rows, MIN_ELEMENTS_A_THREAD)
     assert sorted(seen) == list(range(rows))
-
-
-def test_small_work_stays_in_the_calling_thread(monkeypatch):
-    monkeypatch.setenv("SSTQ_THREADS", "4")
-    threads = []
-    run_in_chunks(lambda _: threads.append(threading.current_thread()), 100, 10)
-    assert threads == [threading.current_thread()]
 
 
 def test_an_error_is_raised_when_what_has_begun_has_ended(monkeypatch):
@@ -67,3 +62,40 @@ def test_small_work_looks_up_neither_cores_nor_environment(monkeypatch):
     run_in_chunks(done.append, 100, MIN_ELEMENTS_A_THREAD // 100)
     run_in_chunks(done.append, 1, 10 * MIN_ELEMENTS_A_THREAD)
     assert done == [slice(0, 100), slice(0, 1)]
+
+
+def transformed(rng, kind):
+    x = rng.standard_normal((37, 1 << 13)).astype(kind)
+    kernels.hadamard_transform(x)
+    return [x]
+
+
+def represented(rng):
+    columns = kernels.SignedColumns(np.arange(1500), rng.choice(np.float32([-1, 1]), 1500), 4096)
+    schedule = np.array([[1.4, 0, np.inf, 1.8], [1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]], np.float32)
+    return kernels.kashin_represent(rng.standard_normal((9, 1500)).astype(np.float32) / 39, columns, schedule)
+
+
+def drawn(rng):
+    words, u = rng.integers(0, 1 << 64, size=(37, 1 << 14), dtype=np.uint64), np.full((37, 1 << 14), 2.0**-7)
+    vectors = kernels.draw_around(u, np.zeros(37), np.ones(37), words, to_length=True)
+    return [kernels.box_muller(words), vectors, kernels.count_passed(vectors, np.full(37, 0.5), 0.01)]
+
+
+def sampled(rng):
+    table = np.cumsum(np.full((16, 16), 2**58, np.uint64), axis=1)
+    words = rng.integers(2**62, size=100_001, dtype=np.uint64)
+    return [kernels.sample_table(rng.integers(16, size=words.size), words, table)]
+
+
+@pytest.mark.parametrize(
+    "results",
+    [lambda rng: transformed(rng, np.float32), lambda rng: transformed(rng, np.float64), represented, drawn, sampled],
+)
+def test_threads_do_not_change_a_bit(results, seed, monkeypatch):
+    found = []
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("SSTQ_THREADS", threads)
+        found.append(results(np.random.default_rng(seed)))
+    for other in found[1:]:
+        assert all(np.array_equal(one, another) for one, another in zip(found[0], other, strict=True))

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from paper.training import HiddenLayer, LeastSquares
 
@@ -40,18 +39,6 @@ def test_gradients_of_the_regression_are_those_of_its_loss(seed):
         np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-def test_evaluation_of_many_examples_is_that_of_each(seed):
-    rng = np.random.default_rng(seed)
-    model = HiddenLayer(inputs=3, hidden=4, classes=10)
-    x, y = rng.standard_normal((9000, 3)).astype(np.float32), rng.integers(0, 10, 9000)
-    parameters = model.initial(seed)
-    parts = [model.evaluate(parameters, x[part], y[part]) for part in (slice(0, 4500), slice(4500, None))]
-    whole = model.evaluate(parameters, x, y)
-    assert whole.loss == pytest.approx(np.mean([part.loss for part in parts]), rel=1e-5)
-    assert whole.accuracy == pytest.approx(np.mean([part.accuracy for part in parts]))
-    assert whole.loss == pytest.approx(np.log(10), rel=0.2)
-
-
 def test_the_start_depends_on_the_seed_alone():
     model = HiddenLayer(inputs=784)
     assert model.dim == 25_450
@@ -70,8 +57,3 @@ def test_he_starts_with_the_variance_of_its_inputs_and_no_biases(seed):
     for part, inputs in ((weights, 800), (second, 50)):
         # The variance of n normal numbers has a relative standard error of √(2/n); six of them: one run in 10⁸ fails.
         assert abs(part.var() * inputs / 2 - 1) < 6 * (2 / len(part)) ** 0.5
-
-
-def test_an_unknown_start_is_refused():
-    with pytest.raises(ValueError, match="start must be 'uniform' or 'he', got 'zero'"):
-        HiddenLayer(inputs=3, start="zero")

@@ -29,10 +29,6 @@ def test_every_method_runs_at_every_epsilon():
     assert len({job.path for job in jobs}) == len(jobs)
 
 
-def test_jobs_without_an_epsilon_are_described_as_before():
-    assert "epsilon" not in Job("mse", "vqsgd", seed=1, bits=8, count=200, dim=100).to_dict()
-
-
 @pytest.mark.slow
 def test_the_table_and_the_picture_on_digits(tmp_path):
     jobs = once_jobs(DIGITS)

@@ -44,14 +44,6 @@ def frameunit(problem, epsilon=8.0, **options):
     return sstq.FrameUnit(problem.model.dim, epsilon, frames=16, **options)
 
 
-@pytest.mark.parametrize(("examples", "clients"), [(10, 3), (100, 100), (1000, 7)])
-def test_parts_are_disjoint_and_all_there_is(examples, clients, seed):
-    parts = iid_partition(examples, clients, seed)
-    assert len(parts) == clients
-    assert min(map(len, parts)) >= 1
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(examples))
-
-
 def test_batches_are_of_a_clients_own_examples_and_the_same_for_all():
     problem = blobs(clients=60)
     x, _ = problem.batches(16, seed=1, round_number=5)
@@ -115,14 +107,6 @@ def test_the_mean_behind_a_public_coin_is_that_of_the_clients(seed):
     mean = private_mean(mechanism, x, 3, np.random.default_rng(seed))
     error = mechanism.expected_mse(x[0], clients=5000)
     assert np.all(np.abs(mean - x[0]) < 6 * error.total**0.5)
-
-
-def test_delta_adds_up():
-    problem = regression_problem(dim=6, clients=4, seed=0, examples=40)
-    mechanism = sstq.mechanism("csgm", dim=6, epsilon=1.0, delta=1e-6, clients=4)
-    reports = run(problem, mechanism, rounds=3)
-    assert [report.delta for report in reports] == [0.0, 1e-6, 2e-6, 3e-6]
-    assert reports[-1].epsilon == 3.0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from sstq.randomness.secret import SecureBits, bit_source, channel_words, unit_interval
+from sstq.randomness.secret import bit_source, channel_words, unit_interval
 from tests.patience import PATIENCE
 
 
@@ -16,17 +16,6 @@ def test_default_is_the_operating_system(monkeypatch):
     assert not source.simulated
     assert not source.words(5).any()
     assert asked == [40]
-
-
-def test_large_requests_are_whole():
-    words = SecureBits().words((1 << 20) + 3)
-    # 64 zero bits in a row come from a working generator with probability 2^-64 a word.
-    assert len(words) == (1 << 20) + 3
-    assert words.all()
-
-
-def test_fresh_entropy_every_time():
-    assert not np.array_equal(bit_source(None).words(4), bit_source(None).words(4))
 
 
 def _child_words(queue, source):
