@@ -290,9 +290,9 @@ def test_no_client_exceeds_the_bounds_that_privacy_rests_on(kind, bits, seed):
     assert mechanism.weight <= mechanism.frame.size
 
 
-def test_the_energy_bound_is_enforced():
+def test_the_energy_bound_is_enforced(monkeypatch):
     mechanism = L2CSGM(dim=40, epsilon=1.0, clients=100)
-    object.__setattr__(mechanism, "energy", 0.25)
+    monkeypatch.setattr(L2CSGM, "_energy_limit", 0.25)
     coefficients, missed = mechanism._coefficients(np.eye(3, 40, dtype=np.float32))
     beta = mechanism.kashin.bound(mechanism.frame)
     np.testing.assert_allclose(np.sum(coefficients**2, axis=1) * beta**2, 0.25 * mechanism.frame.size, rtol=1e-6)
