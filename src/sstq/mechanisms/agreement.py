@@ -71,6 +71,12 @@ class Agreement(ABC):
         plain = [name for name, kind in kinds.items() if not isinstance(kind, property | cached_property)]
         vars(self).update({name: vars(parameters)[name] for name in plain} | parts, parameters=parameters)
 
+    def _note(self, **options: Any) -> None:
+        """Keep options in a form that `repr` can show, in the order of the arguments."""
+        given = {**self.options, **options}
+        known = inspect.signature(type(self)).parameters
+        vars(self)["options"] = MappingProxyType({name: given[name] for name in known if name in given})
+
     @abstractmethod
     def _check(self) -> None:
         """Refuse parameters that are not private, or whose decoding values are wrong; ranges are already checked."""

@@ -99,6 +99,8 @@ def _check_known(mechanism: Mechanism) -> None:
             raise ValueError(f"mechanism must be {known} for the C client, got frame={mechanism.frame.name!r}")
     elif not isinstance(mechanism, RowMechanism):
         raise ValueError(f"mechanism must be {known} for the C client, got {mechanism.name!r}")
+    if mechanism.bounds is not None:
+        raise ValueError("bounds must be left out for the C client: scale the vectors before sstq_encode")
     size = mechanism.frame.size
     if size > _LARGEST_FRAME:
         raise ValueError(f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {size}")

@@ -13,9 +13,11 @@ from sstq.chunks import row_chunks
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms import base
 from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, Floats, Ints, Rows, Words
+from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.frameunit import bias
 from sstq.mechanisms.frameunit.alignment import RowDraw, row_draw
 from sstq.mechanisms.frameunit.rows import SIZE_MAX, RowMechanism, RowParameters, solve_choice, solve_frames
+from sstq.mechanisms.parameters import Ranges
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
@@ -32,6 +34,7 @@ class FrameUnitParameters(RowParameters):
     """The parameters of FrameUnit."""
 
     bits: int | None
+    bounds: Ranges | None = None
 
 
 class FrameUnit(RowMechanism):
@@ -73,6 +76,8 @@ class FrameUnit(RowMechanism):
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
         frame_size: N, a power of two from d to 2^30; by default the least one that is at least 256. Fewer rows
             than 256 are just as private, but their alignment is not m.
+        bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
+            scaled into the ball, and the mean is in their units.
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
@@ -115,8 +120,12 @@ class FrameUnit(RowMechanism):
         frame_size: int | None = None,
         inside: int | None = None,
         frame_seed: int = 0,
+        bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
+        if bounds is not None:
+            bounds = read_ranges(bounds, common["dim"])
+            self._note(bounds={name: (low, high) for name, low, high in bounds})
         size = 1 << (max(dim, _LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
         size = check_number("frame_size", size, dim, SIZE_MAX, integer=True)
         if bits is not None:
@@ -127,6 +136,7 @@ class FrameUnit(RowMechanism):
             **common,
             frames=solve_frames(frames, clients, draw, common["messages"]),
             bits=bits,
+            bounds=bounds,
             coin=coin or ("private" if bits is None else "public"),
             frame_size=size,
             inside=choice.inside,
