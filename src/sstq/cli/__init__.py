@@ -23,6 +23,7 @@ from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
 from sstq.cli.terminal import paragraphs
+from sstq.cli.try_ import try_
 from sstq.cli.usage import add_command
 
 __all__ = ["app", "main"]
@@ -36,12 +37,12 @@ app = typer.Typer(
 )
 for _panel, _commands in {
     "Collect": (spec, encode, aggregate, inspect),
-    "Plan": (plan, compare, clip),
+    "Plan": (plan, try_, compare, clip),
     "Serve": (serve, campaign, send, shuffler),
     "Check": (audit, account),
 }.items():
     for _command in _commands:
-        add_command(app, _command, panel=_panel)
+        add_command(app, _command, "try" if _command is try_ else None, panel=_panel)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +30,7 @@ __all__ = [
     "PrivateKeyOption",
     "ProxiesOption",
     "UploadsOption",
+    "check_port",
     "kept_token",
     "say_started",
 ]
@@ -87,6 +90,20 @@ def say_started(settings: Settings, url: str, facts: Mapping[str, str], *, given
         typer.echo(f"{name:19}  {value}")
     if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
         note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise ValueError if another program listens on the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ValueError(
+                    f"port {port} of {host} is in use; stop the other program, or pass --port {port + 1} or --port 0"
+                ) from error
 
 
 def kept_token(folder: Path) -> str:

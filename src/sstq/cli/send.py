@@ -9,7 +9,7 @@ import typer
 
 from sstq.cli.common import several_messages
 from sstq.cli.encode import group_numbers
-from sstq.cli.terminal import note, progress, show_facts
+from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
 __all__ = ["send"]
@@ -62,6 +62,9 @@ def send(
     tokens: Annotated[
         Path | None, typer.Option(help="Use the single-use tokens in this text file, one line per vector.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send files that were sent to this campaign before, and spend ε again.")
+    ] = False,
     patience: Annotated[float, typer.Option(help="Give up after this many seconds without success.", min=0.0)] = 300.0,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
@@ -69,6 +72,7 @@ def send(
     The campaign's signature is checked. Without --collector-key, the collector's key is printed: pass it from then on.
     Each message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. A
     shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints.
+    Files that were sent to a campaign are noted in your state folder ($XDG_STATE_HOME/sstq) and refused a second time.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
@@ -78,9 +82,13 @@ def send(
     """
     from sstq.accounting import Ledger
     from sstq.client import Client
+    from sstq.client.sent import SentRecord
+    from sstq.mechanisms import LocalReport
     from sstq.mechanisms.encoding import encode_files
     from sstq.messages.vectors import open_vectors
 
+    if "://" not in url:
+        raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
     if total_epsilon is not None and ledger is None:
         raise WrongUsage("--total-epsilon needs --ledger FILE")
     if ledger is not None and not ledger.exists() and total_epsilon is None:
@@ -104,9 +112,14 @@ def send(
     files = [open_vectors(path, mechanism.dim) for path in vectors]
     total = sum(file.count for file in files)
     groups = None if private_group is None else group_numbers(private_group, total)
+    record = SentRecord(client.campaign, client.key)
+    report = LocalReport()
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        messages = encode_files(mechanism, files, None, groups=groups, advance=advance)
-        sent = client.send_messages(messages, progress=advance)
+        messages = encode_files(mechanism, files, None, groups=groups, report=report, advance=advance)
+        sent = client.send_messages(messages, progress=advance, before=lambda: record.add(vectors, again=again))
+    if report.clipped > 0.05 * report.vectors:
+        share = 100 * report.clipped / report.vectors
+        warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")
     facts: list[tuple[str, object]] = [
         ("campaign", client.campaign.name),
         ("messages acknowledged", sent),

@@ -19,6 +19,7 @@ from sstq.cli.listening import (
     PrivateKeyOption,
     ProxiesOption,
     UploadsOption,
+    check_port,
     kept_token,
     say_started,
 )
@@ -88,6 +89,7 @@ def shuffler(
     from sstq.service.database import sqlite_url
     from sstq.service.shuffler import ShufflerSettings, run_shuffler
 
+    check_port(host, port)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token = administrator_token or kept_token(folder)
     with check_usage():

@@ -302,7 +302,12 @@ def _csv_lines(name: str, dim: int) -> CsvLines:
     """Yield the fields of each vector, with the line number and no labels."""
     for line, fields in _csv_records(name):
         if len(fields) != dim:
-            raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(fields)} values, vectors have {dim}")
+            problem = f"line {line} has {len(fields)} values, vectors have {dim}"
+            if len(fields) == 1 and any(mark in fields[0] for mark in ";\t"):
+                problem += "; it seems to be separated by semicolons or tabs: write it with commas"
+            elif len(fields) == dim + 1:
+                problem += "; leave out a column such as an identifier"
+            raise ValueError(f"{name} {_UNKNOWN}: {problem}")
         if line == 1 and any(fields) and all(_number(field) is None for field in fields):
             continue
         if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
