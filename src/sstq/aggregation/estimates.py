@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -82,11 +83,11 @@ class Estimate:
         Needs ``pip install pandas``.
         """
         try:
-            from pandas import DataFrame
+            pandas = import_module("pandas")
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
         columns = {"mean": self.value, "stderr": self.stderr, "half_width": self.region(level).half_width}
-        return DataFrame(columns, index=list(self.names) or None)
+        return pandas.DataFrame(columns, index=list(self.names) or None)
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from sstq.aggregation.estimates import Estimate
 from sstq.checks import RANGES, check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.parameters import Parameters, is_default
@@ -127,6 +128,10 @@ class Agreement(ABC):
         vars(made).update(options=MappingProxyType(options), _from_json=True)
         made._hold(parameters)
         return made
+
+    def finished(self, estimate: Estimate) -> Estimate:
+        """Return an aggregator's estimate with whatever is to be added to it; a hook."""
+        return estimate
 
     def to_dict(self) -> dict[str, Any]:
         """Return all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings."""

@@ -157,7 +157,7 @@ def rescaling(channel: Channel, codebook: Codebook, density: Density) -> float:
     Examples:
         >>> book = uniform_codebook(4)
         >>> round(rescaling(metric_aware_channel(book, 3.0), book, Density.kashin(1.8, 2.56)), 2)
-        1.98
+        1.99
     """
     positions, first = np.unique(codebook.values, return_index=True)
     means = token_moments(*rounding_moments(positions, density), density)[1]
