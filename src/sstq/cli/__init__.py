@@ -5,6 +5,7 @@ Only typer is imported before a command runs, so that `sstq --help` is fast.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -35,12 +36,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _panel, _commands in {
+_PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Collect": (spec, encode, aggregate, inspect),
     "Plan": (plan, try_, compare, clip),
     "Serve": (serve, campaign, send, shuffler),
     "Check": (audit, account),
-}.items():
+}
+for _panel, _commands in _PANELS.items():
     for _command in _commands:
         add_command(app, _command, "try" if _command is try_ else None, panel=_panel)
 
