@@ -22,6 +22,7 @@ from sstq.frames.tight import FourierFrame as FourierFrame
 from sstq.frames.tight import HadamardFrame as HadamardFrame
 from sstq.frames.tight import OrthogonalFrame as OrthogonalFrame
 from sstq.mechanisms import SSTQ as SSTQ
+from sstq.mechanisms import ClippedWarning as ClippedWarning
 from sstq.mechanisms import ExpectedError as ExpectedError
 from sstq.mechanisms import FrameUnit as FrameUnit
 from sstq.mechanisms import GroupUnit as GroupUnit
@@ -41,3 +42,5 @@ from sstq.planning import plan as plan
 from sstq.randomness.streams import mix_seed as mix_seed
 from sstq.scalar.codebooks import Codebook as Codebook
 from sstq.scalar.densities import Density as Density
+from sstq.simulation import Simulation as Simulation
+from sstq.simulation import simulate as simulate

@@ -82,7 +82,10 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
     number = value if isinstance(value, int) else int(value) if integer else float(value)
     if not low <= number <= high:
         long = isinstance(number, int) and abs(number) >= 10**100
-        raise ArgumentError(name, f"{allowed}, got {'an integer of more than 100 digits' if long else repr(value)}")
+        too_large = name == "epsilon" and high <= _EPSILON_MAX < number
+        why = ": above 20 a message hides next to nothing" if too_large else ""
+        got = "an integer of more than 100 digits" if long else repr(value)
+        raise ArgumentError(name, f"{allowed}, got {got}{why}")
     return int(number) if integer else float(number)
 
 

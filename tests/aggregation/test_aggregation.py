@@ -234,6 +234,9 @@ class DenseStub:
     def decode(self, messages):
         return np.tile(self.decoded, (len(messages), 1))
 
+    def finished(self, estimate):
+        return estimate
+
 
 @pytest.mark.parametrize("kind", [VectorAggregator, BoundedAggregator])
 def test_dense_sums_and_what_they_refuse(kind):

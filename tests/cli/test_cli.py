@@ -22,7 +22,7 @@ from tests.patience import PATIENCE, until
 
 DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "plan", "compare", "clip"]
-COMMANDS += ["serve", "campaign", "send", "shuffler", "audit", "account"]
+COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account"]
 MOST_OPTIONS = 12
 # Their options are those of a deployment, each with an environment variable.
 DEPLOYED = {"serve", "shuffler", "create"}

@@ -32,6 +32,9 @@ class MessageOwner(MessageReader, Protocol):
     def messages(self) -> int:
         """The number of messages per person."""
 
+    def finished(self, estimate: Estimate) -> Estimate:
+        """The estimate with what the mechanism adds to it."""
+
 
 Owner = TypeVar("Owner", bound=MessageOwner)
 
@@ -100,6 +103,11 @@ class Aggregator(ABC, Generic[Owner]):
 
     def update(self, messages: Messages) -> None:
         """Add a batch of messages. A refused batch (ValueError) changes nothing."""
+        if not isinstance(messages, Messages):
+            raise TypeError(
+                f"messages must be Messages, got {type(messages).__name__}; bytes become messages with "
+                "mechanism.messages_from_bytes(raw, count)"
+            )
         self._refuse_foreign(messages.digest, "messages are")
         added = len(messages)
         self._refuse_overflow(added)
@@ -159,7 +167,11 @@ class Aggregator(ABC, Generic[Owner]):
         self._state += other._state
 
     def mean(self) -> Estimate:
-        """Return the mean so far with its standard error."""
+        """Return the mean so far with its standard error, in the units of the vectors."""
+        return self._mechanism.finished(self._mean())
+
+    def _mean(self) -> Estimate:
+        """The mean of the vectors as they are encoded: clipped, and scaled by bounds if there are any."""
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
         value, second_moment = self._mean_and_second_moment()

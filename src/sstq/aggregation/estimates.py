@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Estimate:
         frames: the public frames that leave a bias; estimates on the same frames have the same bias. Empty if none do.
         whole_bias: the norm of the bias of those frames, even if the scatter of the messages shows it.
         messages: the number of messages per person, on average where estimates were pooled.
+        names: the names of the coordinates, if the mechanism has bounds with names; otherwise empty.
     """
 
     value: NDArray[np.float64]
@@ -70,6 +72,22 @@ class Estimate:
     frames: str = ""
     whole_bias: float = 0.0
     messages: float = 1
+    names: tuple[str, ...] = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.value, dtype=dtype, copy=copy)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`).
+
+        Needs ``pip install pandas``.
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        columns = {"mean": self.value, "stderr": self.stderr, "half_width": self.region(level).half_width}
+        return pandas.DataFrame(columns, index=list(self.names) or None)
 
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
@@ -92,7 +110,7 @@ class Estimate:
         Needs ``pip install 'sstq[plots]'``.
 
         Args:
-            labels: the names of the coordinates, if any.
+            labels: the names of the coordinates; by default `names`.
             level: the probability of the region.
             axes: Matplotlib axes to draw on; a new figure if None.
 
@@ -104,6 +122,7 @@ class Estimate:
             >>> figure.savefig("estimate.png")  # doctest: +SKIP
         """
         dim, half_width = len(self.value), self.region(level).half_width
+        labels = self.names or None if labels is None else labels
         if labels is not None and len(labels) != dim:
             raise ValueError(f"labels must be {dim}, one per coordinate, got {len(labels)}")
         if axes is None:

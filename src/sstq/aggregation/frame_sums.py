@@ -86,7 +86,7 @@ class FamilyAggregator(Aggregator[Any]):
         if sum(map(int, signs.sum(axis=1))) != count:
             raise ValueError(f"its sums must be those of {count} messages, got another number")
 
-    def mean(self) -> Estimate:
+    def _mean(self) -> Estimate:
         """Return the mean so far with its standard error.
 
         From 32 frames on the error comes from the scatter of the frames' sums T_f of n_f messages, as in a survey by
@@ -94,7 +94,7 @@ class FamilyAggregator(Aggregator[Any]):
         """
         self._settle()
         if self._mechanism.family.count < _FEW_FRAMES or self._count < 2:
-            return super().mean()
+            return super()._mean()
         total, squares, weighted = self._no_sums(), self._no_sums(), self._no_sums()
         frames, which = np.unique(self._state[:, 0] // self._rows_of_frame, return_inverse=True)
         sent = np.bincount(which, weights=self._state[:, 1:].sum(axis=1))

@@ -94,7 +94,7 @@ class NoisyAggregator(Aggregator[Any]):
         self._state = closed
         self._simulated |= source.simulated
 
-    def mean(self) -> Estimate:
+    def _mean(self) -> Estimate:
         """Close the round and return the private mean with its standard error.
 
         The standard error comes from public numbers alone, because one from the messages would reveal them.
@@ -102,7 +102,7 @@ class NoisyAggregator(Aggregator[Any]):
         self._refuse_ended()
         if self._count:
             self.close()
-        estimate = super().mean()
+        estimate = super()._mean()
         deviation = math.sqrt(self._mechanism.coordinate_variance(self._count)) if self._count > 1 else math.nan
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 

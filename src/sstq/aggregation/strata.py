@@ -50,11 +50,11 @@ class StratifiedAggregator(FrameAggregator):
             raise ValueError(f"mechanism must draw coordinates without looking at the data for strata, got {owner}")
         super().__init__(mechanism)
 
-    def mean(self) -> Estimate:
+    def _mean(self) -> Estimate:
         """Return the mean so far with its standard error."""
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
         if not uses_strata(self._count, frame.size):
-            return super().mean()
+            return super()._mean()
         counts = self._state[:, 0].astype(np.float64)
         totals, squares = self._coordinate_totals(), self._coordinate_squares()
         some, several, _, _ = _count_chances(self._count, frame.size)

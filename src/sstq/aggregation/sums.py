@@ -65,9 +65,9 @@ class FrameAggregator(Aggregator[Any]):
         power *= (frame.dim * scale) ** 2 / self._count
         return value, power
 
-    def mean(self) -> Estimate:
+    def _mean(self) -> Estimate:
         """Return the mean so far with its standard error."""
-        estimate = super().mean()
+        estimate = super()._mean()
         return estimate if self._count == 1 else replace(estimate, directions=self._directions(estimate))
 
     def _directions(self, estimate: Estimate) -> float:

@@ -5,6 +5,7 @@ Only typer is imported before a command runs, so that `sstq --help` is fast.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
 from sstq.cli.terminal import paragraphs
+from sstq.cli.try_ import try_
 from sstq.cli.usage import add_command
 
 __all__ = ["app", "main"]
@@ -34,14 +36,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _panel, _commands in {
+_PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Collect": (spec, encode, aggregate, inspect),
-    "Plan": (plan, compare, clip),
+    "Plan": (plan, try_, compare, clip),
     "Serve": (serve, campaign, send, shuffler),
     "Check": (audit, account),
-}.items():
+}
+for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        add_command(app, _command, panel=_panel)
+        add_command(app, _command, "try" if _command is try_ else None, panel=_panel)
 
 
 def _print_version(wanted: bool) -> None:

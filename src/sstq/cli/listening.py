@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import stat
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +34,7 @@ __all__ = [
     "PrivateKeyOption",
     "ProxiesOption",
     "UpgradeOption",
+    "check_port",
     "guarded_folder",
     "kept_token",
     "refused_without_upgrade",
@@ -124,6 +127,20 @@ def say_started(
         note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
     for warning in warnings:
         note(warning)
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise ValueError if another program listens on the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ValueError(
+                    f"port {port} of {host} is in use; stop the other program, or pass --port {port + 1} or --port 0"
+                ) from error
 
 
 def kept_token(folder: Path, given: str | None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import typer
 
 from sstq.cli.common import several_messages
 from sstq.cli.encode import group_numbers
-from sstq.cli.terminal import note, progress, show_facts
+from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
 __all__ = ["send"]
@@ -62,6 +62,9 @@ def send(
     tokens: Annotated[
         Path | None, typer.Option(help="Use the single-use tokens in this text file, one line per vector.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send files that were sent to this campaign before, and spend ε again.")
+    ] = False,
     patience: Annotated[float, typer.Option(help="Give up after this many seconds without success.", min=0.0)] = 300.0,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
@@ -70,6 +73,7 @@ def send(
     Each message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. A
     shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
     that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
+    Files that were sent to a campaign are noted in your state folder ($XDG_STATE_HOME/sstq) and refused a second time.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
@@ -79,10 +83,14 @@ def send(
     """
     from sstq.accounting import Ledger
     from sstq.client import Client
+    from sstq.client.sent import SentRecord
+    from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import answer_files
     from sstq.mechanisms.encoding import encode_files
     from sstq.messages.vectors import open_vectors
 
+    if "://" not in url:
+        raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
     if total_epsilon is not None and ledger is None:
         raise WrongUsage("--total-epsilon needs --ledger FILE")
     if ledger is not None and not ledger.exists() and total_epsilon is None:
@@ -108,9 +116,14 @@ def send(
     client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)
     files, groups = answer_files(files, groups, mechanism.groups)
+    record = SentRecord(client.campaign, client.key)
+    report = LocalReport()
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        messages = encode_files(mechanism, files, None, groups=groups, advance=advance)
-        sent = client.send_messages(messages, progress=advance)
+        messages = encode_files(mechanism, files, None, groups=groups, report=report, advance=advance)
+        sent = client.send_messages(messages, progress=advance, before=lambda: record.add(vectors, again=again))
+    if report.clipped > 0.05 * report.vectors:
+        share = 100 * report.clipped / report.vectors
+        warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")
     facts: list[tuple[str, object]] = [
         ("campaign", client.campaign.name),
         ("messages acknowledged", sent),

@@ -21,6 +21,7 @@ from sstq.cli.listening import (
     PrivateKeyOption,
     ProxiesOption,
     UpgradeOption,
+    check_port,
     guarded_folder,
     kept_token,
     refused_without_upgrade,
@@ -94,6 +95,7 @@ def shuffler(
     from sstq.service.database import sqlite_url
     from sstq.service.shuffler import ShufflerSettings, run_shuffler
 
+    check_port(host, port)
     guarded_folder(folder)
     token, shown = kept_token(folder, administrator_token)
     with check_usage():

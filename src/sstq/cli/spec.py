@@ -10,6 +10,7 @@ import typer
 
 from sstq.cli.common import ForceOption, VerboseOption, check_output, describe_mechanism, output_option, write_text
 from sstq.cli.terminal import note, show_facts, warn
+from sstq.cli.try_ import read_bounds
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ def spec(
         typer.Option(
             "--set", metavar="ARGUMENT=VALUE", help="Set another argument of the mechanism, as in Python; repeatable."
         ),
+    ] = None,
+    bounds: Annotated[
+        Path | None,
+        typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
     ] = None,
     output: Annotated[
         Path | None, output_option("Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
@@ -65,12 +70,13 @@ def spec(
     given = {} if epsilon is None else {"epsilon": epsilon}
     settings = _settings(setting or [])
     others = settings if bits is None else settings | {"bits": bits}
+    ranges = {} if bounds is None else {"bounds": read_bounds(bounds)}
     with check_usage(mechanism="--name"):
         if name is None and others.keys() <= {"frame_seed"}:
             built = _planned(dim, clients, epsilon, clip)
-            built = built.replace(**others) if others else built
+            built = built.replace(**others, **ranges) if others or ranges else built
         else:
-            built = _named(name or "sstq", dim, clients, given | {"clip": clip} | others)
+            built = _named(name or "sstq", dim, clients, given | {"clip": clip} | others | ranges)
         contents = {} if output is None else {output: built.to_json() + "\n"}
         if c_header is not None:
             contents[c_header] = _c_header(built, c_header)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -29,6 +31,9 @@ __all__ = ["Client"]
 _PASSING = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _MOST_BYTES_IN_MEMORY = 1 << 24
+# After this many seconds without an answer the owner is told.
+_SILENCE = 1.5
+_LOG = logging.getLogger("sstq.client")
 
 _Seal = Callable[[Iterable[bytes]], bytes]
 
@@ -178,7 +183,11 @@ class Client:
         return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
 
     def send_messages(
-        self, messages: Messages | Iterable[Messages], *, progress: Callable[[int], object] = lambda _: None
+        self,
+        messages: Messages | Iterable[Messages],
+        *,
+        progress: Callable[[int], object] = lambda _: None,
+        before: Callable[[], object] = lambda: None,
     ) -> int:
         """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
 
@@ -187,6 +196,7 @@ class Client:
                 the other before anything leaves, in a temporary file if they are large, so that memory holds one batch
                 at a time.
             progress: called with the number of messages after each upload.
+            before: called before anything leaves; what it raises, it stops.
         """
         single_use = self.campaign.senders == "single-use"
         with SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY, prefix="sstq-") as packed:
@@ -200,6 +210,7 @@ class Client:
                     f"X must be one vector per single-use token, got {people} and {len(self._tokens)} tokens"
                 )
             self.check_people(total // self.campaign.slots)
+            before()
             if self._ledger is not None and total:
                 self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
             sent, each = 0, 1 if self._seal is None else self.campaign.slots
@@ -266,16 +277,36 @@ class Client:
     def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
         """Repeat the request, with growing pauses, until a further try would not change the answer."""
         ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        told: list[bool] = []
+
+        def tell() -> None:
+            if not told:
+                told.append(True)
+                server = urlsplit(self._url).netloc
+                _LOG.warning("cannot reach %s, retrying for %s", server, _in_words(self._patience))
+
         while True:
+            # An address that drops packets answers nothing for half a minute.
+            late = threading.Timer(_SILENCE, tell)
+            late.daemon = True
+            late.start()
             try:
                 return ask()
             except (Refused, Unreachable) as error:
                 if isinstance(error, Refused) and error.status not in _PASSING:
                     raise
+                if isinstance(error, Unreachable) and self._patience > 0:
+                    tell()
                 asked = (error.retry_after or 0.0) if isinstance(error, Refused) else 0.0
                 # Many clients that failed together should not retry together.
                 wait = max(asked, pause) * random.uniform(1.0, 1.5)
                 if time.monotonic() + wait > ends:
                     raise
+            finally:
+                late.cancel()
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _in_words(seconds: float) -> str:
+    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"

@@ -120,7 +120,8 @@ class LearningReport:
         if self.budget.shuffled:
             parts.append(f"local ε = {self.local_epsilon:.3g} if it cheats")
         if not math.isnan(self.predicted_accuracy):
-            parts.append(f"accuracy {100 * self.predicted_accuracy:.1f} ± {100 * self.accuracy_stderr:.1f} % predicted")
+            stated = f"{100 * self.predicted_accuracy:.1f} ± {100 * self.accuracy_stderr:.1f} % predicted"
+            parts.append(f"accuracy {stated if math.isfinite(self.accuracy_stderr) else 'unknown: too few people'}")
         if not math.isnan(self.true_accuracy):
             parts.append(f"{100 * self.true_accuracy:.1f} % true")
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())

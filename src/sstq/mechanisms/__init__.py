@@ -1,6 +1,6 @@
 """The mechanisms of this library and of its paper, and the registry of all names; others are in `sstq.baselines`."""
 
-from sstq.mechanisms.base import ExpectedError, LocalReport, Mechanism, Unbiased
+from sstq.mechanisms.base import ClippedWarning, ExpectedError, LocalReport, Mechanism, Unbiased
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.registry import from_json, list_mechanisms, mechanism, mechanism_class, register
@@ -8,6 +8,7 @@ from sstq.mechanisms.sstq import SSTQ
 
 __all__ = [
     "SSTQ",
+    "ClippedWarning",
     "ExpectedError",
     "FrameUnit",
     "GroupUnit",

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from sstq.aggregation.estimates import Estimate
 from sstq.checks import RANGES, check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.parameters import Parameters, is_default
@@ -71,6 +72,12 @@ class Agreement(ABC):
         plain = [name for name, kind in kinds.items() if not isinstance(kind, property | cached_property)]
         vars(self).update({name: vars(parameters)[name] for name in plain} | parts, parameters=parameters)
 
+    def _note(self, **options: Any) -> None:
+        """Keep options in a form that `repr` can show, in the order of the arguments."""
+        given = {**self.options, **options}
+        known = inspect.signature(type(self)).parameters
+        vars(self)["options"] = MappingProxyType({name: given[name] for name in known if name in given})
+
     @abstractmethod
     def _check(self) -> None:
         """Refuse parameters that are not private, or whose decoding values are wrong; ranges are already checked."""
@@ -121,6 +128,10 @@ class Agreement(ABC):
         vars(made).update(options=MappingProxyType(options), _from_json=True)
         made._hold(parameters)
         return made
+
+    def finished(self, estimate: Estimate) -> Estimate:
+        """Return an aggregator's estimate with whatever is to be added to it; a hook."""
+        return estimate
 
     def to_dict(self) -> dict[str, Any]:
         """Return all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings."""

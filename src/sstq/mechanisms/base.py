@@ -2,24 +2,27 @@
 
 import math
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.cards import card
 from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.exactness import log_upper, round_up
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
+from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
 from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.arrays import as_vectors
@@ -50,6 +53,17 @@ NUMBERS_OF_A_DRAW = 16
 
 # The limit for JSON: this many times the usual frame size, which is at least 256 for FrameUnit.
 _FRAME_FACTOR, _LEAST_FRAME = 8, 256
+# Batches of at least so many vectors are checked for clipping, on at most so many of them.
+_LEAST_BATCH, _MOST_MEASURED, _CLIPPED_SHARE = 20, 4096, 0.05
+
+
+class ClippedWarning(UserWarning):
+    """Many vectors of a batch are longer than clip. It depends on the data: keep it local.
+
+    Examples:
+        >>> issubclass(ClippedWarning, UserWarning)
+        True
+    """
 
 
 class Unbiased(StrEnum):
@@ -135,6 +149,8 @@ class Mechanism(Agreement):
             Mechanisms with a discrete message and a private coin take it: each message is then an independent draw
             from the same vector, and `epsilon` is that of one.
         coin: who draws the public part of a message, "private" (the client) or "public" (a shared generator).
+        bounds: the name, the least and the largest value of each column, if the mechanism was given any. Vectors and
+            means are then in the units of the columns; `decode`, `expected_mse` and plans are of the scaled vectors.
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
         trust: who must be trusted: nobody ("local"), the "aggregator", or everyone ("none", no privacy).
@@ -170,6 +186,7 @@ class Mechanism(Agreement):
     groups: int | None = None
     messages: int = 1
     coin: Coin = "private"
+    bounds: Ranges | None = None
 
     def with_seed(self, seed: int) -> Self:
         """Return the mechanism with another public seed, for the next round; itself if it has no public randomness.
@@ -240,6 +257,8 @@ class Mechanism(Agreement):
                 f"messages must be 1 with a public coin, got {self.messages}: messages with a client's identifier "
                 "cannot be shuffled; pass coin='private' and no bits"
             )
+        if self.bounds is not None:
+            read_ranges(self.bounds, self.dim)
         self._check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
@@ -295,8 +314,51 @@ class Mechanism(Agreement):
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True
         """
-        rows = self._held(self._check_vectors(X), groups)
+        rows = self._held(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
+        self._warn_if_clipped(rows)
         return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
+
+    def _warn_if_clipped(self, rows: Rows) -> None:
+        """Warn the owner of the vectors, and nobody else, if many of a batch are longer than clip."""
+        if len(rows) < _LEAST_BATCH or self.groups is not None:
+            return
+        some = rows[:: -(-len(rows) // _MOST_MEASURED)]
+        # Rounding must not count vectors of norm clip.
+        share = float(np.mean(np.linalg.norm(some, axis=1) > self.clip * (1 + 1e-6)))
+        if share > _CLIPPED_SHARE:
+            warnings.warn(
+                f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; pass a "
+                "larger clip=, or bounds={name: (low, high)} with the range of each column. This line depends on the "
+                "data: keep it local",
+                ClippedWarning,
+                stacklevel=3,
+            )
+
+    @cached_property
+    def _scaling(self) -> Bounds | None:
+        return None if self.bounds is None else Bounds(self.bounds, self.clip)
+
+    def finished(self, estimate: Estimate) -> Estimate:
+        """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
+        if self.decoder_bias and estimate.count > 1:
+            stderr = np.sqrt(estimate.stderr**2 + self.decoder_bias**2 / len(estimate.stderr))
+            estimate = replace(estimate, stderr=stderr, frame_bias=self.decoder_bias)
+        if self._scaling is not None:
+            return self._scaling.outward(estimate)
+        error = float(np.linalg.norm(estimate.stderr))
+        length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))
+        if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
+            return estimate
+        note = (
+            "most vectors are longer than clip, or exactly as long; unless they are normalized, pass a larger clip= or "
+            "bounds="
+        )
+        return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
+
+    @property
+    def decoder_bias(self) -> float:
+        """A bound of the bias that a decoder leaves, which is part of error bars; 0 unless stated."""
+        return 0.0
 
     def _encode_slots(
         self,
@@ -487,7 +549,7 @@ class Mechanism(Agreement):
         if self.groups is None:
             if groups is not None:
                 raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
-            return rows
+            return rows if self._scaling is None else self._scaling.inward(rows)
         if groups is None:
             raise ValueError(f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None")
         labels = np.atleast_1d(np.asarray(groups))

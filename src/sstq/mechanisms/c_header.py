@@ -97,6 +97,8 @@ def _check_known(mechanism: Mechanism) -> None:
         raise ValueError(
             f"mechanism must be frameunit, groupunit, or sstq with {options} for the C client, got {', '.join(unknown)}"
         )
+    if mechanism.bounds is not None:
+        raise ValueError("bounds must be left out for the C client: scale the vectors before sstq_encode")
     size = mechanism.frame.size  # type: ignore[attr-defined]
     if size > _LARGEST_FRAME:
         raise ValueError(f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {size}")

@@ -19,6 +19,7 @@ Word = Annotated[int, "decimal string"]
 
 Words = Annotated[tuple[int, ...], "decimal strings"]
 WordTable = Annotated[NDArray[np.int64], "decimal strings"]
+Ranges = Annotated[tuple[tuple[str, float, float], ...], "names and numbers"]
 Values = Annotated[NDArray[np.float64], "numbers"]
 
 
@@ -74,7 +75,7 @@ def _written(value: Any, kind: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [list(map(str, row)) for row in value.tolist()] if value.dtype == np.int64 else value.tolist()
     if isinstance(value, tuple):
-        return list(map(str, value))
+        return [list(entry) if isinstance(entry, tuple) else str(entry) for entry in value]
     return str(value) if kind == Word or (Word in get_args(kind) and value is not None) else value
 
 
@@ -90,6 +91,8 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return stated_integer(name, value)
     if kind == Words:
         return tuple(stated_integer(name, entry) for entry in _list(name, value))
+    if kind == Ranges:
+        return tuple(_range(name, _list(name, entry)) for entry in _list(name, value))
     if kind == WordTable:
         return np.array([[stated_integer(name, entry) for entry in _list(name, row)] for row in _list(name, value)])
     if kind == Values:
@@ -98,6 +101,12 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, allowed) or abs(value) > _LARGEST:
         raise ValueError(f"{name} must be {wanted}, got {value!r}")
     return value if kind is int else float(value)
+
+
+def _range(name: str, entry: list[Any]) -> tuple[str, float, float]:
+    if len(entry) != 3 or not isinstance(entry[0], str):
+        raise ValueError(f"{name} must be lists of a name and two numbers, got {entry!r}")
+    return entry[0], _read(name, entry[1], float), _read(name, entry[2], float)
 
 
 def _list(name: str, value: Any) -> list[Any]:

@@ -11,12 +11,18 @@ from sstq.scalar import channels, codebooks
 from sstq.scalar.channels import RESIDUAL_MAX, Channel
 from sstq.scalar.codebooks import Codebook
 from sstq.scalar.densities import Density
-from sstq.scalar.metric_aware import Rate, loss_optimal_codebook, metric_aware_channel
+from sstq.scalar.metric_aware import (
+    Rate,
+    discrete_laplace_channel,
+    loss_optimal_codebook,
+    metric_aware_channel,
+    rescaling,
+)
 from sstq.scalar.optimal import OPTIMAL, check_unbiased, optimal_channel
 
-ChannelName = Literal["flat", "metric-aware", "optimal"]
-CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal"]
-DecoderName = Literal["unbiased", "identity"]
+ChannelName = Literal["flat", "metric-aware", "discrete-laplace", "optimal"]
+CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal", "custom"]
+DecoderName = Literal["unbiased", "identity", "rescaled"]
 _LARGEST_VALUE = 1e100
 
 
@@ -49,8 +55,14 @@ def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decod
         if not channel.name == codebook.name == OPTIMAL or decoder.name != "unbiased":
             raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
         check_unbiased(channel, codebook, decoder.values)
-    decoded = decoder.values if decoder.name == "identity" else channel.moments(decoder.values)[0]
-    off = float(np.abs(decoded - codebook.values).max())
+    if decoder.name == "unbiased":
+        off = float(np.abs(channel.moments(decoder.values)[0] - codebook.values).max())
+    else:
+        # The last codeword is 1, so the last value is the factor.
+        factor = 1.0 if decoder.name == "identity" else float(decoder.values[-1])
+        if not factor > 0:
+            raise ValueError(f"decoder 'rescaled' must have a positive factor, got {factor:g}")
+        off = float(np.abs(decoder.values / factor - codebook.values).max())
     if not off <= RESIDUAL_MAX:
         raise ValueError(f"decoder {decoder.name!r} must have its own values, got values that differ by {off:g}")
 
@@ -59,7 +71,7 @@ def build_scalar(
     bits: int,
     epsilon: float,
     channel: str = "flat",
-    codebook: str | None = None,
+    codebook: str | Codebook | None = None,
     decoder: str | None = None,
     rate: str | None = None,
     *,
@@ -82,30 +94,67 @@ def build_scalar(
         solved = optimal_channel(bits, epsilon, _density_for("channel='optimal'", density or typical))
         return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
     flat = channel == "flat"
-    name = check_option(
-        "codebook", ("optimized" if flat else "uniform") if codebook is None else codebook, get_args(CodebookName)
-    )
-    if name == OPTIMAL:
-        raise ValueError(f"codebook must not be 'optimal' unless channel='optimal', got channel={channel!r}")
-    if name in ("optimized", "uniform"):
-        if density is not None:
-            raise ValueError(
-                "density must be left out unless channel='optimal' or codebook is 'panter-dite' or 'loss-optimal', "
-                f"got codebook={name!r}"
-            )
-        words = codebooks.optimized_codebook(bits, epsilon) if name == "optimized" else codebooks.uniform_codebook(bits)
-    elif name == "panter-dite":
-        words = codebooks.panter_dite_codebook(bits, _density_for(f"codebook={name!r}", density or typical))
-    elif flat:
-        raise ValueError(f"codebook must not be 'loss-optimal' unless channel='metric-aware', got channel={channel!r}")
-    else:
-        words = loss_optimal_codebook(bits, _density_for(f"codebook={name!r}", density or typical), epsilon, decay)
-    built = channels.flat_channel(bits, epsilon) if flat else metric_aware_channel(words, epsilon, decay)
     named = check_option(
         "decoder", ("unbiased" if flat else "identity") if decoder is None else decoder, get_args(DecoderName)
     )
-    values = words.values if named == "identity" else channels.unbiased_decoder(built, words)
+    if flat and named == "rescaled":
+        raise ValueError("decoder must not be 'rescaled' with channel='flat', got 'rescaled'; use 'unbiased'")
+    words = _codebook(bits, epsilon, channel, codebook, decay, density, typical, named)
+    built: Channel
+    if flat:
+        built = channels.flat_channel(bits, epsilon)
+    elif channel == "metric-aware":
+        built = metric_aware_channel(words, epsilon, decay)
+    else:
+        built = discrete_laplace_channel(words, epsilon)
+    values = words.values
+    if named == "unbiased":
+        values = channels.unbiased_decoder(built, words)
+    elif named == "rescaled":
+        values = values * rescaling(built, words, _density_for("decoder='rescaled'", density or typical))
     return built, words, Decoder(named, values)
+
+
+def _codebook(
+    bits: int,
+    epsilon: float,
+    channel: str,
+    codebook: str | Codebook | None,
+    decay: Rate,
+    density: Density | None,
+    typical: Density | None,
+    decoder: str,
+) -> Codebook:
+    """The codebook with this name, or the given one."""
+    given = isinstance(codebook, Codebook)
+    usual = "optimized" if channel == "flat" else "uniform"
+    name = (
+        "custom"
+        if given
+        else check_option("codebook", usual if codebook is None else codebook, get_args(CodebookName)[:-1])
+    )
+    if density is not None and name in ("optimized", "uniform", "custom") and decoder != "rescaled":
+        raise ValueError(
+            "density must be left out unless channel='optimal', decoder='rescaled' or codebook is 'panter-dite' or "
+            f"'loss-optimal', got codebook={name!r}"
+        )
+    if isinstance(codebook, Codebook):
+        if codebook.size != 1 << bits:
+            raise ValueError(
+                f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; pass bits={codebook.bits}"
+            )
+        return Codebook("custom", codebook.values)
+    if name == OPTIMAL:
+        raise ValueError(f"codebook must not be 'optimal' unless channel='optimal', got channel={channel!r}")
+    if name == "optimized":
+        return codebooks.optimized_codebook(bits, epsilon)
+    if name == "uniform":
+        return codebooks.uniform_codebook(bits)
+    if name == "panter-dite":
+        return codebooks.panter_dite_codebook(bits, _density_for(f"codebook={name!r}", density or typical))
+    if channel != "metric-aware":
+        raise ValueError(f"codebook must not be 'loss-optimal' unless channel='metric-aware', got channel={channel!r}")
+    return loss_optimal_codebook(bits, _density_for(f"codebook={name!r}", density or typical), epsilon, decay)
 
 
 def _density_for(what: str, density: Density | None) -> Density:

@@ -9,19 +9,23 @@ decoding value.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, StratifiedVariance, uses_strata
+from sstq.checks import ArgumentError
 from sstq.chunks import row_chunks
 from sstq.frames.kashin import missed, pick, represent
+from sstq.frames.tight import Frame, make_frame
 from sstq.mechanisms import base, parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
+from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.flat_response import flat_response
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
-from sstq.mechanisms.parameters import Values, Word, WordTable
+from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -54,6 +58,7 @@ class SSTQParameters(KashinParameters):
     other: Word | None = None
     weights: WordTable | None = None
     messages: int = 1
+    bounds: Ranges | None = None
 
 
 class SSTQ(KashinMechanism):
@@ -61,13 +66,17 @@ class SSTQ(KashinMechanism):
 
     Args:
         bits: b, the bits of the code, 1 to 12. More is not always better: with the flat channel at ε = 3 two are best.
-        channel: "flat" (randomized response; unbiased), "metric-aware" (truncated Laplace around the codeword) or
-            "optimal" (the unbiased channel of least variance for the density; solved once, in seconds).
-        codebook: "optimized" for the flat channel's error (its default), "uniform" (the metric-aware default),
-            "panter-dite" or, for the metric-aware channel, "loss-optimal" for a density of the coordinates. The optimal
-            channel brings its own.
-        decoder: "unbiased" (the default for flat, the only one for optimal) or "identity", the codeword itself, which
-            shrinks the estimate and is biased (the paper's, and the default, for metric-aware).
+        channel: "flat" (randomized response; unbiased), "metric-aware" (truncated Laplace around the codeword),
+            "discrete-laplace" (Laplace on the codewords themselves) or "optimal" (the unbiased channel of least
+            variance for the density; solved once, in seconds).
+        codebook: "optimized" for the flat channel's error (its default), "uniform" (the default of the Laplace
+            channels), "panter-dite" or, for the metric-aware channel, "loss-optimal" for a density of the coordinates;
+            or 2^bits codewords of your own from -1 to 1, as an array or a `Codebook`. The optimal channel brings its
+            own.
+        decoder: "unbiased" (the default for flat, the only one for optimal); "identity", the codeword itself, which
+            shrinks the estimate and is biased (the paper's, and the default, for the Laplace channels); or "rescaled",
+            the codeword times one public factor that undoes the shrinkage for a typical vector. What bias may be left
+            for others, `decoder_bias` bounds; it is part of estimates' error bars.
         rate: the rate of the metric-aware channel: "calibrated" to spend the whole ε (default), or "paper", which
             spends about half of it.
         coin: who draws the coordinate: the client ("private", default), or a shared generator ("public"): then a
@@ -75,9 +84,12 @@ class SSTQ(KashinMechanism):
             `sstq.aggregation.strata`).
         messages: m, the messages per client, each with its own coordinate, for a shuffler that mixes every slot
             separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
-        density: the public density of the coordinates for the optimal channel and the last two codebooks; the default
-            is that of a typical certified representation.
-        kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
+        density: the public density of the coordinates for the optimal channel, the last two codebooks and the rescaled
+            decoder; the default is that of a typical certified representation.
+        bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
+            scaled into the ball, and the mean is in their units. Other vectors must be scaled to the ball before.
+        frame: a name, or a `HadamardFrame`, `OrthogonalFrame` or `FourierFrame`, which also has the size and the seed.
+        kashin, level, steps, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
         >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
@@ -117,7 +129,7 @@ class SSTQ(KashinMechanism):
         bits: int = 4,
         clip: float = 1.0,
         channel: parts.ChannelName = "flat",
-        codebook: parts.CodebookName | None = None,
+        codebook: parts.CodebookName | Codebook | ArrayLike | None = None,
         decoder: parts.DecoderName | None = None,
         rate: Rate | None = None,
         kashin: Recipe = "certified",
@@ -125,13 +137,23 @@ class SSTQ(KashinMechanism):
         steps: int | None = None,
         coin: Coin = "private",
         messages: int = 1,
-        frame: FrameName = "hadamard",
+        frame: FrameName | Frame = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
         density: Density | None = None,
+        bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
-        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
+        if isinstance(frame, Frame):
+            frame, frame_size, frame_seed = _frame_options(frame, common["dim"], frame_size, frame_seed)
+            self._note(frame=frame, frame_size=frame_size, frame_seed=frame_seed)
+        if codebook is not None and not isinstance(codebook, str):
+            codebook = codebook if isinstance(codebook, Codebook) else _given_codebook(codebook)
+            self._note(codebook=codebook.values.tolist())
+        if bounds is not None:
+            bounds = read_ranges(bounds, common["dim"])
+            self._note(bounds={name: (low, high) for name, low, high in bounds})
+        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         typical = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
         built, words, decoding = parts.build_scalar(
             common["bits"], common["epsilon"], channel, codebook, decoder, rate, density=density, typical=typical
@@ -142,6 +164,7 @@ class SSTQ(KashinMechanism):
             **common,
             **framed,
             coin=coin,
+            bounds=bounds,
             **names,
             codebook_values=words.values,
             decoder_values=decoding.values,
@@ -150,6 +173,14 @@ class SSTQ(KashinMechanism):
             weights=None if flat else built.matrix,
         )
         self._hold(solved, frame=chosen, kashin=recipe, channel=built, codebook=words, decoder=decoding)
+
+    @classmethod
+    def from_parameters(cls, parameters: Any) -> Self:
+        """Build the mechanism from parameters that were read; codewords of its own are an option."""
+        made = super().from_parameters(parameters)
+        if parameters.codebook == "custom":
+            made._note(codebook=parameters.codebook_values.tolist())
+        return made
 
     def _check_solved(self) -> None:
         self._check_frame()
@@ -189,6 +220,23 @@ class SSTQ(KashinMechanism):
     def unbiased(self) -> base.Unbiased:
         """Always if the decoder is unbiased and the representation is certified, else never."""
         return self._certified if self.decoder.name == "unbiased" else base.Unbiased.NEVER
+
+    @property
+    def decoder_bias(self) -> float:
+        """A bound of ‖E[x̂] − x‖ for any one vector in the ball, with the rescaled decoder; 0 with others.
+
+        E[x̂] − x = (d/N)·Uᵀ(E[w] − y), whose norm is at most √d times the largest |E[w] − y| of a coordinate; E[w] is
+        linear in y between codewords. The representation's own bias is not in it.
+
+        Examples:
+            >>> mechanism = SSTQ(dim=100, epsilon=3.0, channel="metric-aware", decoder="rescaled")
+            >>> mechanism.expected_mse(np.eye(100)[0]).bias2 < mechanism.decoder_bias**2
+            True
+        """
+        if self.decoder.name != "rescaled":
+            return 0.0
+        off = self.channel.moments(self.decoding_values)[0] - self.codebook.values
+        return math.sqrt(self.dim) * self.bound * float(np.abs(off).max())
 
     @property
     def aggregator_class(self) -> type[FrameAggregator]:
@@ -302,6 +350,24 @@ class SSTQ(KashinMechanism):
 
     def _assigned(self, identifiers: Words) -> Ints:
         return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)
+
+
+def _frame_options(frame: Frame, dim: int, size: int | None, seed: int) -> tuple[Any, int, int]:
+    """The name, size and seed of a frame, which JSON holds."""
+    if frame.dim != dim:
+        raise ArgumentError("frame", f"must have dim = {dim}, got a frame of dim = {frame.dim}")
+    if (size not in (None, frame.size)) or seed not in (0, frame.seed):
+        raise ArgumentError("frame_size", "and frame_seed must be left out with a frame, which has its own")
+    if frame != make_frame(frame.name, dim, frame.size, frame.seed):
+        raise ArgumentError("frame", f"must be a Hadamard frame of one round, or another frame of sstq, got {frame!r}")
+    return frame.name, frame.size, frame.seed
+
+
+def _given_codebook(values: ArrayLike) -> Codebook:
+    try:
+        return Codebook("custom", np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("codebook", f"must be a name, a Codebook or codewords from -1 to 1: {error}") from error
 
 
 @lru_cache(maxsize=64)

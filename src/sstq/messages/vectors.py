@@ -297,7 +297,12 @@ def _csv_lines(name: str, dim: int, beside: list[str], unreadable: Unreadable) -
             continue
         if len(every) != dim + len(beside):
             columns = "".join(f" and {named}" for named in beside)
-            raise ValueError(f"{name} {_UNKNOWN}: line {line} has {len(every)} values, vectors have {dim}{columns}")
+            problem = f"line {line} has {len(every)} values, vectors have {dim}{columns}"
+            if len(every) == 1 and any(mark in every[0] for mark in ";\t"):
+                problem += "; it seems to be separated by semicolons or tabs: write it with commas"
+            elif len(every) == dim + len(beside) + 1:
+                problem += "; leave out a column such as an identifier"
+            raise ValueError(f"{name} {_UNKNOWN}: {problem}")
         labels = [every[place] for place in places]
         fields = [field for place, field in enumerate(every) if place not in places] if places else every
         if line == 1 and (beside or (any(fields) and all(_number(field) is None for field in fields))):

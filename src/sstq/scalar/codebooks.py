@@ -18,7 +18,7 @@ BITS_MAX = int(RANGES["bits"][1])
 _SMALLEST = 1e-150
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Codebook:
     """The codewords of a quantizer, in units of B.
 
@@ -48,6 +48,9 @@ class Codebook:
             raise ValueError(f"values must be in order, got values[{place}] = {values[place]} below its predecessor")
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
+
+    def __repr__(self) -> str:
+        return f"Codebook({self.name!r}, {self.values.tolist()})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Codebook) and self.name == other.name and np.array_equal(self.values, other.values)

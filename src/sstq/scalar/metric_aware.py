@@ -1,4 +1,4 @@
-"""The metric-aware channel: a truncated Laplace kernel on the codewords, rounded to exact integers, and its codebook.
+"""The metric-aware channels: Laplace kernels around the codeword, rounded to exact integers, and their codebook.
 
 Given the codeword c of a token, the mechanism draws T on [-1, 1] with density ∝ exp(−r·|T − c|) and answers with the
 nearest codeword (paper, Section 5). Everything is in units of B, so that the paper's rate ε/(2Δ) = ε/(4B) is r = ε/4.
@@ -12,6 +12,7 @@ where π_k = P(v = c_k) and A_k = E[y·1{v = c_k}] belong to the stochastic roun
 to the channel. It is the paper's Σ_k W_k∫(y − c_k)(c_{k+1} − y)f + Σ_i π_i·V_i rearranged: no division by gaps.
 """
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_argument, check_option
 from sstq.exactness import TOTAL, exp_lower, largest_ratio
-from sstq.scalar.channels import TableChannel
+from sstq.scalar.channels import Channel, TableChannel
 from sstq.scalar.codebooks import Codebook, panter_dite_codebook, rounding_moments, token_moments, uniform_codebook
 from sstq.scalar.densities import Density, Vector
 
@@ -28,6 +29,8 @@ Rate = Literal["calibrated", "paper"]
 _SHRINKS = [0.0] + [1e-14 * 4**step for step in range(23)]
 # A Voronoi cell less likely than this in every row is not used: its integer weights would be too coarse.
 _THIN = 2.0**-40
+# A log ratio of doubles above ε by less than this share is rounding, which the exact check takes care of.
+_ROUNDING = 1e-12
 _BITS_MAX_LOSS_OPTIMAL = 8
 _SMALLEST_GAP = 1e-9
 _SEARCH = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-14, "gtol": 1e-10, "maxcor": 30}
@@ -86,23 +89,79 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
         True
     """
     epsilon = check_argument("epsilon", epsilon)
+    start = resolve_rate(np.unique(codebook.values), epsilon, rate)
+    return _exact_channel("metric-aware", codebook, epsilon, start, laplace_probabilities)
+
+
+def discrete_laplace_channel(codebook: Codebook, epsilon: float) -> TableChannel:
+    """Return the channel P(i|k) ∝ exp(−r·|c_i − c_k|) on the codewords themselves (paper, Appendix G).
+
+    The rate is r = ε/Δ with Δ = 2 (in units of B), which spends exactly ε on uniform codebooks. On others a column may
+    spend more, because the rows have different normalisers: then r is the largest rate that keeps to ε. The integers
+    are made and checked as in `metric_aware_channel`.
+
+    Examples:
+        >>> 3.0 - 1e-9 < discrete_laplace_channel(uniform_codebook(4), 3.0).privacy_loss() <= 3.0
+        True
+    """
+    from scipy.optimize import brentq
+
+    epsilon = check_argument("epsilon", epsilon)
+    values = np.unique(codebook.values)
+
+    def excess(rate: float) -> float:
+        logs = np.log(discrete_laplace_probabilities(values, rate))
+        return float(np.ptp(logs, axis=0).max()) - epsilon
+
+    rate = epsilon / 2
+    if excess(rate) > _ROUNDING * epsilon:
+        rate = float(brentq(excess, 0.0, rate, xtol=1e-15))
+    return _exact_channel("discrete-laplace", codebook, epsilon, rate, discrete_laplace_probabilities)
+
+
+def discrete_laplace_probabilities(values: Vector, rate: float) -> Vector:
+    """Return P[k, i] ∝ exp(−r·|c_i − c_k|), the probability of answering codeword i given codeword k."""
+    weights: Vector = np.exp(-rate * np.abs(values - values[:, None]))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+def _exact_channel(
+    name: str, codebook: Codebook, epsilon: float, start: float, law: Callable[[Vector, float], Vector]
+) -> TableChannel:
+    """The law at the largest rate from `start` down whose integers pass the exact check."""
     limit = exp_lower(epsilon)
     distinct, first, inverse = np.unique(codebook.values, return_index=True, return_inverse=True)
-    start = resolve_rate(distinct, epsilon, rate)
     hopeless = 0.0
     for shrink in _SHRINKS:
         if shrink < hopeless:
             continue
-        weights = _integer_weights(laplace_probabilities(distinct, start * (1 - shrink)))
+        weights = _integer_weights(law(distinct, start * (1 - shrink)))
         ratio = largest_ratio(weights.max(axis=0), weights.min(axis=0))
         # A relative step s of the rate lowers the log ratio by about s·ε: far smaller steps than the excess would fail.
         hopeless = float(ratio / limit - 1) / (4 * epsilon)
         if ratio <= limit:
             matrix = np.zeros((codebook.size, codebook.size), dtype=np.int64)
             matrix[:, first] = weights[inverse]
-            return TableChannel("metric-aware", epsilon, matrix)
-    problem = "with this codebook has no metric-aware channel in 62-bit weights"
+            return TableChannel(name, epsilon, matrix)
+    problem = f"with this codebook has no {name} channel in 62-bit weights"
     raise ValueError(f"epsilon = {epsilon} {problem}; use fewer bits")
+
+
+def rescaling(channel: Channel, codebook: Codebook, density: Density) -> float:
+    """Return the factor of a rescaled decoder: E[y²]/E[y·z] for a coordinate y of that density, decoded to z.
+
+    It makes the regression of the decoded value on the coordinate the identity. What a vector's coordinates do not
+    have in common with the density remains as bias.
+
+    Examples:
+        >>> book = uniform_codebook(4)
+        >>> round(rescaling(metric_aware_channel(book, 3.0), book, Density.kashin(1.8, 2.56)), 2)
+        1.99
+    """
+    positions, first = np.unique(codebook.values, return_index=True)
+    means = token_moments(*rounding_moments(positions, density), density)[1]
+    return float(density.moment(2) / (means @ channel.moments(codebook.values)[0][first]))
 
 
 def _integer_weights(probabilities: Vector) -> NDArray[np.int64]:

@@ -41,17 +41,17 @@ def row_error(draw: RowDraw, frames: int, messages: int, share_people: float = 0
 class FrameUnitAggregator(FrameAggregator):
     """The sums of one frame; the `note` of its mean says when the frame's bias matters."""
 
-    def mean(self) -> Estimate:
+    def _mean(self) -> Estimate:
         """Return the mean so far with its standard error."""
-        return _with_frames(super().mean(), self._mechanism)
+        return _with_frames(super()._mean(), self._mechanism)
 
 
 class FrameUnitFamilyAggregator(FamilyAggregator):
     """The sums of many frames; the `note` of their mean says when the frames' bias matters."""
 
-    def mean(self) -> Estimate:
+    def _mean(self) -> Estimate:
         """Return the mean so far with its standard error."""
-        estimate, mechanism, sent = super().mean(), self._mechanism, self._state[:, 1] + self._state[:, 2]
+        estimate, mechanism, sent = super()._mean(), self._mechanism, self._state[:, 1] + self._state[:, 2]
         if estimate.count == 1:
             return _with_frames(estimate, mechanism)
         # Standard errors from the scatter of the frames' means already contain their bias.

@@ -9,6 +9,7 @@ import numpy as np
 from sstq.aggregation import Aggregator
 from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput
+from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.frameunit import bias
 from sstq.mechanisms.frameunit.alignment import row_draw
 from sstq.mechanisms.frameunit.rows import (
@@ -20,6 +21,7 @@ from sstq.mechanisms.frameunit.rows import (
     solve_choice,
     solve_frames,
 )
+from sstq.mechanisms.parameters import Ranges
 
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
@@ -31,6 +33,7 @@ class FrameUnitParameters(RowParameters):
     """The parameters of FrameUnit."""
 
     bits: int | None
+    bounds: Ranges | None = None
 
 
 class FrameUnit(RowMechanism):
@@ -72,6 +75,8 @@ class FrameUnit(RowMechanism):
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
         frame_size: N, a power of two from d to 2^30; by default the least one that is at least 256. Fewer rows
             than 256 are just as private, but their alignment is not m.
+        bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
+            scaled into the ball, and the mean is in their units.
 
     Examples:
         >>> mechanism = FrameUnit(dim=10_000, epsilon=3.0)
@@ -112,8 +117,12 @@ class FrameUnit(RowMechanism):
         frame_size: int | None = None,
         inside: int | None = None,
         frame_seed: int = 0,
+        bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
+        if bounds is not None:
+            bounds = read_ranges(bounds, common["dim"])
+            self._note(bounds={name: (low, high) for name, low, high in bounds})
         size = 1 << (max(dim, LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
         size = check_frame_size(size, dim, blocks=1)
         if bits is not None:
@@ -124,6 +133,7 @@ class FrameUnit(RowMechanism):
             **common,
             frames=solve_frames(frames, clients, draw, common["messages"]),
             bits=bits,
+            bounds=bounds,
             coin=coin or ("private" if bits is None else "public"),
             frame_size=size,
             inside=choice.inside,

@@ -1,0 +1,126 @@
+"""One call to try a mechanism: encode public or invented vectors, and compare the estimated mean with the truth."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.aggregation import Estimate
+from sstq.cards import card
+from sstq.mechanisms import Mechanism, mechanism_class
+from sstq.mechanisms import mechanism as make_mechanism
+from sstq.mechanisms.bounds import Bounds
+from sstq.messages.arrays import as_vectors
+from sstq.randomness.secret import RngLike
+
+# The error is predicted from this many of the vectors.
+_ROWS = 256
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True, repr=False)
+class Simulation:
+    """A simulated collection.
+
+    Attributes:
+        mechanism: the mechanism.
+        estimate: the estimated mean, in the units of the vectors.
+        truth: their true mean.
+        error: the norm of the difference; with bounds, in units in which every column is as wide as the others
+            (those of the ball, of radius clip).
+        predicted_error: what `expected_mse` says that it is, as a root mean square.
+        bits: the bits per message.
+    """
+
+    mechanism: Mechanism
+    estimate: Estimate
+    truth: NDArray[np.float64]
+    error: float
+    predicted_error: float
+    bits: int
+
+    def __repr__(self) -> str:
+        kind = f"{self.mechanism.name}, epsilon = {self.mechanism.epsilon:g}, {self.bits} bits per message"
+        lines = [
+            f"<Simulation of {self.estimate.count:,} messages ({kind})",
+            f" error {self.error:.3g}, predicted {self.predicted_error:.3g} (clip = {self.mechanism.clip:g})",
+        ]
+        for name, value, stderr, true in self.rows()[:_MOST_SHOWN]:
+            lines.append(f" {name}: {value:.4g} ± {stderr:.2g}, true {true:.4g}")
+        if len(self.truth) > _MOST_SHOWN:
+            lines.append(f" … {len(self.truth) - _MOST_SHOWN:,} more columns")
+        if self.estimate.note:
+            lines.append(f" note: {self.estimate.note}")
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "mechanism": repr(self.mechanism),
+            "messages": f"{self.estimate.count:,} of {self.bits} bits",
+            "error": f"{self.error:.3g}",
+            "predicted error": f"{self.predicted_error:.3g}",
+        }
+        return card("Simulation", facts)
+
+    def rows(self) -> list[tuple[str, float, float, float]]:
+        """The name, the estimate, its standard error and the truth of each column."""
+        names = self.estimate.names or tuple(map(str, range(len(self.truth))))
+        numbers = (self.estimate.value.tolist(), self.estimate.stderr.tolist(), self.truth.tolist())
+        return list(zip(names, *numbers, strict=True))
+
+
+def simulate(
+    X: ArrayLike,
+    epsilon: float,
+    *,
+    mechanism: str = "frameunit",
+    bounds: Any = None,
+    clip: float | None = None,
+    rng: RngLike = None,
+    **options: Any,
+) -> Simulation:
+    """Encode each row of X as one person's message, estimate the mean, and compare it with the true one.
+
+    Args:
+        X: (n, d), one row per person; a table needs `bounds` that name its columns.
+        epsilon: the ε per person.
+        mechanism: the name of the mechanism.
+        bounds: the range of each column, {name: (low, high)} or an array of shape (d, 2); for FrameUnit and SSTQ.
+        clip: vectors longer than this are scaled down to it; 1 unless given.
+        rng: a seed, for the same result again.
+        options: other arguments of the mechanism. FrameUnit gets as many frames as so many people need.
+
+    Examples:
+        >>> ages = np.random.default_rng(1).normal([50, 27], [9, 4], size=(20_000, 2))
+        >>> found = simulate(ages, epsilon=3.0, bounds={"age": (0, 110), "bmi": (10, 60)}, rng=1)
+        >>> found.bits, found.error < 5 * found.predicted_error, found.estimate.names
+        (19, True, ('age', 'bmi'))
+    """
+    chosen = mechanism_class(mechanism)
+    known = inspect.signature(chosen).parameters
+    given = {"bounds": bounds, "clip": clip}
+    options |= {name: value for name, value in given.items() if value is not None}
+    table: Any = X
+    if isinstance(bounds, dict) and hasattr(X, "columns"):
+        table = table[list(bounds)]
+    rows = np.asarray(as_vectors(table), dtype=np.float64)
+    if rows.ndim != 2 or len(rows) < 2:
+        raise ValueError(f"X must have shape (n, d) with two or more rows, got {rows.shape}")
+    if "clients" in known and not options.keys() & {"frames", "clients"}:
+        options["clients"] = len(rows)
+    if "epsilon" in known:
+        options["epsilon"] = epsilon
+    built = make_mechanism(mechanism, dim=rows.shape[1], **options)
+    if built.groups is not None:
+        raise ValueError(f"mechanism must have no private groups, got {mechanism!r}")
+    aggregator = built.aggregator()
+    aggregator.update(built.encode(rows, rng, clients=np.arange(len(rows)) if built.coin == "public" else None))
+    estimate, truth = aggregator.mean(), rows.mean(axis=0)
+    scale = 1.0 if built.bounds is None else Bounds(built.bounds, built.clip).scale
+    some = rows[:: -(-len(rows) // _ROWS)]
+    expected = built.expected_mse(some)
+    predicted = float(np.sqrt(expected.bias2 + expected.variance * len(some) / len(rows)))
+    error = float(np.linalg.norm((estimate.value - truth) / scale))
+    return Simulation(built, estimate, truth, error, predicted, built.message_bits)

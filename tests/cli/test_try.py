@@ -1,0 +1,93 @@
+import json
+import logging
+import socket
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sstq
+from sstq.cli import app
+from sstq.cli.listening import check_port
+from sstq.client import Client
+
+BOUNDS = {"age": [0, 110], "bmi": [10, 60]}
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture
+def people(tmp_path, seed):
+    rows = np.random.default_rng(seed).normal([62, 27], [9, 3], size=(3000, 2))
+    path = tmp_path / "people.csv"
+    np.savetxt(path, rows, delimiter=",", header="age,bmi", comments="")
+    (tmp_path / "bounds.json").write_text(json.dumps(BOUNDS))
+    return path
+
+
+def test_try_compares_with_the_truth(people):
+    """Two z-tests at |z| < 6, false with probability 4e-9."""
+    found = run("try", people, "--epsilon", 3, "--bounds", people.with_name("bounds.json"))
+    assert found.exit_code == 0, found.output
+    table = [line.split("\t") for line in found.stdout.splitlines()]
+    assert table[0] == ["column", "estimate", "±", "true"]
+    for (name, *numbers), wanted in zip(table[1:], BOUNDS, strict=True):
+        value, stderr, true = map(float, numbers)
+        assert name == wanted
+        assert abs(value - true) < 6.1 * stderr
+    assert "predicted" in found.stderr
+
+
+def test_files_that_need_an_option_name_it(tmp_path, people):
+    for text, remedy in (
+        ("a;b\n1;2\n3;4\n", "--delimiter ';'"),
+        ("a\tb\n1\t2\n3\t4\n", r"--delimiter '\t'"),
+        ("id,a\n1,2\n2,3\n", "--columns a"),
+        ("a,b\n1,x\n2,y\n", "--columns a"),
+    ):
+        path = tmp_path / "odd.csv"
+        path.write_text(text)
+        found = run("try", path, "--epsilon", 3)
+        assert found.exit_code in (1, 2)
+        assert remedy in found.stderr
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("[1]")
+    assert run("try", people, "--epsilon", 3, "--bounds", wrong).exit_code == 2
+    assert "hides next to nothing" in run("try", people, "--epsilon", 30).stderr
+
+
+def test_spec_takes_bounds(people, tmp_path):
+    output = tmp_path / "m.json"
+    bounds = people.with_name("bounds.json")
+    found = run("spec", "--dim", 2, "--epsilon", 3, "--name", "frameunit", "--bounds", bounds, "-o", output)
+    assert found.exit_code == 0, found.output
+    assert sstq.from_json(output.read_text()).bounds == (("age", 0.0, 110.0), ("bmi", 10.0, 60.0))
+
+
+def test_a_port_in_use_is_one_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is in use; stop the other program, or pass"):
+            check_port("127.0.0.1", port)
+    check_port("127.0.0.1", 0)
+
+
+def test_an_address_without_a_scheme_is_named(people):
+    found = run("send", "127.0.0.1:8080/rooms", people, "--most-epsilon", 2)
+    assert found.exit_code == 2
+    assert "did you mean http://127.0.0.1:8080/rooms?" in found.stderr
+
+
+def test_a_dead_address_is_reported_at_once(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    start = time.monotonic()
+    with caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="no answer from"):
+        Client(f"http://127.0.0.1:{port}/rooms", most_epsilon=1.0, patience=3.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot reach 127.0.0.1:{port}, retrying for 3 seconds"
+    ]
+    assert caplog.records[0].created - time.time() + time.monotonic() - start < 2
