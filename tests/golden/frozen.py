@@ -19,7 +19,15 @@ _HEX = 128
 LABELS = {"sstq/public": "sstq/assigned"}
 # Their decoded doubles come from LAPACK or from NumPy's transcendental functions, whose last digit differs between
 # processors. So their exact sums cannot be frozen; messages and means are.
-ROUNDED = {"sstq/metric-aware-unbiased", "sstq/optimal", "turboquant", "turboquant/unbiased", "rrsc", "mmrc"}
+ROUNDED = {
+    "sstq/metric-aware-unbiased",
+    "sstq/metric-aware-rescaled",
+    "sstq/optimal",
+    "turboquant",
+    "turboquant/unbiased",
+    "rrsc",
+    "mmrc",
+}
 
 
 class HashedBits:
