@@ -85,3 +85,8 @@ def test_a_survey_of_norms_is_answered_for_every_row(tmp_path):
     ran = CliRunner().invoke(app, ["clip", "suggest", "--vectors", str(tmp_path / "x.npy")])
     assert ran.exit_code == 1
     assert "row 1" in ran.output
+
+
+@pytest.mark.parametrize("groups", [[0, np.nan], [1.5, 2], [None, 1], [True, 10**30], ["a", 1], [-1, 7]])
+def test_no_group_makes_a_device_refuse(groups):
+    assert len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, 0.0], [0.0, 1.0]], groups)) == 2
