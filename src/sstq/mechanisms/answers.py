@@ -121,8 +121,8 @@ def _known_groups(groups: ArrayLike, count: int, rows: int, rng: RngLike) -> tup
     if given.shape != (rows,):
         raise ValueError(f"groups must be {rows} integers, got an array of shape {given.shape}")
     if given.dtype.kind not in "iu":  # some are missing, which makes floats of the others, or too large for an integer
-        whole = (int(value) if type(value) in (int, float) and value in range(count) else -1 for value in given.tolist())
-        given = np.fromiter(whole, np.int64)
+        numbers = (value if type(value) in (int, float) else -1 for value in given.tolist())
+        given = np.fromiter((int(value) if value in range(count) else -1 for value in numbers), np.int64)
     drawn = streams.multiply_shift(bit_source(rng).words(rows), count)
     unknown = (given < 0) | (given >= count)
     return np.where(unknown, drawn, given.astype(np.int64)), unknown
