@@ -30,7 +30,7 @@ def bit_widths(epsilons: Sequence[float] = EPSILONS, widths: Sequence[int] = WID
 
     Examples:
         >>> [round(row["growth"], 2) for row in bit_widths([1.0], [9, 10]) if row["bits"] == 10]
-        [3.98, 1.99, 1.0, 1.0]
+        [3.98, 2.0, 1.0, 1.0]
     """
     rows = []
     for label, options, _, _ in _VARIANTS.values():

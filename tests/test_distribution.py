@@ -62,7 +62,7 @@ def test_the_wheel_holds_the_package_and_nothing_else():
     }
     assert packed(ROOT, WheelBuilder) == ours | {f"sstq/service/demo_page/{name}" for name in POLL}
     page = {name for name in ours if name.startswith("sstq/service/dashboard/static/")}
-    assert {Path(name).suffix for name in ours - page} == {".py", ".json", ".typed"}
+    assert {Path(name).suffix for name in ours - page} == {".py", ".pyi", ".json", ".typed"}
     assert {Path(name).suffix for name in page} == {".css", ".html", ".js", ".json", ".md", ".svg"}
     for name in ("py.typed", "scalar/kashin_densities.json", "__main__.py"):
         assert f"sstq/{name}" in ours

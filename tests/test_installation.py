@@ -23,12 +23,16 @@ def imported():
     return found - sys.stdlib_module_names - {"sstq", "_typeshed"}
 
 
+def _normal(name):
+    return name.lower().replace("_", "-")
+
+
 def test_every_module_that_is_imported_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    declared = {re.match(r"[\w.-]+", one)[0].lower() for group in groups for one in group}
+    declared = {_normal(re.match(r"[\w.-]+", one)[0]) for group in groups for one in group}
     providers = packages_distributions()
-    missing = {name for name in imported() if not declared & {one.lower() for one in providers.get(name, [name])}}
+    missing = {name for name in imported() if not declared & {*map(_normal, providers.get(name, [name]))}}
     assert missing == set()
 
 

@@ -45,7 +45,7 @@ class Descent:
         >>> Descent(smoothness=-1.0, initial_gap=2.0, clients=100, gradient_bound=1.0, omega=50.0)
         Traceback (most recent call last):
         ...
-        ValueError: smoothness must be a number in [1e-100, 1e+100], got -1.0
+        sstq.checks.ArgumentError: smoothness must be a number in [1e-100, 1e+100], got -1.0
     """
 
     smoothness: float

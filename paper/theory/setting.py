@@ -48,7 +48,7 @@ def make_setting(dim: int, level: float | None, frame_size: int | None, clip: fl
         >>> make_setting(500, 2.0, 2048, 1.0)
         Traceback (most recent call last):
         ...
-        ValueError: level must be a number in [2.02386, 1e+06], got 2.0
+        sstq.checks.ArgumentError: level must be a number in [2.02386, 1e+06], got 2.0
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
     size = default_frame_size(dim) if frame_size is None else frame_size

@@ -323,8 +323,9 @@ class Mechanism(Agreement):
         if len(rows) < _LEAST_BATCH or self.groups is not None:
             return
         some = rows[:: -(-len(rows) // _MOST_MEASURED)]
-        # Rounding must not count vectors of norm clip.
-        share = float(np.mean(np.linalg.norm(some, axis=1) > self.clip * (1 + 1e-6)))
+        # Without a copy of the vectors. Rounding must not count those of norm clip.
+        lengths = np.sqrt(np.einsum("ij,ij->i", some, some, dtype=np.float64))
+        share = float(np.mean(lengths > self.clip * (1 + 1e-6)))
         if share > _CLIPPED_SHARE:
             warnings.warn(
                 f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; pass a "
