@@ -69,10 +69,12 @@ def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
     """The collector sees who answers, so a bad row is a message like any other."""
     bad = [*X[:2].tolist(), [np.nan] * 6, [np.inf, 0, 0, 0, 0, 0], [None, 1, 1, 1, 1, 1]]
     before = server.status("steps")["received"]
-    assert Client(f"{server.url}/steps", most_epsilon=2.0).send(bad) == 5
+    token = server.sender("steps")
+    assert Client(f"{server.url}/steps", most_epsilon=2.0, token=token).send(bad) == 5
     assert "3 of 5 vectors cannot be encoded; zero vectors are sent in their place" in caplog.text
     np.save(tmp_path / "x.npy", np.array(bad, dtype=float))
-    assert "acknowledged" in sstq_run("send", f"{server.url}/steps", tmp_path / "x.npy", "--most-epsilon", 2)
+    sending = ("send", f"{server.url}/steps", tmp_path / "x.npy", "--most-epsilon", 2)
+    assert "acknowledged" in sstq_run(*sending, SSTQ_SEND_TOKEN=token)
     assert server.status("steps")["received"] == before + 10
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,8 @@ from sstq.cli.terminal import note, paragraphs, show_facts, show_table
 from sstq.cli.usage import WrongUsage, add_command, check_usage
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
     from sstq.client import Campaign
 
 __all__ = ["campaign"]
@@ -125,7 +128,9 @@ def create(
             "readers": readers,
             "shuffling": named,
         }
-        made = Campaign.from_terms(name, read_mechanism(mechanism), _given(**terms))
+        agreed = read_mechanism(mechanism)
+        with _about_terms(terms):
+            made = Campaign.from_terms(name, agreed, _given(**terms))
     whole = made.to_dict() | _given(people=people, origins=origin, release_every=release_every)
     found = _ask("POST", url, "", token, json.dumps(whole).encode())
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
@@ -417,6 +422,20 @@ def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> list[
     ]
 
 
+@contextmanager
+def _about_terms(terms: Container[str]) -> Iterator[None]:
+    """Turn an error whose text begins with a term into one about this argument, which is shown as its option."""
+    from sstq.checks import ArgumentError
+
+    try:
+        yield
+    except ValueError as error:
+        term, _, problem = str(error).partition(" ")
+        if isinstance(error, ArgumentError) or term not in terms:
+            raise
+        raise ArgumentError(term, problem) from error
+
+
 def _lines(path: Path | None) -> list[str] | None:
     return None if path is None else path.read_text(encoding="utf-8").splitlines()
 
@@ -427,4 +446,4 @@ def _shape(text: str | None) -> list[int] | None:
     try:
         return [int(side) for side in text.split("x")]
     except ValueError as error:
-        raise ValueError(f"image_shape must look like 28x28 or 32x32x3, got {text!r}") from error
+        raise WrongUsage(f"--image-shape must look like 28x28 or 32x32x3, got {text!r}") from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.terminal import note
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "PrivateKeyOption",
     "ProxiesOption",
     "UpgradeOption",
+    "check_pair",
     "check_port",
     "guarded_folder",
     "kept_token",
@@ -127,6 +129,12 @@ def say_started(
         note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
     for warning in warnings:
         note(warning)
+
+
+def check_pair(certificate: Path | None, private_key: Path | None) -> None:
+    """Raise WrongUsage if there is a certificate without a private key, or the other way round."""
+    if (certificate is None) != (private_key is None):
+        raise WrongUsage("--certificate and --private-key must be given together")
 
 
 def check_port(host: str, port: int) -> None:

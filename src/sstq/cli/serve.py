@@ -21,6 +21,7 @@ from sstq.cli.listening import (
     PrivateKeyOption,
     ProxiesOption,
     UpgradeOption,
+    check_pair,
     check_port,
     guarded_folder,
     kept_token,
@@ -73,6 +74,7 @@ def serve(
     from sstq.service.app import serve as run
     from sstq.service.database import sqlite_url
 
+    check_pair(certificate, private_key)
     check_port(host, port)
     guarded_folder(folder)
     token, shown = kept_token(folder, administrator_token)

@@ -21,6 +21,7 @@ from sstq.cli.listening import (
     PrivateKeyOption,
     ProxiesOption,
     UpgradeOption,
+    check_pair,
     check_port,
     guarded_folder,
     kept_token,
@@ -95,6 +96,7 @@ def shuffler(
     from sstq.service.database import sqlite_url
     from sstq.service.shuffler import ShufflerSettings, run_shuffler
 
+    check_pair(certificate, private_key)
     check_port(host, port)
     guarded_folder(folder)
     token, shown = kept_token(folder, administrator_token)

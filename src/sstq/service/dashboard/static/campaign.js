@@ -10,6 +10,7 @@ const MOST_BARS = 60,
   MOST_SUMMED = 20;
 // Of a mechanism's JSON: what the certificate and the title say.
 const INTERNAL = ["format", "version", "mechanism", "seed", "alignment", "inside", "threshold"];
+const FRAME_BIAS = /frame bias exceeds [^;]*; pass [^;]*(; )?/g;
 export const words = { open: "● open", scheduled: "◷ not open yet", closed: "■ closed" };
 
 export class ShownCampaign {
@@ -201,11 +202,7 @@ export class ShownCampaign {
   showEstimate() {
     const { value, stderr, region, groups, note, count: covered, checks } = this.estimate;
     at("note").hidden = !note;
-    // The note itself is for who makes mechanisms.
-    setText(
-      at("note"),
-      "Part of the error does not shrink with more messages. The error bars include it; the next campaign can avoid it by more frames.",
-    );
+    setText(at("note"), forReaders(note));
     at("note").title = note;
     this.showChecks(checks);
     if (!covered) {
@@ -368,6 +365,18 @@ function claim({ crowds }) {
     return `(${number(epsilon)}, ${delta.toExponential()}) for ${count(people)} people (${fake})`;
   });
   return each.join("; ") || "nothing yet";
+}
+
+// The estimate's note, but the advice on frames, which is for who makes mechanisms, in other words.
+function forReaders(note) {
+  const rest = note.replace(FRAME_BIAS, "").replace(/; $/, "");
+  return [
+    note.search(FRAME_BIAS) >= 0 &&
+      "Part of the error does not shrink with more messages. The error bars include it; the next campaign can avoid it by more frames.",
+    rest && `${rest[0].toUpperCase()}${rest.slice(1)}.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 // One word for both tests; a test that cannot notice anything has not passed.
