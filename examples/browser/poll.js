@@ -139,7 +139,7 @@ async function readEstimate(labels) {
 function showEstimate(labels) {
   const { count, value, stderr } = newest;
   const messages = `${whole.format(count)} private ${count === 1 ? "message" : "messages"}`;
-  setText(at("count"), count ? `From ${messages}.` : "No messages yet. Send the first one.");
+  setText(at("count"), count ? `From ${messages}.` : "No estimate yet. It appears after a few messages.");
   // As wide as there is room, so that text has its natural size on a phone.
   const width = Math.max(260, Math.round(at("chart").clientWidth)), step = 52, height = labels.length * step + 26;
   const place = (mean) => width / 2 + (Math.max(-1.1, Math.min(1.1, mean)) * width) / 2.4;
@@ -189,7 +189,7 @@ async function addSimulated(client) {
   await client.send(people);
   simulated.count += people.length;
   for (const answers of people) answers.forEach((answer, i) => (simulated.sums[i] += answer));
-  const bytes = Math.ceil((people.length * client.campaign.mechanism.messageBits) / 8);
+  const bytes = people.length * Math.ceil(client.campaign.mechanism.messageBits / 8); // an upload each
   const sent = `${whole.format(simulated.count)} so far; the last ${whole.format(people.length)} took`;
   const about = "They answer at random in this page and send as real ones do.";
   setText(at("simulated"), `${about} ${sent} ${whole.format(bytes)} bytes.`);

@@ -33,7 +33,7 @@ def server(tmp_path_factory):
     (command,) = shell_lines(PAGE)
     run(*command.split()[1:-1], folder / "rooms.h", "--output", folder / "mechanism.json")
     with serving(folder) as running:
-        running.create("rooms", sstq.from_json((folder / "mechanism.json").read_text()))
+        running.create("rooms", sstq.from_json((folder / "mechanism.json").read_text()), origins=["*"])
         running.folder = folder
         yield running
 
