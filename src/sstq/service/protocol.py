@@ -26,7 +26,7 @@ READ_SECONDS = 30.0
 """The seconds a client may leave a full buffer of its answer unread."""
 
 HANDSHAKE_SECONDS = 5.0
-"""The seconds a client has for the handshake of TLS."""
+"""How many seconds the TLS handshake may take."""
 
 MOST_HEADER_BYTES = 1 << 15
 """The maximum size of a request's headers in bytes."""
