@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import MOST_MESSAGES, Aggregator
+from sstq.aggregation.base import Aggregator
+from sstq.aggregation.counts import MOST_MESSAGES
 from sstq.aggregation.estimates import Estimate
 from sstq.chunks import row_chunks
 from sstq.messages.batch import Messages
@@ -35,14 +36,23 @@ class FamilyAggregator(Aggregator[Any]):
         return np.zeros((0, 3), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
-        frame, index, code = self._mechanism.frames_indices_and_codes(messages)
-        key = frame.astype(np.int64) * self._rows_of_frame + index.astype(np.int64)
-        sent = 2 * key + code
+        sent = self._signed_rows(messages)
         # Batches double from the last to the first, so that there are few of them, however small they come.
         while self._pending and len(self._pending[-1]) <= 2 * len(sent):
             sent = np.concatenate([self._pending.pop(), sent])
         self._pending.append(sent)
         self._settle_if_many()
+
+    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
+        some = times > 0
+        self._merged.append(condensed(_sparse_rows(self._signed_rows(messages)[some], times[some])))
+        self._settle_if_many()
+
+    def _signed_rows(self, messages: Messages) -> NDArray[np.int64]:
+        """2·number + sign of every message."""
+        frame, index, code = self._mechanism.frames_indices_and_codes(messages)
+        number = frame.astype(np.int64) * self._rows_of_frame + index.astype(np.int64)
+        return np.asarray(2 * number + code)
 
     @property
     def numbers(self) -> int:
@@ -60,11 +70,7 @@ class FamilyAggregator(Aggregator[Any]):
     def _settle(self) -> None:
         """Sort new messages into the state."""
         if self._pending:
-            sent, times = np.unique(np.concatenate(self._pending), return_counts=True)
-            rows = np.zeros((len(sent), 3), dtype=np.int64)
-            rows[:, 0] = sent >> 1
-            rows[np.arange(len(sent)), 1 + (sent & 1)] = times
-            self._merged.append(rows)
+            self._merged.append(_sparse_rows(*np.unique(np.concatenate(self._pending), return_counts=True)))
         if self._merged:
             self._state = condensed(np.concatenate([self._state, *self._merged]))
             self._pending, self._merged = [], []
@@ -144,6 +150,14 @@ class FamilyAggregator(Aggregator[Any]):
             frame, block = divmod(int(number), blocks)
             power[block] += family.frame(frame).column_power(sent.astype(np.float64))
         return self._flat(value / self._count), self._flat(power * (gain**2 / self._count))
+
+
+def _sparse_rows(sent: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One row per signed row 2·number + sign that was sent this many times."""
+    rows = np.zeros((len(sent), 3), dtype=np.int64)
+    rows[:, 0] = sent >> 1
+    rows[np.arange(len(sent)), 1 + (sent & 1)] = times
+    return rows
 
 
 def _add_rows_at(target: NDArray[np.float64], places: NDArray[np.int64], rows: NDArray[np.float64]) -> None:

@@ -175,6 +175,15 @@ class NormSurvey(Agreement):
             raise ValueError("clients must be left out: a survey has a private coin")
         return Messages(self.layout, columns, self.digest(), simulated=simulated)
 
+    @property
+    def counted_layout(self) -> Layout:
+        """The fields of a table of counts: those of an answer."""
+        return self.layout
+
+    def counted_messages(self, columns: Columns, simulated: bool) -> Messages:
+        """Build messages from the fields of a table of counts."""
+        return self.messages_from_columns(columns, None, simulated)
+
     def aggregator(self) -> NormAggregator:
         """Create an empty aggregator for this survey's answers."""
         return NormAggregator(self)
@@ -203,7 +212,10 @@ class NormAggregator(Aggregator[NormSurvey]):
         return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
-        np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), 1)
+        self._add_counts(messages, np.ones(len(messages), dtype=np.int64))
+
+    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
+        np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), times)
 
     def profile(self, confidence: float = 0.95) -> NormProfile:
         """Return the profile of the norms so far; all intervals hold together with this confidence, at least 0.5."""
