@@ -47,7 +47,7 @@ _LONGEST = (
 )
 
 # What the reasons of skipped tests begin with if something of the machine is missing.
-_LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
+_LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL", "NO SPARK")
 
 _SLOW_DOCTESTS: set[str] = set()
 

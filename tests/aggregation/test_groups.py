@@ -178,8 +178,9 @@ def test_damaged_states_are_refused(tmp_path, seed):
     refused("format has version 2, this library reads version 1", version=2)
     refused("is damaged", counts=stored["counts"] + 1)
     refused("is damaged", sums=stored["sums"][1:])
-    refused("is damaged", held0=stored["held0"][1:])
-    refused("is damaged", held0=np.full_like(stored["held0"], 60_000))
+    refused("is damaged", sums=np.full_like(stored["sums"], 60_000))
+    refused("is damaged", sums=-stored["sums"])
+    refused("is damaged", rows=stored["rows"][::-1].copy())
     refused("is of another mechanism", digest="0" * 64)
     mechanism.aggregator().save(path)
     assert not is_grouped_state(path)
@@ -232,5 +233,27 @@ def test_ten_thousand_groups_take_the_memory_of_their_messages(seed):
     messages = mechanism.encode(np.zeros((200, 1000)), rng=seed)
     for _ in range(100):
         groups.update(messages, np.random.default_rng(seed).integers(10_000, size=200))
-    assert all(group.sums is None for group in groups._groups.values())
     assert groups.count == 20_000
+    assert sum(group.sums().nbytes for group in groups._groups.values()) <= 20_000 * 3 * 8
+
+
+@pytest.mark.parametrize("mechanism", [one for one in MECHANISMS if not one.uncountable], ids=repr)
+def test_groups_are_one_more_column_of_counts(tmp_path, mechanism, seed):
+    messages = encoded(mechanism, seed)
+    groups = GroupedAggregator(mechanism, "country")
+    groups.update(messages, LABELS)
+    counted = mechanism.counted(messages)
+    names = [field.name for field in counted.layout.fields]
+    table = dict(zip(names, counted.columns, strict=True)) | {"country": LABELS, "messages": np.ones(ALL, dtype=int)}
+    other = GroupedAggregator(mechanism, "country")
+    for half in (slice(None, None, 2), slice(1, None, 2)):
+        other.update_counts({name: column[half] for name, column in table.items()}, simulated=True)
+    assert saved(other, tmp_path / "counts") == saved(groups, tmp_path / "messages")
+    other.update_counts(table, np.zeros(ALL, dtype=int), ["nobody"] * ALL, source="empty")
+    assert "nobody" not in other.labels
+    with pytest.raises(ValueError, match="both aggregators contain the same"):
+        other.update_counts(table, source="empty")
+    with pytest.raises(ValueError, match="no column 'town'"):
+        GroupedAggregator(mechanism, "town").update_counts(table)
+    with pytest.raises(ValueError, match=f"labels must be {ALL}, one per row"):
+        other.update_counts(table, labels=["DE"])

@@ -55,11 +55,11 @@ def output_option(text: str) -> Any:
     return typer.Option("--output", "-o", help=text)
 
 
-def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
+def open_columns(path: Path | str, dim: int, column: str | None = None, **others: Any) -> VectorFile:
     """Open a file of vectors; `column` is a list column of Parquet files, or an array of .npz files."""
     from sstq.messages.vectors import open_vectors
 
-    others["key" if path.suffix == ".npz" else "column"] = column
+    others["key" if Path(path).suffix == ".npz" else "column"] = column
     return open_vectors(path, dim, **others)
 
 

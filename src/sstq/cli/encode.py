@@ -12,7 +12,6 @@ from sstq.cli.common import (
     GroupNamesOption,
     MechanismOption,
     SeedOption,
-    VectorsArgument,
     VerboseOption,
     check_output,
     open_columns,
@@ -25,6 +24,7 @@ from sstq.cli.common import (
 from sstq.cli.groups import read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
+from sstq.files.stores import is_remote
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
 
 def encode(
-    vectors: VectorsArgument,
+    vectors: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."
+        ),
+    ],
     mechanism: MechanismOption,
     output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
     column: ColumnOption = None,
@@ -61,6 +66,12 @@ def encode(
             help="Read client identifiers for a public coin from this .npy: distinct integers ≥ 0, one per vector."
         ),
     ] = None,
+    allow_remote_vectors: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote-vectors", help="Read vectors, which are NOT private, also from s3:// and the like."
+        ),
+    ] = False,
     seed: SeedOption = None,
     report: Annotated[
         bool,
@@ -94,15 +105,18 @@ def encode(
     from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
+    local = [Path(path) for path in vectors if not is_remote(path)]
+    if len(local) < len(vectors) and not allow_remote_vectors:
+        raise WrongUsage("pass --allow-remote-vectors to read vectors from an object store: it sees them in clear")
     with check_usage():
-        refuse_repeated(vectors)
+        refuse_repeated(local)
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     _check_private_group(shared, private_group)
     array = private_group is not None and private_group.endswith(".npy")
     reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
     reading["group_names"] = read_group_names(group_names, shared)
-    if any(output.exists() and output.samefile(path) for path in (mechanism, *vectors)):
+    if any(output.exists() and output.samefile(path) for path in (mechanism, *local)):
         raise WrongUsage(f"--output must not be an input file, got {output}")
     check_output(output, force)
     files = [open_columns(path, shared.dim, column, **reading) for path in vectors]
@@ -112,10 +126,10 @@ def encode(
     named: dict[str, Any] = {"clients": _client_identifiers(shared, clients, count)}
     named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
     rng = None if seed is None else np.random.default_rng(seed)
-    local = LocalReport() if report else None
+    counted = LocalReport() if report else None
     with progress("Encoding", count * shared.messages) as advance:
-        messages = encode_files(shared, files, rng, **named, report=local, advance=advance)
-        total = write_messages(output, messages)
+        messages = encode_files(shared, files, rng, **named, report=counted, advance=advance)
+        total = write_messages(output, messages, shared)
     show_facts(
         str(output),
         [
@@ -131,10 +145,10 @@ def encode(
     )
     if by is not None:
         note(f"the column {by!r} is public: whoever has the file sees each message's group")
-    if local is not None:
+    if counted is not None:
         note(
-            f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
-            f"{local.missed} missed the certificate. These counts depend on the data: keep them to yourself."
+            f"local report: {counted.vectors} vectors, {counted.clipped} longer than clip, "
+            f"{counted.missed} missed the certificate. These counts depend on the data: keep them to yourself."
         )
     if seed is not None:
         warn_of_seed("the messages come from --seed and are marked as simulated")

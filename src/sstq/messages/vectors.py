@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sstq.checks import did_you_mean
 from sstq.files import npy
+from sstq.files.stores import is_remote, open_file
 from sstq.messages import arrays
 from sstq.messages.labels import Labels, check_arrow_type, check_name
 from sstq.messages.parquet import import_pyarrow, open_parquet
@@ -114,9 +115,11 @@ def open_vectors(
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
     name = os.fspath(path)
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         start = file.read(6)
     zipped, parquet = start.startswith(b"PK\x03\x04"), start.startswith(b"PAR1")
+    if is_remote(name) and not parquet:
+        raise ValueError(f"{name} must be Parquet to be read from an object store; copy it to this machine first")
     if key is not None and not zipped:
         raise ValueError(f"{name}: key must be left out unless the file is an .npz, got {key!r}")
     if column is not None and not parquet:
@@ -206,14 +209,14 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
 
 def _open_parquet(name: str, dim: int, column: str | None, beside: list[str], unreadable: Unreadable) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
-    with open(name, "rb") as file, open_parquet(file) as table:
+    with open_file(name) as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
         schema = table.schema_arrow
         columns = _choose_columns(name, schema, dim, column, beside)
 
     def read(size: int) -> Read:
         row = 0
-        with open(name, "rb") as file, open_parquet(file) as table:
+        with open_file(name) as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
                 labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
                 numbers = [batch.column(column) for column in columns]

@@ -49,5 +49,6 @@ def _columns_of(path: str | os.PathLike[str], label_column: str | None) -> Layou
         if pa.types.is_floating(entry):
             fields.append(FloatField(column.name, count=count))
         else:
-            fields.append(Field(column.name, entry.bit_width, 1 << entry.bit_width, count))
+            bits = entry.bit_width - pa.types.is_signed_integer(entry)
+            fields.append(Field(column.name, bits, 1 << bits, count))
     return Layout(tuple(fields))
