@@ -98,7 +98,7 @@ def test_answers_about_norms_are_counted():
 
 
 @pytest.mark.parametrize(
-    "table", [dict, pyarrow.table, polars.DataFrame, lambda data: polars.DataFrame(data).to_pandas()]
+    "table", [dict, pyarrow.table, polars.DataFrame, lambda data: pytest.importorskip("pandas").DataFrame(data)]
 )
 def test_any_table_with_the_fields_and_a_count_will_do(table):
     messages = encode(MECHANISM, np.ones((300, 6)), rng=2)

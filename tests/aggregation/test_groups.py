@@ -175,7 +175,7 @@ def test_damaged_states_are_refused(tmp_path, seed):
     refused("is damaged or not a state of groups", labels=None)
     refused("is damaged or not a state of groups", counts=-stored["counts"])
     refused("is damaged or not a state of groups", labels=stored["labels"][::-1].copy())
-    refused("format has version 2, this library reads version 1", version=2)
+    refused("format has version 1, this library reads version 2", version=1)
     refused("is damaged", counts=stored["counts"] + 1)
     refused("is damaged", sums=stored["sums"][1:])
     refused("is damaged", sums=np.full_like(stored["sums"], 60_000))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+from importlib.util import find_spec
 
 import duckdb
 import numpy as np
@@ -61,7 +62,8 @@ def test_duckdb(collected):
     query = counting_query(collected[0].counted_layout, str(collected[1]), "duckdb")
     with duckdb.connect() as connection:
         agree(collected, connection.sql(query).to_arrow_table())
-        agree(collected, connection.sql(query).df())
+        if find_spec("pandas") is not None:
+            agree(collected, connection.sql(query).df())
 
 
 def test_polars(collected):
