@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sstq.checks import check_argument, check_number
-from sstq.frames.tight import default_frame_size
+from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput
 from sstq.mechanisms.frameunit.alignment import row_draw
 from sstq.mechanisms.frameunit.rows import (
@@ -190,15 +189,6 @@ class GroupUnit(RowMechanism):
         if self.share_codes is None:
             return self.choice
         return EitherDraw(self.choice, self.share_codes.draw, Fraction(self.vector_frames, self.frames))
-
-    @classmethod
-    def usual_frame_size(cls, parameters: GroupUnitParameters) -> int:
-        """The largest plausible frame of a block."""
-        groups, blocks = (
-            check_argument(name, getattr(parameters, name), of="groups", low=1) for name in ("groups", "blocks")
-        )
-        usual = 8 * max(default_frame_size(-(-groups // blocks) * parameters.dim), LEAST_ROWS)
-        return max(usual, _USUAL_ROWS)
 
     @property
     def block_rates(self) -> tuple[float, float]:
