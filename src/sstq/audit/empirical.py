@@ -205,7 +205,7 @@ def _partitions(
         whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
         yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)
     directions = np.stack([x - other, x, other], axis=1)
-    chunks = list(row_chunks(len(sent[0]), mechanism.dim))
+    chunks = row_chunks(len(sent[0]), mechanism.dim)
     scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
     for number, name in enumerate(("difference", "first vector", "second vector")):
         if np.any(directions[:, number]):

@@ -333,11 +333,12 @@ class Mechanism(Agreement):
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
-        if self.decoder_bias and estimate.count > 1:
-            stderr = np.sqrt(estimate.stderr**2 + self.decoder_bias**2 / len(estimate.stderr))
-            estimate = replace(estimate, stderr=stderr, frame_bias=self.decoder_bias)
-        if self._scaling is not None:
-            return self._scaling.outward(estimate)
+        scaling, bias = self._scaling, self.decoder_bias
+        if bias and estimate.count > 1:
+            stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
+            estimate = replace(estimate, stderr=stderr, frame_bias=bias)
+        if scaling is not None:
+            return scaling.outward(estimate)
         error = float(np.linalg.norm(estimate.stderr))
         length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))
         if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
@@ -363,9 +364,9 @@ class Mechanism(Agreement):
     ) -> Messages:
         """Encode this many messages per checked row, slot by slot."""
         identifiers, count = self._client_ids(clients, len(rows)), len(rows)
-        columns = self.layout.empty(slots * count)
+        columns, parts = self.layout.empty(slots * count), row_chunks(count, self._row_memory)
         for slot in range(slots):
-            for part in row_chunks(count, self._row_memory):
+            for part in parts:
                 ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
                 place = slice(slot * count + part.start, slot * count + part.stop)
                 for column, values in zip(columns, self._encode_rows(rows[part], ids, source, once), strict=True):

@@ -23,7 +23,6 @@ from sstq.frames.tight import Frame, make_frame
 from sstq.mechanisms import base, parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.bounds import read_ranges
-from sstq.mechanisms.flat_response import flat_response
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
 from sstq.mechanisms.trial_vectors import typical_vector
@@ -196,7 +195,7 @@ class SSTQ(KashinMechanism):
             return TableChannel(solved.channel, self.epsilon, solved.weights)
         if solved.own is None or solved.other is None or solved.weights is not None:
             raise ValueError("channel='flat' must have own and other, and no weights")
-        return flat_response(1 << self.bits, self.epsilon, solved.own, solved.other)
+        return FlatChannel(self.epsilon, 1 << self.bits, solved.own, solved.other)
 
     @cached_property
     def codebook(self) -> Codebook:

@@ -1,7 +1,8 @@
 """Batches of messages: what leaves clients, as arrays of small numbers and as packed bits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, Self
 
 import numpy as np
@@ -124,6 +125,26 @@ class MessageReader(Protocol):
         self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
+
+
+def in_blocks(first: Messages, others: Iterable[Messages], size: int) -> Iterator[Messages]:
+    """Group messages into blocks of this size, the last one smaller; ValueError if they cannot be in one file."""
+    waiting: list[Messages] = []
+    length = 0
+    for batch in chain([first], others):
+        if (batch.digest, batch.simulated) != (first.digest, first.simulated):
+            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
+        if batch.label_column != first.label_column:
+            raise ValueError("a file must hold messages with labels of one column, or all without labels")
+        while length + len(batch) >= size:
+            head, batch = batch[: size - length], batch[size - length :]
+            yield Messages.concatenate([*waiting, head])
+            waiting, length = [], 0
+        if len(batch):
+            waiting.append(batch)
+            length += len(batch)
+    if waiting:
+        yield Messages.concatenate(waiting)
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
