@@ -72,11 +72,12 @@ def check_argument(
 
 
 def check_arguments(values: Mapping[str, Any], narrowed: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return common arguments if each is within its range, or within that of `narrowed` if it has one there."""
+    """Return those of the values that are common arguments and given; each must be within its range, or `narrowed`."""
     checked = {}
     for name, value in values.items():
-        low, high = narrowed.get(name, RANGES[name][:2])
-        checked[name] = check_number(name, value, low, high, integer=RANGES[name][2])
+        if name in RANGES and value is not None:
+            low, high = narrowed.get(name, RANGES[name][:2])
+            checked[name] = check_number(name, value, low, high, integer=RANGES[name][2])
     return checked
 
 

@@ -60,11 +60,12 @@ def open_files(paths: list[Path], dim: int, column: str | None = None, **others:
     """Open files of vectors, each of which may be given once only."""
     from sstq.messages.vectors import refuse_repeated
 
+    opened = [open_columns(path, dim, column, **others) for path in paths]
     try:
         refuse_repeated(paths)
     except ValueError as error:
         raise WrongUsage(str(error)) from error
-    return [open_columns(path, dim, column, **others) for path in paths]
+    return opened
 
 
 def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:

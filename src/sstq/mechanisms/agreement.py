@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sstq.aggregation.estimates import Estimate
-from sstq.checks import RANGES, check_arguments
+from sstq.checks import check_arguments
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.parameters import Parameters, without_defaults
 
@@ -116,10 +116,9 @@ class Agreement(ABC):
     @classmethod
     def from_parameters(cls, parameters: Parameters) -> Self:
         """Build the object from parameters that were read, and check them exactly; ValueError if they are wrong."""
-        given = vars(parameters)
-        cls._checked(**{name: given[name] for name in given if name in RANGES and given[name] is not None})
+        check_arguments(vars(parameters), cls.narrowed)
         # What has its default is no option that was given, as in JSON.
-        known = without_defaults(type(parameters), given)
+        known = without_defaults(type(parameters), vars(parameters))
         options = {name: known[name] for name in inspect.signature(cls).parameters if name in known}
         made = object.__new__(cls)
         vars(made).update(options=MappingProxyType(options), _from_json=True)

@@ -246,9 +246,9 @@ class SSTQ(KashinMechanism):
         unit, words, clients = self._unit_ball(batch.rows, batch.report), batch.words, batch.clients
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
         coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None], certify=batch.report is not None)
-        uniforms = unit_interval(words[:, 1])
-        token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), uniforms)
-        code = self.channel.sample(token, channel_words(words[:, 2]))
+        rounding, drawn = unit_interval(words[:, 1]), channel_words(words[:, 2])
+        token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), rounding)
+        code = self.channel.sample(token, drawn)
         if batch.report is not None:
             batch.report.missed += missed(unit, residual)
         return (code, index) if clients is None else (code,)

@@ -12,6 +12,8 @@ from sstq.messages.labels import Labels
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import RngLike, bit_source
 
+BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Messages:
@@ -127,10 +129,15 @@ class MessageReader(Protocol):
         """Build messages from the values of their fields; ValueError for values out of range."""
 
 
-def in_blocks(first: Messages, others: Iterable[Messages], size: int) -> Iterator[Messages]:
-    """Group messages into blocks of this size, the last one smaller; ValueError if they cannot be in one file."""
+def block_messages(message_bits: int) -> int:
+    """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
+    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
+
+
+def in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
+    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
     waiting: list[Messages] = []
-    length = 0
+    length, size = 0, block_messages(first.layout.message_bits)
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
             raise ValueError("a file must hold messages of one mechanism, either all simulated or none")

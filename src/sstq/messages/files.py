@@ -9,7 +9,7 @@ from typing import BinaryIO
 from sstq.files.atomic import atomic_file
 from sstq.messages import framed, parquet
 from sstq.messages.batch import MessageReader, Messages, in_blocks
-from sstq.messages.framed import MessageFileInfo, block_messages
+from sstq.messages.framed import MessageFileInfo
 
 FORMATS = (parquet, framed)
 """The formats: modules with a MAGIC, and with functions that describe, read and write files."""
@@ -32,9 +32,8 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
     if first is None:
         raise ValueError("batches must contain at least one message")
     write = parquet.write if Path(path).name.lower().endswith(parquet.SUFFIXES) else framed.write
-    size = block_messages(first.layout.message_bits)
     with atomic_file(path, private=first.in_clear) as file:
-        return write(file, in_blocks(first, filled, size))
+        return write(file, in_blocks(first, filled))
 
 
 def read_messages(

@@ -5,8 +5,8 @@ of a batch takes the bits [i·w, (i+1)·w) of the byte stream, w being the messa
 bit k mod 8, least significant first, of byte k // 8. The bits left over in the last byte are zero.
 """
 
+import dataclasses
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -91,11 +91,11 @@ class Layout:
     """The fields of a message, from the lowest bits to the highest."""
 
     fields: tuple[Field, ...]
+    message_bits: int = dataclasses.field(init=False, compare=False)
+    """The width of one message in bits."""
 
-    @cached_property
-    def message_bits(self) -> int:
-        """The width of one message in bits."""
-        return sum(field.bits * field.count for field in self.fields)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message_bits", sum(one.bits * one.count for one in self.fields))
 
     def empty(self, count: int = 0) -> tuple[Column, ...]:
         """Allocate columns for this many messages, without values."""
