@@ -313,9 +313,9 @@ def run(*arguments, code=0):
 
 def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     spec = tmp_path / "spec.json"
-    result = run("--dim", 300, "--clients", 1000, "--epsilon", 12, "--bits", 12, "--rounds", 4, "-o", spec)
+    result = run("--dim", 300, "--clients", 1000, "--epsilon", 12, "--rounds", 4, "-o", spec)
     facts = dict(line.split("\t", 1) for line in result.stdout.splitlines())
-    found = plan(300, 1000, 12.0, bits=12, rounds=4)
+    found = plan(300, 1000, 12.0, rounds=4)
     assert facts["mechanism"] == f"{found.label}, {found.bits} bits per message"
     assert facts["total bytes"] == str(found.total_bytes)
     assert facts["total epsilon per person"].startswith("12 (")

@@ -188,8 +188,8 @@ def advise_next_round(mechanism: Mechanism, clients: int) -> None:
     note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
 
 
-def check_output(path: Path | None, force: bool | None, option: str = "--output") -> None:
-    """Refuse an existing file (unless forced; None if it cannot be) or a missing folder, before any work is done."""
+def check_output(path: Path | None, force: bool, option: str = "--output") -> None:
+    """Refuse an existing file (unless forced) or a missing folder, before any work is done."""
     if path is None:
         return
     if not path.parent.is_dir():
@@ -197,8 +197,7 @@ def check_output(path: Path | None, force: bool | None, option: str = "--output"
     if path.is_dir():
         raise WrongUsage(f"{option} must be a file, got the folder {path}")
     if path.exists() and not force:
-        remedy = "choose another name" if force is None else "pass --force to overwrite it"
-        raise WrongUsage(f"{option} {path} already exists; {remedy}")
+        raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
 
 
 def check_suffix(path: Path, option: str, *allowed: str) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import Facts, VerboseOption, check_output, figure, output_option, safe_figure, write_text
+from sstq.cli.common import (
+    Facts,
+    ForceOption,
+    VerboseOption,
+    check_output,
+    figure,
+    output_option,
+    safe_figure,
+    write_text,
+)
 from sstq.cli.terminal import show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -30,17 +39,15 @@ def plan(
         float | None,
         typer.Option(help="Allow this total δ. [dim]\\[default: 0, pure ε; 1e-6 with --trust shuffler][/dim]"),
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="Send at most this many bits per message.")] = None,
     trust: Annotated[
         str, typer.Option(metavar="local|shuffler", help="Trust nobody, or a shuffler that mixes the messages.")
     ] = "local",
     classes: Annotated[
         int | None, typer.Option(help="Plan a classifier for this many classes from one answer per person.")
     ] = None,
-    output: Annotated[
-        Path | None, output_option("Write the mechanism's JSON for sstq encode to this file, which must be new.")
-    ] = None,
+    output: Annotated[Path | None, output_option("Write the mechanism's JSON for sstq encode to this file.")] = None,
     verbose: VerboseOption = False,
+    force: ForceOption = False,
 ) -> None:
     """Choose a mechanism, predict its error and cost, and solve for what is left out.
 
@@ -51,7 +58,7 @@ def plan(
     --target-error. Without --mean-norm the mean is taken to be as long as clip, which is the most that it can be.
     If the plan is infeasible the exit code is 1, no mechanism is written, and the options that suffice are shown.
 
-    Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --bits 20
+    Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --mean-norm 0.3
 
     Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
 
@@ -63,7 +70,7 @@ def plan(
     """
     from sstq import planning
 
-    check_output(output, None)
+    check_output(output, force)
     once = classes is not None or trust != "local"
     if once and (clients is None or epsilon is None or target_error is not None or rounds != 1):
         raise WrongUsage(
@@ -72,8 +79,6 @@ def plan(
     found: Plan
     with check_usage(features="--dim"):
         if classes is not None:
-            if bits is not None:
-                raise WrongUsage("--bits must be left out with --classes")
             found = planning.plan_classifier(
                 classes, dim, clients or 0, epsilon or 0.0, trust=trust, delta=delta, mean_norm=mean_norm
             )
@@ -82,7 +87,6 @@ def plan(
                 dim,
                 clients,
                 epsilon,
-                bits=bits,
                 target_error=target_error,
                 rounds=rounds,
                 delta=delta,

@@ -47,7 +47,7 @@ class Candidate:
 
     def build(self, clip: float = 1.0) -> Mechanism:
         """Create the mechanism; a clip of 1 is left out, so that its line of Python is short."""
-        return mechanism(self.name, **self.options | ({} if clip == 1 else {"clip": clip}))
+        return mechanism(self.name, **self.options, **({} if clip == 1 else {"clip": clip}))
 
 
 def best_candidate(
