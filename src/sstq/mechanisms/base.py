@@ -535,13 +535,12 @@ class Mechanism(Agreement):
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
-        x = as_vectors(x, "x")
         rows = self._held(self._check_vectors(x), groups)
-        if np.ndim(x) == 2 and clients not in (None, len(rows)):
+        if len(rows) != 1 and clients not in (None, len(rows)):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
             )
-        repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
+        repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
         return self._mean_error(rows, repeats)

@@ -18,6 +18,7 @@ _REGISTRY: dict[str, type[Mechanism] | str] = {
     "sstq": "sstq.mechanisms.sstq:SSTQ",
     "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
     "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
+    "frequencies": "sstq.mechanisms.frequencies:Frequencies",
     "vqsgd": "sstq.baselines.vqsgd:VqSGD",
     "sqkr": "sstq.baselines.sqkr:SQKR",
     "privunit": "sstq.baselines.privunit:PrivUnit",
@@ -100,6 +101,8 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
     def choose(data: dict[str, Any]) -> tuple[type[Mechanism], Parameters]:
         chosen = mechanism_class(data.pop("mechanism", None))
         solved: Any = chosen.parameters_class.from_dict(data)
+        if not hasattr(solved, "dim"):  # of a mechanism without vectors, hence without frames
+            return chosen, solved
         check_argument("dim", solved.dim)
         limits = {"frame_size": max_frame_size or chosen.usual_frame_size(solved), "steps": max_steps or _MOST_STEPS}
         for name, most in limits.items():
