@@ -23,6 +23,7 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "clients": (1, 2**32, True),
     "messages": (1, _MESSAGES_MAX, True),
     "groups": (2, 2**24, True),
+    "categories": (2, 2**20, True),
     # Accounting is wider. Its theorems take the ε of one message or round of any mechanism; beyond 100 neither
     # composition nor a crowd makes a round noticeably cheaper. Ledgers are charged for answers, and caps of clients
     # compare them: all messages of a person in one round together, whether shuffled or not. Totals are of all rounds.

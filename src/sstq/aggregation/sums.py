@@ -39,6 +39,12 @@ class FrameAggregator(Aggregator[Any]):
         index, code = self._mechanism.indices_and_codes(messages)
         kernels.accumulate(self._state, index, code, self._table)
 
+    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
+        index, code = self._mechanism.indices_and_codes(messages)
+        terms = np.insert(self._table, 0, 1, axis=1)[code] * times[:, None]
+        for column, values in zip(self._state.T, terms.T, strict=True):
+            np.add.at(column, index.astype(np.int64), values)
+
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:
         super()._check_state(state, count)
         counts = state[:, 0]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
-from sstq.aggregation import Aggregator, Estimate
+from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.cards import card
 from sstq.checks import ArgumentError, check_number
 from sstq.chunks import row_chunks
@@ -26,7 +26,7 @@ from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
-from sstq.messages.layouts import Column, Layout
+from sstq.messages.layouts import Column, Field, FloatField, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 
@@ -403,6 +403,54 @@ class Mechanism(Agreement):
     def _check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
+    @property
+    def uncountable(self) -> str:
+        """Why no estimate comes from counts of the messages; empty if one does."""
+        if self.trust == "aggregator":
+            return "a trusted aggregator adds noise to the exact sums of a round"
+        if any(isinstance(field, FloatField) for field in self.layout.fields):
+            return "its messages are whole vectors, of which hardly two are equal"
+        if issubclass(self.aggregator_class, VectorAggregator):
+            return "each client has a set of candidates of its own"
+        return ""
+
+    @cached_property
+    def counted_layout(self) -> Layout:
+        """The fields of a table of counts: those of a message, and with a public coin what it gives.
+
+        ValueError for mechanisms that are not estimated from counts, with the reason.
+
+        Examples:
+            >>> import sstq
+            >>> layout = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public").counted_layout
+            >>> [field.name for field in layout.fields]
+            ['code', 'index']
+        """
+        if self.uncountable:
+            raise ValueError(f"{self.name} cannot be estimated from counts of messages: {self.uncountable}")
+        return Layout((*self.layout.fields, *self._public_fields))
+
+    @property
+    def _public_fields(self) -> tuple[Field, ...]:
+        """What a public coin gives, as fields."""
+        return ()
+
+    def _public_columns(self, messages: Messages) -> Columns:  # noqa: ARG002 (those with a public coin use it)
+        """The values of these fields for messages with identifiers."""
+        return ()
+
+    def counted(self, messages: Messages) -> Messages:
+        """Return the messages as a table of counts has them: with what a public coin gives, without identifiers."""
+        given = zip(self._public_fields, self._public_columns(messages), strict=True)
+        columns = (*messages.columns, *(values.astype(field.dtype) for field, values in given))
+        return replace(messages, layout=self.counted_layout, columns=columns, clients=None)
+
+    def counted_messages(self, columns: Columns, simulated: bool) -> Messages:
+        """Build messages with the fields of a table of counts; ValueError for values that are never sent."""
+        messages = replace(self._messages(columns, None, simulated), layout=self.counted_layout)
+        self._check_messages(messages)
+        return messages
+
     def aggregator(self) -> Aggregator[Any]:
         """Create an empty aggregator for this mechanism's messages."""
         return self.aggregator_class(self)
@@ -477,13 +525,12 @@ class Mechanism(Agreement):
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
-        x = as_vectors(x, "x")
         rows = self._held(self._check_vectors(x), groups)
-        if np.ndim(x) == 2 and clients not in (None, len(rows)):
+        if len(rows) != 1 and clients not in (None, len(rows)):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
             )
-        repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
+        repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
         return self._mean_error(rows, repeats)

@@ -19,6 +19,7 @@ _REGISTRY: dict[str, type[Mechanism] | str] = {
     "sstq": "sstq.mechanisms.sstq:SSTQ",
     "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
     "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
+    "frequencies": "sstq.mechanisms.frequencies:Frequencies",
     "vqsgd": "sstq.baselines.vqsgd:VqSGD",
     "sqkr": "sstq.baselines.sqkr:SQKR",
     "privunit": "sstq.baselines.privunit:PrivUnit",
@@ -100,8 +101,9 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
     data = read_document(text, Mechanism.json_format)
     chosen = mechanism_class(data.pop("mechanism", None))
     solved: Any = chosen.parameters_class.from_dict(data)
+    # A mechanism without vectors has no dim, and no frame.
     groups, blocks = getattr(solved, "groups", 1), getattr(solved, "blocks", 1)
-    rows = _MOST_ROWS_PER_DIM * solved.dim * -(-groups // max(blocks, 1))
+    rows = _MOST_ROWS_PER_DIM * getattr(solved, "dim", 0) * -(-groups // max(blocks, 1))
     usual = max(rows, _FEW_ROWS if groups == 1 else _FEW_ROWS_OF_GROUPS)
     for name, most in {"frame_size": max_frame_size or usual, "steps": max_steps or _MOST_STEPS}.items():
         if getattr(solved, name, 0) > most:

@@ -210,10 +210,19 @@ class SSTQ(KashinMechanism):
     @cached_property
     def layout(self) -> Layout:
         """The code, and with a private coin the coordinate's index."""
-        fields = [Field("code", self.bits, 1 << self.bits)]
-        if self.coin == "private":
-            fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
-        return Layout(tuple(fields))
+        code = Field("code", self.bits, 1 << self.bits)
+        return Layout((code, self._index_field) if self.coin == "private" else (code,))
+
+    @property
+    def _index_field(self) -> Field:
+        return Field("index", (self.frame.size - 1).bit_length(), self.frame.size)
+
+    @property
+    def _public_fields(self) -> tuple[Field, ...]:
+        return (self._index_field,) if self.coin == "public" else ()
+
+    def _public_columns(self, messages: Messages) -> Columns:
+        return () if messages.clients is None else (self._assigned(messages.clients),)
 
     @property
     def unbiased(self) -> base.Unbiased:

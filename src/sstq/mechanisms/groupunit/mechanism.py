@@ -22,8 +22,9 @@ from sstq.mechanisms.frameunit.rows import (
 )
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
-from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, prime_at_least
+from sstq.mechanisms.groupunit.shares import ShareCodes
 from sstq.mechanisms.parameters import Word
+from sstq.mechanisms.subsets import affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import EitherDraw, KClosest
 from sstq.messages.batch import Messages
 
@@ -138,7 +139,7 @@ class GroupUnit(RowMechanism):
         draw = row_draw(choice, block_dim, size, blocks, groups * dim)
         shares: dict[str, int] = {}
         if share_people:
-            share_draw = best_share_draw(epsilon, groups)
+            share_draw = affine_draw(epsilon, groups)
             shares = {"share_size": share_draw.size, "share_inside": share_draw.inside}
             shares["share_threshold"] = share_draw.threshold
         solved = GroupUnitParameters(
