@@ -4,9 +4,14 @@ A message is ε-LDP. `compose` gives the total ε of T messages, `rounds_allowed
 ε, `subsampled_epsilon` and `shuffled_epsilon` give the ε in a crowd, and `Ledger` refuses to spend too much.
 """
 
-from sstq.accounting.amplification import subsampled_epsilon
-from sstq.accounting.composition import METHODS, compose, epsilon_per_round, optimal_delta, rounds_allowed
-from sstq.accounting.gaussian import gaussian_sigma
+from sstq.accounting.composition import (
+    METHODS,
+    compose,
+    epsilon_per_round,
+    gaussian_sigma,
+    optimal_delta,
+    rounds_allowed,
+)
 from sstq.accounting.ledger import Ledger, ledger_price, price
 from sstq.accounting.ledger_file import (
     BudgetExhausted,
@@ -19,6 +24,7 @@ from sstq.accounting.ledger_file import (
 from sstq.accounting.shuffling import (
     shuffled_delta,
     shuffled_epsilon,
+    subsampled_epsilon,
     two_level_local_epsilon,
     two_level_shuffled_epsilon,
 )

@@ -23,7 +23,7 @@ from sstq.aggregation.base import Aggregator, MessageOwner, refuse_changed
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES, column_names, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.group_states import FORMAT, VERSION, as_json, in_order, read_groups
-from sstq.aggregation.sparse import CountsAggregator
+from sstq.aggregation.sparse_counts import MOST_BITS, CountsAggregator
 from sstq.files.atomic import atomic_file
 from sstq.files.stores import version_of
 from sstq.messages.batch import Messages
@@ -298,7 +298,9 @@ class GroupedAggregator:
     def _sums(self) -> Aggregator[Any]:
         """An empty sum of one group; a table of counts where that is smaller for few messages."""
         usual = self._mechanism.aggregator()
-        return usual if usual.sparse or self._mechanism.uncountable else CountsAggregator(self._mechanism)
+        if usual.sparse or self._mechanism.uncountable or self._mechanism.counted_layout.message_bits > MOST_BITS:
+            return usual
+        return CountsAggregator(self._mechanism)
 
     def _group(self, label: str) -> Aggregator[Any]:
         if label not in self._groups:

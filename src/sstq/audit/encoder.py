@@ -26,6 +26,7 @@ from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, EitherLaw, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
+from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness.secret import bit_source, channel_words
 
@@ -117,17 +118,22 @@ class EncoderCheck:
 
 
 def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situation]:
-    """Structured vectors with their opposites, a short one, a huge one and zero; fewer if a message is expensive.
+    """Structured vectors with their opposites, a short one, a huge one and zero, or records.
+
+    There are fewer vectors if a message is expensive.
 
     Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
     one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
-    costly = mechanism._row_cost >= _COSTLY
-    vectors = structured_vectors(mechanism.dim, rng)
-    rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
-    scales = [0.0] if costly else [0.0, 0.3, 1e200]
-    rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
-    held = mechanism._held(mechanism.clip * rows, mechanism.groups_in_turn(len(rows)))
+    if isinstance(mechanism, RecordMechanism):
+        held = np.concatenate(list(mechanism._trials().values()))
+    else:
+        costly = mechanism._row_cost >= _COSTLY
+        vectors = structured_vectors(mechanism.dim, rng)
+        rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
+        scales = [0.0] if costly else [0.0, 0.3, 1e200]
+        rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
+        held = mechanism._held(mechanism.clip * rows, mechanism.groups_in_turn(len(rows)))
     frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, held[0]), dtype=np.uint64)
     return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in held]
 

@@ -1,4 +1,4 @@
-"""Atomic writes (a file appears completely or not at all), locks between processes, and the cache folder."""
+"""Atomic writes (a file appears completely or not at all) and locks between processes."""
 
 import csv
 import errno
@@ -55,14 +55,6 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     writer.writerows(rows)
     with atomic_file(path) as file:
         file.write(text.getvalue().encode())
-
-
-def cache_folder() -> Path:
-    """The folder $SSTQ_CACHE, else $XDG_CACHE_HOME/sstq, else ~/.cache/sstq (RuntimeError without a home folder)."""
-    if chosen := os.environ.get("SSTQ_CACHE"):
-        return Path(chosen).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "sstq"
 
 
 @contextmanager
