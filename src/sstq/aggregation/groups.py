@@ -123,7 +123,10 @@ class GroupedAggregator:
             problem = f"{mechanism.name} adds noise once for all clients of a round, not per group"
             raise ValueError(f"mechanism must make every single message private; {problem}")
         self._mechanism = mechanism
-        self._empty = self._sums()
+        self._empty: Aggregator[Any] = mechanism.aggregator()
+        countable = not mechanism.uncountable and mechanism.counted_layout.message_bits <= MOST_BITS
+        if countable and not self._empty.sparse:
+            self._empty = CountsAggregator(mechanism)
         self.digest = self._empty.digest
         """The fingerprint of the mechanism whose messages are added."""
         self.column = column
@@ -295,16 +298,9 @@ class GroupedAggregator:
         loaded._sources = set(stored["sources"].tolist())
         return loaded
 
-    def _sums(self) -> Aggregator[Any]:
-        """An empty sum of one group; a table of counts where that is smaller for few messages."""
-        usual = self._mechanism.aggregator()
-        if usual.sparse or self._mechanism.uncountable or self._mechanism.counted_layout.message_bits > MOST_BITS:
-            return usual
-        return CountsAggregator(self._mechanism)
-
     def _group(self, label: str) -> Aggregator[Any]:
         if label not in self._groups:
-            self._groups[label] = self._sums()
+            self._groups[label] = type(self._empty)(self._mechanism)
         return self._groups[label]
 
     def _check_labels(self, labels: Labels, count: int, each: str) -> None:
