@@ -22,7 +22,7 @@ pytest.importorskip("playwright")
 from playwright import sync_api as playwright
 
 from sstq.service import Settings
-from sstq.service.collector import Collector
+from sstq.service.node import Collector
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.demo import POLL, ensure_poll
 from sstq.service.security import CONTENT_POLICY

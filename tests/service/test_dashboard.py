@@ -28,7 +28,7 @@ from sstq.audit import verify
 from sstq.client.campaigns import read_document
 from sstq.client.sealing import envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
-from sstq.service.manifests import Manifest
+from sstq.service.batches import Manifest
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, browsing
 from tests.patience import PATIENCE, until

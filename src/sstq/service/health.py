@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.problems import Problem
+from sstq.service.security import Problem
 from sstq.service.store import Store
 
 __all__ = ["Health"]
@@ -46,8 +46,8 @@ class Health:
         later = {"Retry-After": "5"}
         if self._failed or time.monotonic() - self._stored > _STALE_SECONDS:
             raise Problem(503, "The database is not available.", later)
-        url = self._store.database.url
-        if self._store.database.sqlite and url.database:
+        url = self._store.url
+        if self._store.sqlite and url.database:
             disk = os.statvfs(Path(url.database).parent)
             if disk.f_bavail * disk.f_frsize < _LEAST_FREE_BYTES:
                 raise Problem(503, "The disk of the database is almost full.", later)

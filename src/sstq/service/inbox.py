@@ -21,13 +21,13 @@ class InboxFull(Exception):  # noqa: N818
 
 
 class Inbox:
-    """A queue of uploads from the event loop; once it may begin, one thread writes all that wait to the store at once.
+    """A queue of uploads from the event loop; one thread writes all that wait to the store at once.
 
     Use it as an async context manager. On exit, everything submitted is written and answered.
     """
 
-    def __init__(self, store: Store, ready: threading.Event, health: Health) -> None:
-        self._store, self._ready, self._health = store, ready, health
+    def __init__(self, store: Store, health: Health) -> None:
+        self._store, self._health = store, health
         self._arrived: list[_Waiting] = []
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         # Uploads and bytes not answered yet; only the event loop changes these.
@@ -72,8 +72,6 @@ class Inbox:
             self._queue.put(waiting)
 
     def _write_all(self) -> None:
-        # Or this thread would compile kernels while another does the same.
-        self._ready.wait()
         while batch := self._next_batch():
             answers: list[Answer] | Exception
             try:
