@@ -240,7 +240,7 @@ def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Itera
 
 def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
     """Kill the server under load; in the end the state must have the bits of one pass over all that was sent."""
-    from tests.service.killing import differences, killed_under_load, settings_of, prepared
+    from tests.service.killing import differences, killed_under_load, prepared, settings_of
     from tests.service.nursery import nursery
 
     store = prepared(database)

@@ -2,8 +2,8 @@
 
     python -m tests.service.nursery
 
-A line of its input is a command and environment variables as JSON; the server's first lines are the answer, after a line with the
-number of its process. That is a process like any other, which can be killed.
+A line of its input is a command and environment variables as JSON; the server's first lines are the answer, after a
+line with the number of its process. That is a process like any other, which can be killed.
 """
 
 import json

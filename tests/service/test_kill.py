@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from tests.service.killing import Load, differences, free_port, killed_under_load, settings_of, prepared, under_load
+from tests.service.killing import Load, differences, free_port, killed_under_load, prepared, settings_of, under_load
 from tests.service.nursery import nursery
 
 pytestmark = pytest.mark.slow

@@ -77,7 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(administration_routes(collector))
     if settings.demo:
         ensure_poll(collector)
-        app.router.routes.extend(demo_routes())
+        app.router.routes.extend(demo_routes(collector))
     app.router.routes.extend(dashboard_routes())
     app.add_middleware(Uploads, node=collector)
     app.add_middleware(Guard, node=collector)

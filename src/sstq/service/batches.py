@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import rfc8785
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.ledger import price
@@ -76,6 +76,12 @@ class Manifest(BaseModel):
     count: _People
     sha256: _Hash
 
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        if self.part >= self.parts or self.parts > self.size or self.count > self.size:
+            raise ValueError("part must be below parts, and parts and count at most size")
+        return self
+
     def signed(self, key: SigningKey) -> dict[str, str]:
         """Return the headers for uploading this part: the manifest and its signature."""
         text = rfc8785.dumps(self.model_dump())
@@ -96,10 +102,11 @@ def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
         verify(raw, signature, public, BATCH_PREFIX)
     except ValueError as error:
         raise PermissionError("the batch is not signed by the campaign's shuffler") from error
-    found = Manifest.model_validate(read_json(raw))
-    if found.part >= found.parts or found.parts > found.size or found.count > found.size:
-        raise ValueError("a manifest must have part < parts ≤ size and count ≤ size")
-    return found
+    try:
+        return Manifest.model_validate(read_json(raw))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
 
 
 class BatchAnswer(StrEnum):

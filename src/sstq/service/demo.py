@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from sstq.client.campaigns import Campaign
@@ -47,12 +47,18 @@ def ensure_poll(collector: Collector) -> None:
     collector.create(campaign, {"release_every": 5})
 
 
-def demo_routes() -> list[BaseRoute]:
-    """The routes of the page at /demo/ and its files."""
+def demo_routes(collector: Collector) -> list[BaseRoute]:
+    """The routes of the page at /demo/ and its files, and a token for the batch of its simulated visitors."""
+    campaign = collector.store.campaign(POLL)
+    token = None if campaign is None else collector.add_sender(Campaign(POLL, campaign.mechanism), _VISITORS)
     script = (_PACKED if _PACKED.exists() else _CHECKOUT / "clients" / "js") / "sstq.js"
     folder = _PACKED if _PACKED.exists() else _CHECKOUT / "examples" / "browser"
 
     async def client(_: Request) -> Response:
         return FileResponse(script, headers={"Cache-Control": "no-cache"})
 
-    return [Route("/demo/sstq.js", client), Mount("/demo", Files(directory=folder, html=True))]
+    async def sender(_: Request) -> Response:
+        return JSONResponse({"send_token": token})
+
+    own = [Route("/demo/sstq.js", client), Route("/demo/sender.json", sender)]
+    return [*own, Mount("/demo", Files(directory=folder, html=True))]

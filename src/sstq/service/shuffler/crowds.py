@@ -74,8 +74,9 @@ def forward_later(database: Database, campaign: Campaign, crowd: Crowd, folder: 
 
     def fill(connection: sa.Connection) -> None:
         mixer.clear()
-        for body in connection.execute(query, execution_options={"yield_per": 8}).scalars():
-            mixer.add(bytes(body)[CROWD_BYTES:])
+        with connection.execute(query, execution_options={"yield_per": 8}).scalars() as bodies:
+            for body in bodies:
+                mixer.add(bytes(body)[CROWD_BYTES:])
 
     with Mixer(crowd.people, campaign.slots, campaign.envelope_bytes, folder) as mixer:
         try:
