@@ -53,7 +53,7 @@ __all__ = ["create_app", "new_app", "run", "serve"]
 _Node = TypeVar("_Node", bound=Node)
 
 _STOP_SECONDS = 30
-_FORGET_SECONDS = 10.0
+_FORGET_SECONDS, _HEALTH_SECONDS = 10.0, 1.0
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
 _DESCRIPTION = (
@@ -95,15 +95,14 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         await asyncio.to_thread(node.warm_up)
         threads = [kind(node) for kind in work]
         async with node.inbox:
-            node.health.start()
             for thread in threads:
                 thread.start()
-            forgetting = asyncio.create_task(_forget_addresses(node))
+            tasks = [asyncio.create_task(_forget_addresses(node)), asyncio.create_task(_watch(node))]
             try:
                 yield
             finally:
-                forgetting.cancel()
-                node.health.stop()
+                for task in tasks:
+                    task.cancel()
                 for thread in threads:
                     await asyncio.to_thread(thread.stop)
         node.store.close()
@@ -130,6 +129,13 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
     app.add_exception_handler(ClientGone, _nobody_there)
     app.add_exception_handler(Exception, _apologize)
     return app
+
+
+async def _watch(node: Node) -> None:
+    """Know whether the database stores, also while nobody sends."""
+    while True:
+        await asyncio.sleep(_HEALTH_SECONDS)
+        await asyncio.to_thread(node.health.look)
 
 
 async def _forget_addresses(node: Node) -> None:
