@@ -291,7 +291,7 @@ def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) 
         observed[-1] += counts[outcome]
     # Untried cells form one class. If all were tried, outcomes outside of the law can only come from
     # a broken encoder, so they are counted against it.
-    if (untried := 1 - sum(masses.values())) > 0:
+    if (untried := 1 - sum(masses.values(), Fraction(0))) > 0:
         shares.append(untried)
         observed.append(0)
     observed[-1] += count - sum(observed)
