@@ -115,7 +115,7 @@ def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights
     text = (DEPLOY / "sstq-collector.service").read_text()
     assert "\nExecStart=/opt/sstq/bin/sstq serve\n" in text
     found = set(re.findall(r"\b(SSTQ_[A-Z_]+)=", text))
-    assert {"SSTQ_FOLDER", "SSTQ_PROXIES"} <= found <= variables("serve") | {"SSTQ_CACHE"}
+    assert {"SSTQ_FOLDER", "SSTQ_PROXIES"} <= found <= variables("serve")
 
 
 def test_every_variable_is_in_the_table_and_in_the_help():
