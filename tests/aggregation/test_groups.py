@@ -86,16 +86,16 @@ def test_the_state_depends_on_the_messages_alone(tmp_path, mechanism, seed):
 def test_files_count_once(tmp_path, seed):
     mechanism = MECHANISMS[0]
     messages = with_labels(encoded(mechanism, seed), LABELS)
-    sstq.write_messages(tmp_path / "a.sstq", messages[:500])
+    sstq.write_messages(tmp_path / "a.parquet", messages[:500])
     sstq.write_messages(tmp_path / "b.parquet", messages[500:])
     groups = GroupedAggregator(mechanism)
-    assert groups.update_from_file(tmp_path / "a.sstq")
-    assert not groups.update_from_file(tmp_path / "a.sstq")
+    assert groups.update_from_file(tmp_path / "a.parquet")
+    assert not groups.update_from_file(tmp_path / "a.parquet")
     groups.save(tmp_path / "state")
     groups = GroupedAggregator.load(tmp_path / "state", mechanism)
-    assert not groups.update_from_file(tmp_path / "a.sstq")
+    assert not groups.update_from_file(tmp_path / "a.parquet")
     other = GroupedAggregator(mechanism)
-    other.update_from_file(tmp_path / "a.sstq")
+    other.update_from_file(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="both aggregators contain the same message file"):
         groups.merge(other)
     with pytest.raises(ValueError, match="cannot be merged with itself"):
@@ -113,9 +113,9 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
     groups = GroupedAggregator(mechanism, column="country")
     groups.update(messages, LABELS)
     before = saved(groups, tmp_path / "before")
-    sstq.write_messages(tmp_path / "plain.sstq", messages)
-    sstq.write_messages(tmp_path / "town.sstq", with_labels(messages, LABELS, "town"))
-    whole = tmp_path / "cut.sstq"
+    sstq.write_messages(tmp_path / "plain.parquet", messages)
+    sstq.write_messages(tmp_path / "town.parquet", with_labels(messages, LABELS, "town"))
+    whole = tmp_path / "cut.parquet"
     sstq.write_messages(whole, with_labels(messages, LABELS))
     whole.write_bytes(whole.read_bytes()[:-1])
     other = mechanism.replace(epsilon=5.0)
@@ -131,9 +131,9 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
         (lambda: groups.update(encoded(other, seed), LABELS), "messages are of another mechanism"),
         (lambda: groups.merge(GroupedAggregator(other)), "the other aggregator is of another mechanism"),
         (lambda: groups.merge(GroupedAggregator(mechanism, "town")), "labels by 'town', expected labels by 'country'"),
-        (lambda: groups.update_from_file(tmp_path / "plain.sstq"), "must have labels.*encode it with --by country"),
-        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels by 'town'"),
-        (lambda: groups.update_from_file(whole), "truncated or damaged"),
+        (lambda: groups.update_from_file(tmp_path / "plain.parquet"), "must have labels.*encode it with --by country"),
+        (lambda: groups.update_from_file(tmp_path / "town.parquet"), r"town\.parquet has labels by 'town'"),
+        (lambda: groups.update_from_file(whole), "truncated, damaged"),
         (lambda: groups.mean("nobody"), "there is no group 'nobody'"),
     ]
     for refused, message in refusals:

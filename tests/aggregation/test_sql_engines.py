@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import sys
 from importlib.util import find_spec
 
 import duckdb
@@ -123,11 +124,12 @@ def test_postgresql(collected, server):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # Spark warns of new versions of pandas and of its own ways
-def test_spark_encodes_and_counts(tmp_path):
+def test_spark_encodes_and_counts(tmp_path, monkeypatch):
     """Encoding in `mapInArrow`, written once, counted by Spark SQL: the bits of `update` on the written messages."""
     sql = pytest.importorskip("pyspark.sql", reason="NO SPARK: pip install pyspark")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("NO SPARK: it needs Java 17, and there is no java")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     mechanism = sstq.FrameUnit(DIM, 3.0, frames=64)
     x = np.random.default_rng(2).standard_normal((3000, DIM)) / 2
     people = pyarrow.table({"country": ["DE", "FR", "MT"] * 1000, "x": x.tolist()})

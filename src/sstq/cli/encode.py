@@ -47,7 +47,7 @@ def encode(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Keep this column of the Parquet or CSV files as PUBLIC labels with the messages, for one "
+            help="Keep this column of the Parquet or CSV files as PUBLIC labels with Parquet messages, for one "
             "mean per group. The server sees them.",
         ),
     ] = None,
@@ -102,11 +102,14 @@ def encode(
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.encoding import encode_files
     from sstq.messages.files import write_messages
+    from sstq.messages.parquet import SUFFIXES
 
     shared = read_mechanism(mechanism)
     local = [Path(path) for path in vectors if not is_remote(path)]
     if len(local) < len(vectors) and not allow_remote_vectors:
         raise WrongUsage("pass --allow-remote-vectors to read vectors from an object store: it sees them in clear")
+    if by is not None and not output.name.lower().endswith(SUFFIXES):
+        raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     if (shared.groups is None) != (private_group is None):
