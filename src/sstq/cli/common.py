@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sstq.cli.terminal import note, warn
-from sstq.cli.usage import WrongUsage
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import ExpectedError, Mechanism
@@ -35,8 +36,14 @@ VectorsArgument = Annotated[
     list[Path],
     typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."),
 ]
-ColumnOption = Annotated[
-    str | None, typer.Option(help="Read this list column of Parquet files, or this array of .npz files.")
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet, or one array of an .npz."),
+]
+DelimiterOption = Annotated[str, typer.Option(help="Split the lines of CSV files here, such as ';' or '\\t'.")]
+BoundsOption = Annotated[
+    Path | None,
+    typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
 ]
 GroupNamesOption = Annotated[
     Path | None,
@@ -55,12 +62,33 @@ def output_option(text: str) -> Any:
     return typer.Option("--output", "-o", help=text)
 
 
-def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
-    """Open a file of vectors; `column` is a list column of Parquet files, or an array of .npz files."""
-    from sstq.messages.vectors import open_vectors
+def open_files(
+    paths: list[Path], dim: int | None, columns: str | None, delimiter: str, **others: Any
+) -> list[VectorFile]:
+    """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
+    from sstq.messages.vectors import open_vectors, refuse_repeated
 
-    others["key" if path.suffix == ".npz" else "column"] = column
-    return open_vectors(path, dim, **others)
+    with check_usage():
+        refuse_repeated(paths)
+    wanted = None if columns is None else [column.strip() for column in columns.split(",")]
+    files: list[VectorFile] = []
+    for path in paths:
+        files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
+        dim = files[0].dim
+    return files
+
+
+def read_bounds(path: Path | None) -> dict[str, Any] | None:
+    """Read a JSON file of bounds."""
+    if path is None:
+        return None
+    try:
+        ranges = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WrongUsage(f"--bounds {path} is not JSON: {error}") from error
+    if not isinstance(ranges, dict):
+        raise WrongUsage(f'--bounds {path} must be {{"column": [low, high], …}}, got {type(ranges).__name__}')
+    return ranges
 
 
 def read_mechanism(path: Path) -> Mechanism:
@@ -188,14 +216,16 @@ def advise_next_round(mechanism: Mechanism, clients: int) -> None:
     note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
 
 
-def check_output(path: Path | None, force: bool, option: str = "--output") -> None:
-    """Refuse an existing file (unless forced) or a missing folder, before any work is done."""
+def check_output(path: Path | None, force: bool, option: str = "--output", inputs: Iterable[Path] = ()) -> None:
+    """Refuse an existing file (unless forced), an input or a missing folder, before any work is done."""
     if path is None:
         return
     if not path.parent.is_dir():
         raise WrongUsage(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
         raise WrongUsage(f"{option} must be a file, got the folder {path}")
+    if path.exists() and any(path.samefile(given) for given in inputs):
+        raise WrongUsage(f"{option} must not be an input file, got {path}")
     if path.exists() and not force:
         raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
 
