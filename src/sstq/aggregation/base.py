@@ -120,8 +120,8 @@ class Aggregator(ABC, Generic[Owner]):
                 f"messages must be Messages, got {type(messages).__name__}; bytes become messages with "
                 "mechanism.messages_from_bytes(raw, count)"
             )
-        self._refuse_foreign(messages.digest, "messages are")
         added = len(messages)
+        self._refuse_foreign(messages.digest, "messages are")
         self._refuse_overflow(added)
         if added:
             self._add(messages)
@@ -172,17 +172,22 @@ class Aggregator(ABC, Generic[Owner]):
         if source is not None:
             self._sources.add(source)
 
-    def update_from_file(self, path: str | os.PathLike[str]) -> bool:
+    def update_from_file(self, path: str | os.PathLike[str], *, labels: bool = True) -> bool:
         """Add all messages of a file, or none if it is refused (ValueError); returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
-        run can simply be repeated.
+        run can simply be repeated. Public labels are ignored, or refused with labels=False.
         """
         before = os.stat(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
-        batches = read_messages(path, self._mechanism)
+        if info.label_column is not None and not labels:
+            raise ValueError(
+                f"{os.fspath(path)} has public labels by {info.label_column!r}, which the other messages do not have: "
+                "ignore the labels of all files, or aggregate these files apart"
+            )
+        batches = read_messages(path, self._mechanism, info)
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than separate sums.
             messages = list(batches)
@@ -235,7 +240,13 @@ class Aggregator(ABC, Generic[Owner]):
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
-        return Estimate(value, stderr, self._count, self._simulated, messages=self._mechanism.messages)
+        directions = None if self._count == 1 else self._directions(value, stderr)
+        sent = self._mechanism.messages
+        return Estimate(value, stderr, self._count, self._simulated, directions=directions, messages=sent)
+
+    def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float | None:  # noqa: ARG002
+        """The effective number of directions of the noise; None for independent coordinates."""
+        return None
 
     @property
     def numbers(self) -> int:

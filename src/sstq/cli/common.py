@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sstq.cli.terminal import note, warn
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq import ExpectedError, Mechanism
@@ -68,13 +68,15 @@ def open_files(
     """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
     from sstq.messages.vectors import open_vectors, refuse_repeated
 
-    with check_usage():
-        refuse_repeated(paths)
     wanted = None if columns is None else [column.strip() for column in columns.split(",")]
     files: list[VectorFile] = []
     for path in paths:
         files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
         dim = files[0].dim
+    try:
+        refuse_repeated(paths)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error
     return files
 
 

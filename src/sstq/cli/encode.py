@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -95,10 +95,11 @@ def encode(
     shared = read_mechanism(mechanism)
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
-    _check_private_group(shared, private_group)
+    if (shared.groups is None) != (private_group is None):
+        _refuse_private_group(shared)
     array = private_group is not None and private_group.endswith(".npy")
     reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
-    reading["group_names"] = read_group_names(group_names, shared)
+    reading["group_names"] = None if group_names is None else read_group_names(group_names, shared)
     check_output(output, force, inputs=(mechanism, *vectors))
     files = open_files(vectors, shared.dim, columns, delimiter, **reading)
     count = sum(file.count for file in files)
@@ -116,9 +117,9 @@ def encode(
         [
             ("messages", total),
             ("bits per message", shared.message_bits),
+            ("digest", shared.digest()),
             *several_messages(shared),
             ("file bytes", output.stat().st_size),
-            ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
             ("public labels", by),
         ],
@@ -137,13 +138,12 @@ def encode(
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
-def _check_private_group(mechanism: Mechanism, given: str | None) -> None:
-    """Refuse private groups that the mechanism does not have, and their absence if it has some."""
-    if mechanism.groups is not None and given is None:
+def _refuse_private_group(mechanism: Mechanism) -> NoReturn:
+    """Refuse private groups that the mechanism does not have, or their absence if it has some."""
+    if mechanism.groups is not None:
         raise WrongUsage(f"pass --private-group: {mechanism.name} encodes a group with every vector")
-    if mechanism.groups is None and given is not None:
-        remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
-        raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
+    remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
+    raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
 
 
 def group_numbers(path: Path, total: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.aggregation import Aggregator
 from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.agreement import Agreement, read_agreement
+from sstq.mechanisms.agreement import Agreement, read_document
 from sstq.mechanisms.base import Columns, Trust, Words
 from sstq.mechanisms.flat_response import flat_response, gain
 from sstq.mechanisms.parameters import Parameters, Values, Word
@@ -199,8 +199,7 @@ class NormSurvey(Agreement):
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
         """Read a survey from its `to_json` and check its integers; ValueError for anything else."""
-        read = read_agreement(text, cls.json_format, lambda data: (cls, NormSurveyParameters.from_dict(data)))
-        return cast("NormSurvey", read)
+        return cls.from_parameters(NormSurveyParameters.from_dict(read_document(text, cls.json_format)))
 
 
 class NormAggregator(Aggregator[NormSurvey]):
