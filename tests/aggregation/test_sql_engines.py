@@ -4,7 +4,6 @@ import os
 import shutil
 import sqlite3
 import sys
-from importlib.util import find_spec
 
 import duckdb
 import numpy as np
@@ -63,8 +62,7 @@ def test_duckdb(collected):
     query = counting_query(collected[0].counted_layout, str(collected[1]), "duckdb")
     with duckdb.connect() as connection:
         agree(collected, connection.sql(query).to_arrow_table())
-        if find_spec("pandas") is not None:
-            agree(collected, connection.sql(query).df())
+        agree(collected, connection.sql(query).df())
 
 
 def test_polars(collected):

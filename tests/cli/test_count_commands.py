@@ -151,6 +151,6 @@ def test_vectors_are_never_read_from_afar_unless_asked(files):
     assert "--allow-remote-vectors" in refused.stderr
     assert not (files / "y.parquet").exists()
     ids = ("--clients", files / "ids.npy") if (files / "ids.npy").exists() else ()
-    allowed = ("--allow-remote-vectors", "--column", "x", *ids)
+    allowed = ("--allow-remote-vectors", "--columns", "x", *ids)
     run("encode", address, "-m", files / "m.json", "-o", files / "y.parquet", *allowed)
     assert pq.read_metadata(files / "y.parquet").num_rows == 3000
