@@ -13,7 +13,7 @@ from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.baselines.csgm_accounting import (
     ORDERS,
     CoordinateSampling,
-    ReleaseBudget,
+    Release,
     SubsampledGaussian,
     capped_sampling,
 )
@@ -240,14 +240,16 @@ def hockey_sticks(sampling, contribution, sigma, epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_the_release_is_private_by_integration(epsilon):
     """N = 2: the exact δ at ε, in both directions, for a client with both coordinates at the bound."""
-    sampling, sigma = ReleaseBudget(epsilon, 1e-3, 10, 2, 2.0).calibrate(1)
+    release = Release.calibrated(epsilon, 1e-3, 2.0, 2, 1)
+    sampling, sigma = release.sampling, release.sigma
     both = hockey_sticks(sampling, np.ones(2), sigma, epsilon)
     assert 1e-5 < max(both) <= 1e-3
     assert max(hockey_sticks(sampling, np.array([1.0, -0.3]), sigma, epsilon)) <= 1e-3
 
 
 def test_the_integration_would_notice_too_little_noise():
-    sampling, sigma = ReleaseBudget(1.0, 1e-3, 10, 2, 2.0).calibrate(1)
+    release = Release.calibrated(1.0, 1e-3, 2.0, 2, 1)
+    sampling, sigma = release.sampling, release.sigma
     assert max(hockey_sticks(sampling, np.ones(2), 0.6 * sigma, 1.0)) > 1e-3
 
 
@@ -261,7 +263,7 @@ def test_the_cost_of_the_cap_is_at_most_what_is_charged():
 
 
 def test_a_budget_that_the_cap_alone_exceeds():
-    assert ReleaseBudget(1.0, 1e-5, 10, 64, 64.0).spent(CoordinateSampling(64, 8, 8), 1e6) == math.inf
+    assert Release(1.0, 1e-5, 64.0, CoordinateSampling(64, 8, 8), 1e6).privacy_loss() == math.inf
 
 
 @BOTH
