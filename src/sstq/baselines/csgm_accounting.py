@@ -15,7 +15,7 @@ import hashlib
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Self
 
 import numpy as np
@@ -224,13 +224,9 @@ class Release:
     @classmethod
     def default(cls, epsilon: float, delta: float, weight: float, size: int, clients: int) -> Self:
         """The release of the least power of two of coordinates with at most twice the error of keeping all."""
-
-        def make(power: int) -> Self:
-            return cls.calibrated(epsilon, delta, weight, size, 1 << power)
-
-        all_bits = size.bit_length() - 1
-        most = 2 * make(all_bits).error(clients)
-        return make(bisect_left(range(all_bits), True, key=lambda power: make(power).error(clients) <= most))
+        make, all_bits = partial(cls.calibrated, epsilon, delta, weight, size), size.bit_length() - 1
+        most = 2 * make(size).error(clients)
+        return make(1 << bisect_left(range(all_bits), True, key=lambda bits: make(1 << bits).error(clients) <= most))
 
     def privacy_loss(self) -> float:
         """The ε spent at δ, the cap of the sampling included, rounded up; infinite if the cap alone costs δ."""
