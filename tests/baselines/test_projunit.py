@@ -258,6 +258,7 @@ def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, see
         lambda m: {"alignment": m.alignment * 1.01},
         lambda m: {"projected": m.projection.projected - 1},
         lambda m: {"projected": None},
+        lambda m: {"projected": 1},
         lambda m: {"projected": 17},
         lambda m: {"projection": "uniform"},
         lambda m: {"seed": str(2**64)},

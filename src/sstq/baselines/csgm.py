@@ -119,11 +119,6 @@ class CoordinateGaussian(KashinMechanism):
         self._hold(solved, frame=frame, kashin=recipe, sampling=sampling)
 
     def _check_solved(self) -> None:
-        solved = self.parameters
-        self._check_frame()
-        for name in ("coordinates", "most"):
-            check_number(name, getattr(solved, name), 1, self.frame.size, integer=True)
-        check_number("sigma", self.sigma, 1e-6, 1e12)
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
         if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
             raise ValueError(f"sigma = {self.sigma} is too large for sums of 62 bits")

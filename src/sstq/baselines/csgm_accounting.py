@@ -20,6 +20,7 @@ from typing import Self
 
 import numpy as np
 
+from sstq.checks import check_number
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.randomness.secret import unit_interval
 
@@ -213,6 +214,9 @@ class Release:
     weight: float
     sampling: CoordinateSampling
     sigma: float
+
+    def __post_init__(self) -> None:
+        check_number("sigma", self.sigma, 1e-6, 1e12)
 
     @classmethod
     def calibrated(cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int) -> Self:
