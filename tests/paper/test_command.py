@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 import paper.__main__ as command
 from paper import demo
-from paper.reproduction import EXPERIMENTS, Scale
+from paper.reproduction import EXPERIMENTS
+from paper.reproduction.methods import Scale
 
 TINY = Scale(
     quick=True,
