@@ -9,7 +9,7 @@ import pytest
 import sstq
 from sstq import testing
 from sstq.mechanisms.agreement import Agreement
-from tests.contract.cases import CASES, DIM, EPSILON, build, reread
+from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, build, reread
 
 every_case = pytest.mark.parametrize("case", CASES)
 # With all vectors and samples these take long; the quick lane has fewer.
@@ -21,7 +21,7 @@ def test_every_mechanism_has_a_case():
     assert {case.split("/")[0] for case in CASES} >= set(sstq.list_mechanisms())
 
 
-@every_case
+@pytest.mark.parametrize("case", [*CASES, *BOUNDED])
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in LONG])
 def test_the_contract_holds(case, check, seed):
     check(build(case), seed)
@@ -34,7 +34,7 @@ def test_no_privacy_violation_in_samples(case, seed):
     testing.check_privacy(build(case), seed)
 
 
-@every_case
+@pytest.mark.parametrize("case", [*CASES, *BOUNDED])
 def test_expectation_is_the_stated_one(case, seed):
     testing.check_expectation(build(case), seed, VECTORS)
 
