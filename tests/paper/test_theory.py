@@ -273,7 +273,7 @@ def test_uniform_surrogate_loses_next_to_nothing(epsilon):
 
 def test_discrete_laplace_has_the_papers_error():
     # Figure 2 prints 171 at d = 10,000 from 1,000 trials. The discrete Laplace channel of Appendix G, with b = 8 and
-    # the recipe K = 2, has 166.3 exactly; 1,000 trials scatter by 4.8 (95 %), so 171 is within their reach.
+    # the recipe K = 2, has 166.3 exactly; 1,000 trials have a standard error of 4.6, so 171 is one away.
     x = 0.2 * np.random.default_rng(0).standard_normal(10_000) / 100
     x *= 0.2 / np.linalg.norm(x)
     built = METHODS["sstq-laplace"].build(10_000, 0.2, bits=8)
