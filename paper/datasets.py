@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.files.atomic import atomic_file, cache_folder
+from sstq.files.atomic import atomic_file
 
 NAMES = ("digits", "fashion-mnist", "cifar-10")
 """The names that `load` accepts."""
@@ -116,8 +116,10 @@ class Dataset:
 
 
 def cached_folder(name: str) -> Path:
-    """Return the folder of a data set in the user's cache; it need not exist."""
-    return cache_folder() / "datasets" / name
+    """Return the folder of a data set in $SSTQ_CACHE, $XDG_CACHE_HOME/sstq or ~/.cache/sstq; it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    home = (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "sstq"
+    return Path(os.environ.get("SSTQ_CACHE") or home).absolute() / "datasets" / name
 
 
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:

@@ -25,6 +25,7 @@ from sstq.mechanisms import SSTQ as SSTQ
 from sstq.mechanisms import ClippedWarning as ClippedWarning
 from sstq.mechanisms import ExpectedError as ExpectedError
 from sstq.mechanisms import FrameUnit as FrameUnit
+from sstq.mechanisms import Frequencies as Frequencies
 from sstq.mechanisms import GroupUnit as GroupUnit
 from sstq.mechanisms import LocalReport as LocalReport
 from sstq.mechanisms import Mechanism as Mechanism
@@ -33,6 +34,7 @@ from sstq.mechanisms import from_json as from_json
 from sstq.mechanisms import list_mechanisms as list_mechanisms
 from sstq.mechanisms import mechanism as mechanism
 from sstq.mechanisms import register as register
+from sstq.mechanisms.frequencies import FrequencyEstimate as FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate as GroupEstimate
 from sstq.messages.batch import Messages as Messages
 from sstq.messages.files import read_messages as read_messages

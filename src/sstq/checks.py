@@ -23,6 +23,7 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "clients": (1, 2**32, True),
     "messages": (1, _MESSAGES_MAX, True),
     "groups": (2, 2**24, True),
+    "categories": (2, 2**20, True),
     # Accounting is wider. Its theorems take the ε of one message or round of any mechanism; beyond 100 neither
     # composition nor a crowd makes a round noticeably cheaper. Ledgers are charged for answers, and caps of clients
     # compare them: all messages of a person in one round together, whether shuffled or not. Totals are of all rounds.
@@ -71,6 +72,16 @@ def check_argument(
     return check_number(name, value, low, high, integer=integer)
 
 
+def check_arguments(values: Mapping[str, Any], narrowed: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """Return those of the values that are common arguments and given; each must be within its range, or `narrowed`."""
+    checked = {}
+    for name, value in values.items():
+        if name in RANGES and value is not None:
+            low, high = narrowed.get(name, RANGES[name][:2])
+            checked[name] = check_number(name, value, low, high, integer=RANGES[name][2])
+    return checked
+
+
 def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
     """Return the value as an int or float in [low, high]; otherwise an ArgumentError with name, value and range."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
@@ -95,29 +106,6 @@ def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:
         close = did_you_mean(value, allowed)
         raise ArgumentError(name, f"must be {' or '.join(map(repr, allowed))}, got {value!r}{close}")
     return str(value)
-
-
-def stated_integer(name: str, value: Any) -> int:
-    """Return the integer of a decimal string, because JSON parsers of other languages round integers beyond 2^53.
-
-    Examples:
-        >>> stated_integer("threshold", "4611686018427387904")
-        4611686018427387904
-        >>> stated_integer("threshold", 4611686018427387904)
-        Traceback (most recent call last):
-        ...
-        ValueError: threshold must be a decimal string of an integer below 2^64, got 4611686018427387904
-    """
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20 and str(int(value)) == value:
-        return int(value)
-    raise ValueError(f"{name} must be a decimal string of an integer below 2^64, got {value!r}")
-
-
-def stated_integers(name: str, value: Any) -> Any:
-    """Return the integers of decimal strings in lists, which may be nested."""
-    if isinstance(value, list):
-        return [stated_integers(name, entry) for entry in value]
-    return stated_integer(name, value)
 
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:

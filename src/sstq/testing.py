@@ -28,9 +28,11 @@ import sstq
 from sstq.audit import check_encoder, empirical_audit
 from sstq.exactness import log_upper
 from sstq.mechanisms.base import Mechanism, Unbiased
+from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.files import read_messages, write_messages
+from sstq.randomness.secret import bit_source
 
 Floats = NDArray[np.float64]
 
@@ -89,10 +91,23 @@ def encode(mechanism: Mechanism, x: Any, rng: Any = None, group: int = 1) -> Mes
     return mechanism.encode(x, rng=rng, clients=clients, groups=groups)
 
 
+def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages:
+    """Messages of so many people, who hold the same whatever the seed."""
+    if isinstance(mechanism, RecordMechanism):
+        return mechanism.encode(mechanism.some_people(count, np.random.default_rng(count)), rng)
+    return encode(mechanism, some_rows(count, mechanism.dim), rng)
+
+
 def _require_alike(first: Mechanism, second: Mechanism, seed: int) -> None:
-    """Both encode the same vectors to the same bytes."""
-    x = some_rows(20, first.dim)
-    _require(encode(first, x, seed).to_bytes() == encode(second, x, seed).to_bytes(), "both must encode alike")
+    """Both encode the same people to the same bytes."""
+    same = some_messages(first, 20, seed).to_bytes() == some_messages(second, 20, seed).to_bytes()
+    _require(same, "both must encode alike")
+
+
+def _variant(mechanism: Mechanism, factor: float) -> Mechanism:
+    """The mechanism with another clip, or with another ε if it has none."""
+    option = "epsilon" if isinstance(mechanism, RecordMechanism) else "clip"
+    return mechanism.replace(**{option: factor * getattr(mechanism, option)})
 
 
 def held(mechanism: Mechanism, x: Any, group: int = 1) -> Any:
@@ -100,11 +115,14 @@ def held(mechanism: Mechanism, x: Any, group: int = 1) -> Any:
     return mechanism._held(x, None if mechanism.groups is None else np.full(len(x), group))
 
 
-def contract_vectors(mechanism: Mechanism, seed: int) -> dict[str, Floats]:
-    """Structured vectors of norm clip, a short one and zero."""
+def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
+    """What people may hold, one row each: structured vectors of norm clip, a short one and zero; or records."""
+    if isinstance(mechanism, RecordMechanism):
+        return mechanism._trials()
     named = structured_vectors(mechanism.dim, np.random.default_rng(seed))
-    vectors: dict[str, Floats] = {name: mechanism.clip * rows[0] for name, rows in named.items()}
-    return vectors | {"short": 0.3 * vectors["gaussian"], "zero": np.zeros(mechanism.dim)}
+    vectors: dict[str, Floats] = {name: mechanism.clip * rows[:1] for name, rows in named.items()}
+    vectors |= {"short": 0.3 * vectors["gaussian"], "zero": 0.0 * vectors["gaussian"]}
+    return {name: held(mechanism, rows) for name, rows in vectors.items()}
 
 
 def check_surface(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
@@ -123,9 +141,13 @@ def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
     """`repr` evaluates to an equal mechanism, variants are as built anew, and bad options are refused by name."""
     names = {name: getattr(sstq, name) for name in dir(sstq)} | {type(mechanism).__name__: type(mechanism)}
     _require(eval(repr(mechanism), names) == mechanism, "eval(repr(m)) must be m")  # noqa: S307
-    changes: list[dict[str, Any]] = [{}, {"clip": 0.75}]
-    if mechanism.bounds is None:  # which are those of dim columns
-        changes.append({"dim": mechanism.dim + 1})
+    changes: list[dict[str, Any]] = [{}, {"epsilon": 0.75}]
+    bad: list[tuple[str, Any]] = []
+    if not isinstance(mechanism, RecordMechanism):
+        changes = [{}, {"clip": 0.75}]
+        if mechanism.bounds is None:  # which are those of dim columns
+            changes.append({"dim": mechanism.dim + 1})
+        bad = [("clip", 0.0), ("clip", "1"), ("clip", math.nan), ("dim", 0), ("dim", 2.5)]
     if mechanism.seed_option is None:
         _require(mechanism.with_seed(5) is mechanism, "without public randomness with_seed must return the mechanism")
     else:
@@ -135,7 +157,6 @@ def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
         same = (variant.options, repr(variant), variant.digest()) == (anew.options, repr(anew), anew.digest())
         _require(same, f"replace must give what is built anew with {change}")
         _require_alike(variant, anew, 3)
-    bad = [("clip", 0.0), ("clip", "1"), ("clip", math.nan), ("dim", 0), ("dim", 2.5)]
     bad += [("epsilon", value) for value in (0.0, math.nan, math.inf, "2") if "epsilon" in mechanism.options]
     bad += [(mechanism.seed_option, -1)] if mechanism.seed_option else []
     for name, value in bad:
@@ -160,7 +181,7 @@ def check_immutable(mechanism: Mechanism, seed: int) -> None:
 def check_bits(mechanism: Mechanism, seed: int) -> None:
     """Messages take exactly `message_bits` each; damaged bytes are refused."""
     for count in (0, 1, 9):
-        messages = encode(mechanism, some_rows(count, mechanism.dim), seed)
+        messages = some_messages(mechanism, count, seed)
         raw, sent = messages.to_bytes(), count * mechanism.messages
         _require(len(messages) == sent, "there must be `messages` messages per row")
         _require(len(raw) == -(-sent * mechanism.message_bits // 8), "messages must take message_bits each")
@@ -182,9 +203,9 @@ def check_json(mechanism: Mechanism, seed: int) -> None:
     _require(type(again) is type(mechanism), "from_json must return the same class")
     _require((again, again.to_json()) == (mechanism, mechanism.to_json()), "from_json must return an equal mechanism")
     _require_alike(again, mechanism, seed)
-    _require(again.replace(clip=0.75) == mechanism.replace(clip=0.75), "it must have the same variants")
+    _require(_variant(again, 0.75) == _variant(mechanism, 0.75), "it must have the same variants")
     _require(again.with_seed(7) == mechanism.with_seed(7), "it must have the same variants")
-    _require(mechanism.replace(clip=0.625).digest() != mechanism.digest(), "the digest must cover clip")
+    _require(_variant(mechanism, 0.625).digest() != mechanism.digest(), "the digest must cover clip or epsilon")
     for text, digest in ((m.to_json(), m.digest()) for m in (mechanism, mechanism.with_seed(2**64 - 1))):
         # JavaScript has doubles only: what it reads and writes with sorted keys must be the same text.
         _require(rfc8785.dumps(json.loads(text, parse_int=float)).decode() == text, "integers beyond 2^53 must be text")
@@ -216,17 +237,19 @@ def _wrong_values(value: Any) -> Iterator[Any]:
 
 def check_randomness(mechanism: Mechanism, seed: int) -> None:
     """Seeds are reproducible, entropy is fresh, and every input takes the same number of random words."""
-    x = some_rows(64, mechanism.dim)
     _require_alike(mechanism, mechanism, seed)
-    _require(encode(mechanism, x, seed).simulated, "messages from a seed must be marked as simulated")
-    _require(not encode(mechanism, x).simulated, "messages from entropy must not be marked as simulated")
+    _require(some_messages(mechanism, 64, seed).simulated, "messages from a seed must be marked as simulated")
+    fresh, again = some_messages(mechanism, 64), some_messages(mechanism, 64)
+    _require(not fresh.simulated, "messages from entropy must not be marked as simulated")
     if mechanism.trust != "none":
-        _require(encode(mechanism, x).to_bytes() != encode(mechanism, x).to_bytes(), "entropy must be fresh")
-    totals = set()
-    for vector in (*contract_vectors(mechanism, seed).values(), np.full(mechanism.dim, 1e300)):
+        _require(fresh.to_bytes() != again.to_bytes(), "entropy must be fresh")
+    totals, people = set(), list(trials(mechanism, seed).values())
+    if not isinstance(mechanism, RecordMechanism):
+        people.append(held(mechanism, np.full((1, mechanism.dim), 1e300)))
+    for person in people:
         source = _CountingBits(seed)
         clients = np.array([3], dtype=np.uint64) if mechanism.coin == "public" else None
-        mechanism._encode_rows(held(mechanism, vector[None]), clients, source, None)
+        mechanism._encode_rows(person, clients, source, None)
         totals.add(source.count)
     _require(len(totals) == 1, f"the number of random words depends on the data: {sorted(totals)}")
 
@@ -245,7 +268,9 @@ class _CountingBits:
 
 
 def check_bad_vectors(mechanism: Mechanism, seed: int) -> None:
-    """Bad vectors are refused before anything is sampled."""
+    """Bad vectors are refused before anything is sampled; records have tests of their own."""
+    if isinstance(mechanism, RecordMechanism):
+        return
     dim, rng = mechanism.dim, np.random.default_rng(seed)
     masked = np.ma.array(np.ones((2, dim)), mask=np.eye(2, dim, dtype=bool))
     for bad, words in (
@@ -264,9 +289,10 @@ def check_bad_vectors(mechanism: Mechanism, seed: int) -> None:
         _require(rng.bit_generator.state == before, "it sampled before the input was checked")
 
 
-def estimates(mechanism: Mechanism, x: Floats, seed: int, count: int) -> Floats:
-    """The estimates of so many people who hold x, (count, d): the mean of each person's messages."""
-    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
+def estimates(mechanism: Mechanism, person: Any, seed: int, count: int) -> Floats:
+    """The estimates of so many people who hold that row, (count, d): the mean of each person's messages."""
+    clients, rows = np.arange(count) if mechanism.coin == "public" else None, np.tile(person, (count, 1))
+    decoded = mechanism.decode(mechanism._encode_slots(rows, bit_source(seed), clients, None, mechanism.messages))
     return np.asarray(decoded.reshape(mechanism.messages, count, -1).mean(axis=0))
 
 
@@ -276,9 +302,8 @@ def check_expectation(mechanism: Mechanism, seed: int, names: tuple[str, ...] = 
     Expectations are over the public coin, too, which is a fresh one.
     """
     mechanism = mechanism.with_seed(seed)
-    vectors = contract_vectors(mechanism, seed)
-    for name in names or vectors:
-        decoded, person = estimates(mechanism, vectors[name], seed, count), held(mechanism, vectors[name][None])
+    for name, person in _some_trials(mechanism, seed, names):
+        decoded = estimates(mechanism, person, seed, count)
         stated, target = mechanism._row_error(person)[0], mechanism._estimated(person)
         if mechanism.unbiased:
             off = np.linalg.norm(stated - target)
@@ -289,17 +314,21 @@ def check_expectation(mechanism: Mechanism, seed: int, names: tuple[str, ...] = 
             _require(abs(along.mean() - stated[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
 
 
+def _some_trials(mechanism: Mechanism, seed: int, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """The vectors of these names, or all; records have other names."""
+    tried = trials(mechanism, seed)
+    return [(name, tried[name]) for name in names if name in tried] or list(tried.items())
+
+
 def check_error(mechanism: Mechanism, seed: int, count: int = SAMPLES) -> None:
     """The mean squared error of the estimates is the expected one."""
     if mechanism.trust == "aggregator":  # which adds noise
         return
     mechanism = mechanism.with_seed(seed)
-    vectors = contract_vectors(mechanism, seed)
-    for name in ("gaussian", "spike", "short", "zero"):
-        decoded, person = estimates(mechanism, vectors[name], seed, count), held(mechanism, vectors[name][None])
+    for name, person in _some_trials(mechanism, seed, ("gaussian", "spike", "short", "zero")):
+        decoded = estimates(mechanism, person, seed, count)
         squared = np.sum((decoded - mechanism._estimated(person)) ** 2, axis=1)
-        group = None if mechanism.groups is None else [1]
-        total = mechanism.expected_mse(vectors[name], groups=group).total
+        total = mechanism._mean_error(person, 1).total
         margin = Z * squared.std() / math.sqrt(count) + 1e-6 * (total + mechanism.clip**2)
         _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
 
@@ -324,7 +353,7 @@ def check_privacy(mechanism: Mechanism, seed: int, count: int = PRIVACY_SAMPLES)
 
 def check_aggregation(mechanism: Mechanism, seed: int) -> None:
     """The mean is that of the estimates, whatever the order and the shards; states are saved, foreign ones refused."""
-    messages = encode(mechanism, some_rows(min(300, mechanism.clients or 300), mechanism.dim), seed)
+    messages = some_messages(mechanism, min(300, mechanism.clients or 300), seed)
     total, sixth, half = len(messages), len(messages) // 6, len(messages) // 2
     whole, shards = mechanism.aggregator(), [mechanism.aggregator() for _ in range(3)]
     _raises(ValueError, "at least one message", whole.mean)
@@ -333,8 +362,8 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         shard.update(part)
     shards[0].merge(shards[1])
     shards[0].merge(shards[2])
-    other = mechanism.replace(clip=0.625)
-    foreign = encode(other, some_rows(3, mechanism.dim), seed)
+    other = _variant(mechanism, 0.625)
+    foreign = some_messages(other, 3, seed)
     with tempfile.TemporaryDirectory() as folder:
         whole.save(Path(folder) / "state")
         resumed = mechanism.load_aggregator(Path(folder) / "state")
@@ -349,15 +378,15 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on order and shards")
     if estimate.estimator == "mean":
         decoded = mechanism.decode(messages)
-        if mechanism._scaling is not None:
-            decoded = mechanism._scaling.outward_rows(decoded)
+        if (scaling := mechanism._scaling) is not None:
+            decoded = scaling.outward_rows(decoded)
         off = np.abs(estimate.value - decoded.mean(axis=0)).max()
         _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
 
 
 def check_files(mechanism: Mechanism, seed: int) -> None:
     """Files hold the messages."""
-    messages = encode(mechanism, some_rows(40, mechanism.dim), seed)
+    messages = some_messages(mechanism, 40, seed)
     for suffix in (".sstq", ".parquet") if find_spec("pyarrow") else (".sstq",):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"messages{suffix}"

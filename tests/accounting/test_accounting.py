@@ -25,8 +25,8 @@ from sstq.accounting import (
     shuffled_epsilon,
     subsampled_epsilon,
 )
-from sstq.accounting.amplification import Clones
 from sstq.cli.account import account
+from tests.accounting.references import clones_delta
 
 TOO_MUCH = 1 + 1e-6
 
@@ -252,8 +252,8 @@ def test_shuffled_delta_is_the_enumeration(epsilon, clients):
         total = fraction * epsilon
         delta = shuffled_delta(epsilon, clients, total)
         expected = enumerated_delta(epsilon, clients, total, chance)
-        assert delta == pytest.approx(expected, rel=1e-6)
-        assert delta >= expected * (1 - 1e-12)
+        # Losses are split between points of a grid, which costs at most a few percent of δ.
+        assert expected * (1 - 1e-12) <= delta <= expected * 1.03
         # The clones of 2021 are fewer, so that they hide less.
         fewer = enumerated_delta(epsilon, clients, total, Fraction(math.exp(-epsilon)))
         assert fewer >= expected * (1 - 1e-12)
@@ -299,8 +299,8 @@ def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, s
             channel = channel[:, :2]
         for total in (0.0, 0.3 * epsilon, 0.9 * epsilon):
             blanket = blanket_delta(channel[0], channel[1], epsilon, clients, total)
-            clones = shuffled_delta(epsilon, clients, total)
-            assert blanket <= clones * (1 + 1e-9)
+            clones = clones_delta(epsilon, clients, total)
+            assert blanket <= clones * (1 + 1e-9) <= shuffled_delta(epsilon, clients, total) * (1 + 2e-9)
             if share == 1.0:
                 assert blanket == pytest.approx(clones, rel=1e-6)
             for others in itertools.combinations_with_replacement(range(3), clients - 1):
@@ -310,21 +310,13 @@ def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, s
                 assert delta <= blanket + 1e-14
 
 
-@pytest.mark.parametrize("clients", [3000, 50_000])
-def test_grouping_of_clones_costs_little_and_errs_on_the_safe_side(monkeypatch, clients):
-    grouped = {total: shuffled_delta(2.0, clients, total) for total in (0.01, 0.05, 0.3)}
-    monkeypatch.setattr("sstq.accounting.amplification._GROUPS", 10**6)
-    for total, delta in grouped.items():
-        exact = shuffled_delta(2.0, clients, total)
-        assert exact * (1 - 1e-9) <= delta <= exact * 1.05
-
-
-@pytest.mark.parametrize("clients", [1, 2, 1000, 10**7, 10**12])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0])
-def test_the_groups_of_clones_are_all_of_them(epsilon, clients):
-    clones = Clones(epsilon, clients)
-    assert clones.masses.sum() == pytest.approx(1, rel=1e-9)
-    assert (clones.masses >= 0).all()
+@pytest.mark.parametrize("epsilon", [0.1, 2.0, 6.0])
+@pytest.mark.parametrize("clients", [2, 30, 3000, 50_000])
+def test_groups_and_grids_cost_little_and_err_on_the_safe_side(epsilon, clients):
+    for share in (0.01, 0.05, 0.3):
+        exact = clones_delta(epsilon, clients, share * epsilon)
+        delta = shuffled_delta(epsilon, clients, share * epsilon)
+        assert exact * (1 - 1e-9) <= delta <= exact * 1.05 + 1e-30
 
 
 @settings(max_examples=25, deadline=None)
@@ -333,7 +325,8 @@ def test_shuffled_epsilon_is_the_inverse_and_falls_with_the_crowd(epsilon, clien
     delta = 10**exponent
     amplified = shuffled_epsilon(epsilon, clients, delta)
     assert 0 <= amplified <= epsilon
-    assert shuffled_delta(epsilon, clients, amplified) <= delta
+    # What is left out depends on the δ that is asked for, by far less than this.
+    assert shuffled_delta(epsilon, clients, amplified) <= delta * (1 + 1e-4)
     if amplified > 1e-9:
         assert shuffled_delta(epsilon, clients, amplified / TOO_MUCH) > delta * (1 - 1e-2)
     # Groups of clones cost up to some thousandths, which may hide a few clients more but not twice as many.

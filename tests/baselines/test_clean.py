@@ -99,7 +99,7 @@ def test_messages_of_another_mechanism_are_not_decoded():
 
 def test_chunks_of_rows_do_not_matter():
     # Two chunks of encoding: the rows stay in order.
-    rows = 2 * next(row_chunks(10**9, 1000)).stop // 2 + 5
+    rows = 2 * row_chunks(10**9, 1000)[0].stop // 2 + 5
     x = np.zeros((rows, 1000), dtype=np.float32)
     x[:, 0] = np.linspace(-1, 1, rows)
     np.testing.assert_allclose(Clean(dim=1000).encode(x).column("value")[:, 0], x[:, 0], rtol=1e-6)

@@ -71,9 +71,18 @@ BOUNDED = {
     "frameunit/bounds": {"epsilon": EPSILON, "bounds": _BOUNDS},
 }
 
+# Mechanisms without vectors; all of their options.
+RECORDS = {
+    "frequencies": {"categories": 9, "epsilon": 1.0},
+    "frequencies/response": {"categories": 6, "epsilon": 4.0},
+    "frequencies/messages": {"categories": 5, "epsilon": 1.0, "messages": 3},
+}
+
 
 def build(case, dim=DIM, clip=0.5, **changes):
     """The mechanism of a case."""
+    if case in RECORDS:
+        return sstq.mechanism(case.split("/")[0], **RECORDS[case] | changes)
     return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **(CASES | BOUNDED)[case] | changes)
 
 

@@ -9,19 +9,20 @@ import pytest
 import sstq
 from sstq import testing
 from sstq.mechanisms.agreement import Agreement
-from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, build, reread
+from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, RECORDS, build, reread
 
-every_case = pytest.mark.parametrize("case", CASES)
+every_case = pytest.mark.parametrize("case", [*CASES, *RECORDS])
+vector_case = pytest.mark.parametrize("case", CASES)
 # With all vectors and samples these take long; the quick lane has fewer.
 LONG = (testing.check_expectation, testing.check_privacy)
 VECTORS = ("gaussian", "spike", "zero")
 
 
 def test_every_mechanism_has_a_case():
-    assert {case.split("/")[0] for case in CASES} >= set(sstq.list_mechanisms())
+    assert {case.split("/")[0] for case in [*CASES, *RECORDS]} >= set(sstq.list_mechanisms())
 
 
-@pytest.mark.parametrize("case", [*CASES, *BOUNDED])
+@pytest.mark.parametrize("case", [*CASES, *RECORDS, *BOUNDED])
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in LONG])
 def test_the_contract_holds(case, check, seed):
     check(build(case), seed)
@@ -74,13 +75,13 @@ def test_public_checks_are_all_in_the_list():
 
 @every_case
 def test_options_are_kept_as_given(case):
-    given = {"dim": DIM, "clip": 0.5} | CASES[case]
+    given = RECORDS.get(case) or {"dim": DIM, "clip": 0.5} | CASES[case]
     mechanism = build(case)
     assert mechanism.options == given
     assert list(mechanism.options) == [name for name in inspect.signature(type(mechanism)).parameters if name in given]
 
 
-@every_case
+@vector_case
 def test_bad_arguments_are_refused_by_name(case):
     with pytest.raises(TypeError, match=f"^{case.split('/')[0]} takes no option 'flavour'; it takes dim, "):
         build(case, flavour="vanilla")
@@ -109,11 +110,10 @@ def test_json_with_unknown_fields_says_so(case):
 
 @every_case
 def test_the_same_messages_whatever_the_threads(case, monkeypatch):
-    mechanism, x = build(case), testing.some_rows(64, DIM)
     seen = set()
     for threads in ("1", "3"):
         monkeypatch.setenv("SSTQ_THREADS", threads)
-        seen.add(testing.encode(mechanism, x, rng=5).to_bytes())
+        seen.add(testing.some_messages(build(case), 64, rng=5).to_bytes())
     assert len(seen) == 1
 
 
@@ -123,7 +123,7 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
     mechanism = type(build(case))
     ours = [cls for cls in mechanism.__mro__ if issubclass(cls, Agreement) and cls is not Agreement]
     between = ours[: ours.index(sstq.Mechanism)]
-    attributes = {"layout", "unbiased", "words_each", "aggregator_class", "usual_frame_size"}
+    attributes = {"layout", "unbiased", "words_each", "aggregator_class"}
     for name, value in vars(sstq.Mechanism).items():
         concrete = inspect.isfunction(value) and not getattr(value, "__isabstractmethod__", False)
         if concrete and not name.startswith("_") and name not in attributes:
@@ -135,7 +135,7 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
             assert len(makers) - sum(abstract) <= 1, f"{name} is in {makers}"
 
 
-@every_case
+@vector_case
 def test_the_entropy_of_the_operating_system_is_not_touched_for_bad_input(case, monkeypatch):
     def no_words(_source, _count):
         raise AssertionError("sampled before the input was checked")

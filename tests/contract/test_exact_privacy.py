@@ -14,8 +14,8 @@ import sstq
 from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.baselines import test_candidates, test_sqkr, test_vqsgd
-from tests.contract.cases import CASES, build
-from tests.mechanisms import test_frameunit, test_groupunit
+from tests.contract.cases import CASES, RECORDS, build
+from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit
 from tests.scripted import ScriptedBits
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
@@ -77,6 +77,11 @@ def groupunit_laws(mechanism):
         yield test_groupunit.output_distribution(mechanism, x, group)
 
 
+def frequencies_laws(mechanism):
+    for label in range(mechanism.categories):
+        yield test_frequencies.output_distribution(mechanism, label)
+
+
 def candidate_laws(mechanism):
     """The laws of one client's code: its candidates are public, so they are the same for all inputs."""
     for x in unit_vectors(mechanism.dim):
@@ -93,6 +98,7 @@ LAWS = {
     "sstq": sstq_laws,
     "frameunit": frameunit_laws,
     "groupunit": groupunit_laws,
+    "frequencies": frequencies_laws,
     "vqsgd": vqsgd_laws,
     "sqkr": sqkr_laws,
     "rrsc": candidate_laws,
@@ -104,7 +110,7 @@ CAPS = ("privunit", "privunitg", "projunit")
 
 
 def test_every_private_mechanism_is_enumerated():
-    for case in CASES:
+    for case in [*CASES, *RECORDS]:
         mechanism = build(case)
         if mechanism.trust == "local":
             assert mechanism.name in (LAWS if mechanism.exact else CAPS)
@@ -122,7 +128,7 @@ def largest_ratio(laws):
     return worst
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.split("/")[0] in LAWS])
+@pytest.mark.parametrize("case", [case for case in [*CASES, *RECORDS] if case.split("/")[0] in LAWS])
 def test_discrete_messages_are_within_e_to_the_epsilon(case):
     mechanism = build(case)
     laws = list(LAWS[mechanism.name](mechanism))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.contract.cases import CASES, build
+from tests.contract.cases import CASES, RECORDS, build
 
 FILE = Path(__file__).with_name("messages.json")
 # Large enough for more than one 64-bit word of packed bits and for frames of several sizes.
@@ -56,8 +56,11 @@ def vectors(dim):
 def record(case, dim):
     """Everything that is frozen of one mechanism."""
     mechanism = build(case, dim=dim)
-    rows = vectors(dim)
-    rows = mechanism._held(rows, mechanism.groups_in_turn(len(rows)))
+    if case in RECORDS:
+        rows = np.concatenate(list(mechanism._trials().values()))
+    else:
+        rows = vectors(dim)
+        rows = mechanism._held(rows, mechanism.groups_in_turn(len(rows)))
     clients = np.arange(1, len(rows) + 1, dtype=np.uint64) if mechanism.coin == "public" else None
     columns = mechanism._encode_rows(rows, clients, HashedBits(f"{LABELS.get(case, case)}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
@@ -86,7 +89,8 @@ def _numbers(values):
 
 
 def keys():
-    return [f"{case}/{dim}" for case in CASES for dim in DIMS if dim <= CASES[case].get("frame_size", dim)]
+    vectors = [f"{case}/{dim}" for case in CASES for dim in DIMS if dim <= CASES[case].get("frame_size", dim)]
+    return vectors + [f"{case}/1" for case in RECORDS]
 
 
 def compute(key):

@@ -9,7 +9,8 @@ import pytest
 import sstq
 from sstq.exactness import TOTAL
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, block_numbers
-from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, hit_rates, prime_at_least, shares_from_hits
+from sstq.mechanisms.groupunit.shares import ShareCodes, shares_from_hits
+from sstq.mechanisms.subsets import affine_draw, hit_rates, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
@@ -187,7 +188,7 @@ def test_it_is_unbiased_over_frames(name, options, frames):
 @pytest.mark.parametrize(("epsilon", "groups"), [(0.5, 10), (1.0, 10), (1.0, 100), (2.0, 30), (3.0, 11), (5.0, 10)])
 def test_shares_are_unbiased_whatever_the_shares(epsilon, groups):
     """Exactly: over all multipliers, the expected rate of hits of a group is that of subset selection."""
-    draw = best_share_draw(epsilon, groups)
+    draw = affine_draw(epsilon, groups)
     codes = ShareCodes(draw, groups, room=1 << 20, seed=0)
     assert codes.slots == codes.multipliers
     own, other = hit_rates(draw)
@@ -211,7 +212,7 @@ def test_the_subsets_have_the_least_variance(epsilon, groups):
         return other * (1 - other) / (own - other) ** 2
 
     best = min(range(1, size), key=variance)
-    assert variance(best_share_draw(epsilon, groups).inside) <= variance(best) * (1 + 1e-9)
+    assert variance(affine_draw(epsilon, groups).inside) <= variance(best) * (1 + 1e-9)
 
 
 def test_primes():
@@ -219,7 +220,7 @@ def test_primes():
 
 
 def test_few_slots_draw_their_multipliers():
-    codes = ShareCodes(best_share_draw(1.0, 100), 100, room=512, seed=3)
+    codes = ShareCodes(affine_draw(1.0, 100), 100, room=512, seed=3)
     assert codes.slots < codes.multipliers
     words = np.random.default_rng(1).integers(0, 1 << 64, size=(60_000, 3), dtype=np.uint64)
     group, frame = np.full(60_000, 7), np.arange(60_000) % 500
@@ -239,7 +240,7 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, se
     Messages of one pair of frame and slot share a multiplier, which was drawn once. As if messages were independent,
     the mean square is about 2 for 101 groups, and 12 for 1009.
     """
-    draw, people, rounds = best_share_draw(1.0, groups), 20_000, 40
+    draw, people, rounds = affine_draw(1.0, groups), 20_000, 40
     rng = np.random.default_rng(seed)
     group = np.where(rng.random(people) < 0.7, 0, rng.integers(groups, size=people))
     squares = []
@@ -258,7 +259,7 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, se
 
 
 def test_one_pair_does_not_know_its_error():
-    codes = ShareCodes(best_share_draw(1.0, 1009), 1009, room=2048, seed=1)
+    codes = ShareCodes(affine_draw(1.0, 1009), 1009, room=2048, seed=1)
     code = np.arange(10)
     assert np.isnan(codes.hits(np.zeros_like(code), code, np.ones_like(code))[1]).all()
 

@@ -109,7 +109,7 @@ def test_labels_of_other_columns_are_not_joined():
 
 @pytest.mark.parametrize("suffix", ["sstq", "parquet"])
 def test_labels_survive_a_file(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr("sstq.messages.framed.BLOCK_MESSAGES", 4)
+    monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 4)
     path = tmp_path / f"messages.{suffix}"
     batches = [labelled(NAMES[:3]), labelled(NAMES[2:] * 2, rng=2)]
     assert sstq.write_messages(path, iter(batches)) == 13

@@ -79,7 +79,7 @@ def test_no_vectors_are_no_vectors(tmp_path):
 def test_other_types_are_refused(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.zeros((3, DIM), dtype=dtype))
     with pytest.raises(ValueError, match=r"x\.npy: vectors must be floats, integers or booleans"):
-        open_vectors(tmp_path / "x.npy", DIM)
+        list(open_vectors(tmp_path / "x.npy", DIM).chunks())
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.bool_])

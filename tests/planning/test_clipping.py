@@ -114,8 +114,6 @@ def test_shares_are_unbiased_with_the_predicted_standard_error(epsilon, count, s
     assert np.all(np.abs(plain.mean(axis=0) - truth) < 7.5 * plain.std(axis=0, ddof=1) / 50**0.5)
     # The standard deviation of 200 normal numbers has a relative standard error of 1/20.
     spread = raw.std(axis=0)
-    stated = np.sqrt(np.mean([profile.stderr**2 for profile in profiles], axis=0))
-    assert np.all(np.abs(spread / stated - 1) < Z / 20)
     assert np.all(spread < survey.expected_stderr(count) * (1 + Z / 20))
     middle = np.argmin(np.abs(truth - 0.5))
     assert spread[middle] > survey.expected_stderr(count) * (1 - Z / 20)
@@ -239,16 +237,15 @@ def test_the_predicted_noise_is_that_of_the_mechanism_at_the_suggested_clip(name
     profile = profile_of(SURVEY, rng.lognormal(sigma=0.5, size=50_000), 1)
     choice = suggest_clip(profile, sstq.mechanism(name, dim=50, epsilon=3.0, clip=7.0), 10_000)
     built = sstq.mechanism(name, dim=50, epsilon=3.0, clip=choice.clip)
-    assert choice.best.noise == pytest.approx(built.typical_error(clients=10_000).total ** 0.5, rel=1e-4)
+    assert choice.noise == pytest.approx(built.typical_error(clients=10_000).total ** 0.5, rel=1e-4)
 
 
-def test_the_clip_grows_with_the_clients_and_with_the_alignment():
+def test_the_clip_grows_with_the_clients():
     profile = profile_of(NormSurvey(2.0, 0.1, 10.0), np.random.default_rng(0).lognormal(size=200_000), 1)
     mechanism = sstq.SSTQ(dim=100, epsilon=3.0, bits=2)
     clips = [suggest_clip(profile, mechanism, n).clip for n in (1000, 10_000, 100_000, 10**6)]
     assert clips == sorted(clips)
     assert clips[0] < clips[-1]
-    assert suggest_clip(profile, mechanism, 10_000, alignment=0.1).clip < clips[1]
 
 
 def test_notes_say_what_is_wrong_with_a_survey():

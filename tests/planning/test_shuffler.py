@@ -150,7 +150,9 @@ def test_a_plan_shows_all_three_answers():
     assert sstq.plan(200, 50_000, 1.0, clip=2.0, trust="shuffler") == plan_shuffled(200, 50_000, 1.0, clip=2.0)
     with pytest.raises(ValueError, match="trust must be 'local' or 'shuffler', got 'nobody'"):
         sstq.plan(200, 50_000, 1.0, trust="nobody")
-    assert repr(found).startswith("<ShuffledPlan for 50,000 people of dimension 200 at (1, 1e-06): 8 messages of")
+    assert repr(found).startswith(
+        "<ShuffledPlan for 50,000 clients of dimension 200 at ε = 1: FrameUnit, 8 messages per"
+    )
 
 
 def test_half_the_messages_are_taken_where_more_do_not_help():

@@ -15,7 +15,7 @@ from sstq.planning.verdict import Remedy, Verdict
 from tests.patience import PATIENCE
 
 HOSPITALS = {"dim": 7_000_000, "clients": 10, "epsilon": 3.0}
-ROUNDS = {"dim": 25_450, "clients": 1000, "rounds": 100, "total_epsilon": 8.0, "delta": 1e-6}
+ROUNDS = {"dim": 25_450, "clients": 1000, "rounds": 100, "epsilon": 8.0, "delta": 1e-6}
 
 
 def run(*arguments, code=0):
@@ -27,7 +27,7 @@ def run(*arguments, code=0):
 def test_signal_to_noise_is_of_the_mean_of_all_rounds():
     one = plan(300, 1000, 3.0, clip=2.0)
     assert one.signal_to_noise == pytest.approx(2.0 / one.error)
-    many = plan(300, 1000, 3.0, clip=2.0, rounds=25)
+    many = plan(300, 1000, 75.0, clip=2.0, rounds=25)
     assert many.signal_to_noise == pytest.approx(5 * one.signal_to_noise)
 
 
@@ -36,7 +36,7 @@ def test_rounds_with_fresh_frames_average_as_the_verdict_counts_on(seed):
     # The squared error of an average of 9 rounds has at least d = 64 nearly equal squares, one for each coordinate:
     # the mean of 40 of them is as good as a χ² of 40·64/2 degrees of freedom, with half of them to spare for frames.
     # False-failure rate below 1e-6.
-    found = plan(64, 100, 3.0, rounds=9)
+    found = plan(64, 100, 27.0, rounds=9)
     rng, mechanism, repeats = np.random.default_rng(seed), found.build(), 40
     ratios = np.empty(repeats)
     for number in range(repeats):
@@ -60,7 +60,7 @@ def test_an_error_that_was_asked_for_is_feasible():
 
 
 def test_in_cohorts_all_rounds_count():
-    found = plan(7850, clients=6000, rounds=60, total_epsilon=8.0, participation="once")
+    found = plan(7850, clients=6000, rounds=60, epsilon=8.0, participation="once")
     assert found.signal_to_noise == pytest.approx(math.sqrt(60) / found.relative_error)
 
 
@@ -73,8 +73,9 @@ def test_in_cohorts_all_rounds_count():
         {"dim": 300, "clients": 100, "epsilon": 3.0, "coin": "public"},
         {"dim": 300, "clients": 20, "epsilon": 3.0, "bits": 10},
         {"dim": 1, "clients": 1, "epsilon": 0.1},
-        {"dim": 2000, "clients": 100, "epsilon": 0.5, "rounds": 2, "total_epsilon": 8.0},
-        {"dim": 7850, "clients": 600, "rounds": 60, "total_epsilon": 8.0, "participation": "once"},
+        {"dim": 2000, "clients": 100, "epsilon": 1.0, "rounds": 2},
+        {"dim": 300, "clients": 1000, "epsilon": 3.0, "mean_norm": 0.3},
+        {"dim": 7850, "clients": 600, "rounds": 60, "epsilon": 8.0, "participation": "once"},
     ],
 )
 def test_every_remedy_is_feasible_and_hardly_less_would_be(options):
@@ -99,9 +100,25 @@ def test_an_infeasible_plan_of_millions_of_dimensions_is_quick():
 def test_the_text_of_a_verdict():
     assert str(Verdict(True, 2.0, "why")) == "feasible: why"
     assert str(Verdict(False, 0.5, "why")) == "infeasible: why; no single change is enough"
-    remedies = Remedy("clients", 1200), Remedy("total_epsilon", 8.5), Remedy("dim", 20)
-    text = "infeasible: why; needs 1,200 people, a total ε of 8.5 or at most 20 dimensions"
+    remedies = Remedy("clients", 1200), Remedy("epsilon", 8.5), Remedy("dim", 20)
+    text = "infeasible: why; needs 1,200 people, ε = 8.5 or at most 20 dimensions"
     assert str(Verdict(False, 0.5, "why", remedies)) == text
+
+
+def test_the_verdict_says_what_it_assumes():
+    found = plan(300, 1000, 3.0, clip=2.0)
+    ratio = found.signal_to_noise
+    assert f"{ratio:.3g} if the mean is as long as clip, {ratio / 3:.3g} if a third of that;" in str(found.verdict())
+    third = plan(300, 1000, 3.0, clip=2.0, mean_norm=2 / 3)
+    assert third.signal_to_noise == pytest.approx(ratio / 3)
+    assert not third.feasible
+    assert f"signal-to-noise {ratio / 3:.3g} for a mean of norm 0.666667;" in str(third.verdict())
+    shuffled = [plan(50, 2000, 1.0, trust="shuffler", mean_norm=norm).signal_to_noise for norm in (None, 0.25)]
+    assert shuffled[0] == pytest.approx(4 * shuffled[1])
+    shown = run("plan", "--dim", 300, "--clients", 1000, "--epsilon", 3, "--mean-norm", 0.5).stdout
+    assert "for a mean of norm 0.5" in shown
+    refused = run("plan", "--dim", 300, "--clients", 1000, "--epsilon", 3, "--mean-norm", 2, code=2)
+    assert refused.stderr.startswith("error: --mean-norm must be a number in")
 
 
 def test_the_command_refuses_and_shows_the_options_that_suffice(tmp_path):

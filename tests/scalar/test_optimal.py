@@ -8,8 +8,6 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL, exp_lower
-from sstq.files.atomic import cache_folder
-from sstq.scalar import optimal
 from sstq.scalar.channels import TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
@@ -18,29 +16,6 @@ from sstq.scalar.optimal_search import Windows, linear_program, second_moment
 
 EPSILONS = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]
 REDUNDANCY = 2.575
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory):
-    """Nothing that another run has solved, and nothing left behind."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSTQ_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(optimal, "_solved", {})
-        yield
-
-
-@pytest.fixture
-def nothing_solved(monkeypatch, tmp_path):
-    """An empty cache in memory and on disk."""
-    monkeypatch.setenv("SSTQ_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(optimal, "_solved", {})
-    return tmp_path / "cache"
-
-
-def parts(solved):
-    """The numbers of a solution, as in its file."""
-    named = {"weights": solved.channel.matrix, "positions": solved.codebook.values, "values": solved.values}
-    return {name: part.tolist() for name, part in named.items()}
 
 
 def flat_moment(bits, epsilon, density, book):
@@ -159,93 +134,11 @@ def test_extreme_densities(density, epsilon):
     assert solved.second_moment(density) <= flat_moment(1, epsilon, density, book) * (1 + 1e-9)
 
 
-# --- the cache ---
-
-
-def test_solved_once_in_memory_and_on_disk(nothing_solved, monkeypatch):
-    density = Density.kashin(1.9, 3.0)
-    first = optimal_channel(2, 3.0, density)
-    assert len(list(nothing_solved.iterdir())) == 2  # one bit was solved on the way
-    monkeypatch.setattr(optimal, "_solve", None)
-    assert optimal_channel(2, 3.0, density) is first
-    monkeypatch.setattr(optimal, "_solved", {})
-    again = optimal_channel(2, 3.0, density)
-    assert parts(again) == parts(first)
-    assert again is not first
-
-
-def damaged(fields):
-    yield "not JSON"
-    yield json.dumps(fields)[:-40]
-    yield json.dumps(fields)[:-1] + ', "values": ' + json.dumps(fields["values"]) + "}"
-    for change in (
-        {"format": "other"},
-        {"configuration": fields["configuration"].replace("2 bits", "3 bits")},
-        {"values": [-1.3, -0.3, 0.3, 1.3]},
-        {"positions": [-1.0, 1.0]},
-        {"configuration": fields["configuration"].replace((3.0).hex(), (2.0).hex())},
-        {"weights": (2 * np.array(fields["weights"])).tolist()},
-        {"weights": "flat"},
-    ):
-        yield json.dumps(fields | change)
-    # Sound, but not what is asked for: one bit in the guise of two.
-    plain = flat_channel(1, 3.0)
-    matrix = np.pad(plain.matrix, ((0, 0), (0, 2)))
-    values = np.pad(unbiased_decoder(plain, uniform_codebook(1)), (0, 2))
-    poor = OptimalChannel(TableChannel("optimal", 3.0, matrix), uniform_codebook(1), values)
-    yield json.dumps(fields | parts(poor))
-    # Sound, and as good as flat, but of another number of codes.
-    codes = [row + [0] * 4 for row in fields["weights"]]
-    yield json.dumps(fields | {"weights": codes, "values": fields["values"] + [0.0] * 4})
-    yield json.dumps([fields])
-
-
-def test_damaged_files_are_solved_again(nothing_solved, monkeypatch):
-    density = Density.kashin(1.9, 3.0)
-    first = optimal_channel(2, 3.0, density)
-    (file,) = (path for path in nothing_solved.iterdir() if "2 bits" in json.loads(path.read_text())["configuration"])
-    sound = file.read_text()
-    for text in damaged(json.loads(sound)):
-        assert text != sound
-        file.write_text(text)
-        monkeypatch.setattr(optimal, "_solved", {})
-        assert parts(optimal_channel(2, 3.0, density)) == parts(first)
-        assert file.read_text() == sound
-
-
-def test_a_folder_that_cannot_be_written_is_no_matter(nothing_solved, monkeypatch):
-    nothing_solved.write_text("a file where the folder should be")
-    assert optimal_channel(1, 3.0, Density.uniform()).channel.inputs == 2
-
-
-@pytest.mark.parametrize(
-    ("variables", "folder"),
-    [
-        ({"SSTQ_CACHE": "/a/b", "XDG_CACHE_HOME": "/c"}, "/a/b"),
-        ({"XDG_CACHE_HOME": "/c"}, "/c/sstq"),
-        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/sstq"),
-        ({"HOME": "/h"}, "/h/.cache/sstq"),
-    ],
-)
-def test_where_the_cache_is(variables, folder, monkeypatch):
-    for name in ("SSTQ_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert str(cache_folder()) == folder
-
-
-def test_two_processes_find_the_same_channel(nothing_solved, tmp_path):
+def test_two_processes_find_the_same_channel():
     program = "import sstq; print(sstq.SSTQ(50, 2.5, bits=3, channel='optimal').digest())"
     digests = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={"SSTQ_CACHE": str(tmp_path / name), "PATH": "", "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for name in ("one", "two")
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
     }
     assert len(digests) == 1
 

@@ -1,12 +1,8 @@
-"""The ε of shuffled messages from the mechanism's own law, which is less than the bound for every mechanism.
+"""Shuffled messages: what of their law all clients share hides one of them.
 
-The bound for every ε₀-LDP mechanism (`sstq.accounting.amplification`) allows for two vectors whose messages differ as
-much as ε₀ permits. A mechanism with many possible messages, few of which are likely, is far from that, and its law says
-how far.
-
-**The claim.** Let μ be a distribution of messages and E = e^ε₀, and let all clients' messages have densities between γ
-and γE relative to μ, whatever their vectors are. Put α = (1 − γ)/(E − 1), and α = 1/(E + 1) if that is less. Then n
-shuffled messages are (ε, δ)-private for 0 ≤ ε ≤ ε₀ and
+Let μ be a distribution of messages and E = e^ε₀, and let all clients' messages have densities between γ and γE relative
+to μ, whatever their vectors are. Put α = (1 − γ)/(E − 1), and α = 1/(E + 1) if that is less, which holds for every
+ε₀-LDP mechanism. Then n shuffled messages are (ε, δ)-private for 0 ≤ ε ≤ ε₀ and
 
     δ = 1/n·E(Z₁ + … + Z_n)⁺,    Z = E − e^ε         with probability α,
                                      1 − E·e^ε       with probability α,
@@ -14,68 +10,15 @@ shuffled messages are (ε, δ)-private for 0 ≤ ε ≤ ε₀ and
                                      0               otherwise, which is α(E − 1),
 
 Z₁, …, Z_n being independent. A two-level draw of one of M candidates, a share κ of them inside, has α = κ/(κE + 1 − κ).
+A client that takes part with a secret probability p has p·α instead of α.
 
-**1. A blanket.** R₀ and R₁ are the densities of the client's message for its two vectors. All others have the part γ·μ
-in common: a message is drawn from μ with probability γ, otherwise from what is left of its density. As in the other
-module, let the server be told who drew from what is left, and those messages; then δ ≤ 1/n·E(ΣZ_i)⁺ for independent
-Z_i, which are ℓ(Y) with probability γ and 0 otherwise, with Y ~ μ and ℓ = (R₀ − e^ε·R₁)/γ.
-
-**2. The worst two vectors.** (u, v) = (R₀, R₁)/γ is in the square [1, E]². Replace it by one of the four corners, at
-random and with mean (u, v): ℓ = u − e^ε·v keeps its mean, so the expectation of every convex function of ℓ grows, and
-x ↦ E(x + Z₂ + … + Z_n)⁺ is one. Both u and v have mean 1/γ under μ, hence the corners (E, 1) and (1, E) have the same
-probability. If (E, E) and (1, 1) both occur, move equal masses of them to (E, 1) and (1, E). The sum of the two ℓ
-remains, (E + 1)(1 − e^ε), and these lie further apart, so the expectation grows again. (For inside sets: those that
-overlap are less bad.) If (E, E) is gone, (E, 1) and (1, E) have mass α each relative to γ·μ, because the mean of u is
-1 + γ⁻¹·α(E − 1) = 1/γ; that is the claim. If (1, 1) is gone, α ≥ 1/(E + 1), and the claim is the other module's.
-
-**3. The claim grows with α ≤ 1/(E + 1) and with E**, so that E is rounded up, and α as well unless it is the largest
-there is, which is rounded down: that is a relative error of a mass. For α: mass at 1 − e^ε moves to the two ends
-and to 0, on both sides of it, and the mean 1 − e^ε of Z remains. For E: with f the convex and increasing function in
-question, the derivative of E f(Z) is α·(f′(z₁) − e^ε·f′(z₂) + f(0) − f(1 − e^ε)) for z₁ = E − e^ε and z₂ = 1 − E·e^ε,
-where f(0) − f(1 − e^ε) ≥ (e^ε − 1)·f′(z₂); so it is at least α·(f′(z₁) − f′(z₂)) ≥ 0.
-
-**4. A pair of worlds with that δ.** Count a messages in the first inside set, b in the second and r elsewhere, and put
-c = a + b. Take (c, r) as from n independent draws with probabilities 2α and 1 − α(E + 1), a ~ Bin(c, 1/2), and
-multiply by (r + E·a + b)/n in the first world and by (r + a + E·b)/n in the second. Both are distributions, δ of
-which is the claim, and exchanging a and b exchanges them. So they dominate the shuffled messages for all ε: below 0
-too, because sup P − e^ε·Q = 1 − e^ε + e^ε·(sup Q − e^−ε·P). Hence many messages can be composed (`losses`).
-
-**5. It is nearly attained.** If no other client has any of both inside sets inside, the server's counts of both sets
-are these a and b, without r. Then r is replaced by its mean given c, which changes ε by far less than a percent.
-
-**6. Some clients stay silent.** A client that takes part with probability p and otherwise sends nothing has one more
-message, silence, with the same probability for every vector: μ is then what all share of p·R and silence. The claim
-holds with the same E and with p·α instead of α. Where α is the largest, 1/(E + 1), take the other module's blanket
-ω = p·max(R₀, R₁)/E on messages and all of silence, where ℓ = 1 − e^ε; moving ω to the ends gives p/(E + 1) twice.
-
-**Which laws.** An index, a frame or whatever else is drawn without looking at the data is a part of μ. A flat law on M
-codes has densities own·M and other·M relative to uniform codes, and stochastic rounding mixes such laws, which leaves
-them between the two. A two-level draw has the least and the largest probability that its integers give any candidate. A
-table of weights has the minima of its columns in common. Of several draws of which one is chosen without looking at the
-data, μ is the mixture of their μ in proportion to share times γ. All densities are between its mass, the sum of these
-products, and E times that.
-
-**What is computed.** Everything goes to the safe side; ε is at most some tenths of a percent above that of the claim.
-
-* c is grouped, by up to 0.2 % of it. Let F(c, r) be the part of n·δ that (c, r) has. F(c, r)/c is the expectation of a
-  convex function of r/c, in which it falls, and of the mean of c fair independent Z ∈ {z₁, z₂}. Such a mean is the
-  conditional expectation of that of the first c′ ≤ c, so F(c, r)/c ≤ F(c′, r′)/c′ for c′ ≤ c and r′/c′ ≤ r/c. So all c
-  of a group count as its smallest, and r/c as r divided by its largest. The sum of Pr[c]·c/n over a group is
-  2α·Pr[Bin(n − 1, 2α) + 1 is in it].
-* r is binomial of n − c trials; those of the largest c of the group are fewer. F is convex in r. So r in a cell counts
-  as one of its ends, at random and with mean r. Above all cells it counts as the last end.
-* What is outside of the ranges of c and r, and of a by Hoeffding's inequality, counts as an infinite loss; but for the
-  part r/n of its probability, which adds r·(1 − e^ε)/n ≤ 0 to δ.
-* The probability of a message elsewhere is rounded down: F falls with r.
-* Of what these steps take away from both worlds, nothing is lost: it counts as no loss at all, as all mass that is
-  missing from 1 does. For ε ≥ 0 that adds nothing to δ. For ε < 0 both worlds have a mass T ≥ 1 by now, and
-  T·(1 − e^ε) + e^ε·δ(−ε) is above that of mass 1, so that composition keeps the order.
-* SciPy's binomial masses and tails, and the weights of the cells' ends, have relative errors far below the 1e-7 by
-  which `losses` enlarges all masses. From the mean of r on the weights' errors are absolute, below the 1e-9 added.
+docs/amplification.md has the proof, and why every step of the computation errs on the safe side. It takes the pair of
+worlds in which a of n messages are in the first inside set, b in the second and r elsewhere. With c = a + b, (c, r)
+comes from independent draws of probabilities 2α and 1 − α(E + 1) and a ~ Bin(c, 1/2), times (r + E·a + b)/n or
+(r + a + E·b)/n.
 
 References:
-    Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019. Wang et al.: Privacy
-    Amplification via Shuffling: Unified, Simplified, and Tightened. VLDB 2024, which has the same two masses by clones.
+    Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The central ε of shuffled messages: one message or several per person, for any mechanism or by a mechanism's law."""
+"""Amplification: the ε of messages in a shuffled crowd, or behind a secret coin (subsampling)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
-from sstq.accounting.amplification import Clones, least_epsilon
 from sstq.accounting.blanket import Blanket
 from sstq.accounting.bounds import check_delta, last_below_zero
 from sstq.accounting.losses import Sum
@@ -25,6 +24,28 @@ _TAIL = 1e-5
 _DELTA_USUAL = 1e-6
 # A search for δ ends when it falls by less than this.
 _GAIN = 0.99
+
+
+def subsampled_epsilon(epsilon: float, probability: float) -> float:
+    """Return the ε′ = log(1 + q(e^ε − 1)) of a client that takes part with probability q in secret.
+
+    It holds when nobody who sees the messages can tell whether the client took part: each client tosses a coin of its
+    own, the same for every vector, and tells nobody. A client that stays out still sends a message, the encoding
+    of a public vector such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives ε′ per
+    message, with no trust in anybody. The price: the mean of the messages estimates q times the mean of the vectors.
+
+    Warning:
+        A server that sees who answered knows the coin. Then a client that answered has spent all of ε, and there is no
+        amplification: do not use this function for clients that the server selects or that simply stay silent.
+
+    Examples:
+        >>> subsampled_epsilon(1.0, 0.1)
+        0.158...
+    """
+    epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
+    probability = check_number("probability", probability, 0, 1)
+    # Rounded up by some units in the last place, which covers the rounding of log1p and expm1.
+    return min(epsilon, math.log1p(probability * math.expm1(epsilon)) * (1 + 1e-15))
 
 
 def shuffled_epsilon(
@@ -73,11 +94,10 @@ def shuffled_epsilon(
 
     References:
         Feldman, McMillan, Talwar: Stronger Privacy Amplification by Shuffling for Rényi and Approximate Differential
-        Privacy. SODA 2023, with erratum (for every mechanism; proof in `sstq.accounting.amplification`). Balle, Bell,
-        Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019 (by the mechanism's law; proof in
-        `sstq.accounting.blanket`; composition in `sstq.accounting.losses`).
+        Privacy. SODA 2023, with erratum (for every mechanism). Balle, Bell, Gascón, Nissim: The Privacy Blanket of the
+        Shuffle Model. CRYPTO 2019 (by the mechanism's law). docs/amplification.md has both proofs.
     """
-    crowd = _Crowd.of(epsilon, clients, messages, rounds, participation)
+    crowd = Crowd.of(epsilon, clients, messages, rounds, participation)
     delta = check_delta(delta, positive=True)
     return crowd.epsilon(delta)
 
@@ -98,15 +118,15 @@ def shuffled_delta(
 
     Examples:
         >>> shuffled_delta(1.0, 10_000, 0.04)
-        2.62...e-06
+        2.63...e-06
     """
-    crowd = _Crowd.of(epsilon, clients, messages, rounds, participation)
+    crowd = Crowd.of(epsilon, clients, messages, rounds, participation)
     total = check_argument("total_epsilon", total_epsilon, low=0)
     best, near = 1.0, _DELTA_USUAL
     # Tighter each time, because δ is known better.
-    while (found := crowd.delta(total, near)) < _GAIN * best:
-        best, near = found, max(found, RANGES["total_delta"][0])
-    return min(best, found)
+    while (delta := crowd.delta(total, near)) < _GAIN * best:
+        best, near = delta, max(delta, RANGES["total_delta"][0])
+    return min(best, delta)
 
 
 def two_level_shuffled_epsilon(
@@ -129,9 +149,9 @@ def two_level_shuffled_epsilon(
         >>> two_level_shuffled_epsilon(7.53, 0.002, 59_000, 1e-6)
         1.00...
     """
-    crowd = _Crowd.two_level(epsilon, share, clients, messages, participation)
+    crowd = Crowd.two_level(epsilon, share, clients, messages, participation)
     delta = check_delta(delta, positive=True)
-    return crowd.losses(delta).epsilon(delta, crowd.whole)
+    return crowd.epsilon(delta)
 
 
 def two_level_local_epsilon(
@@ -149,7 +169,7 @@ def two_level_local_epsilon(
 
     def excess(epsilon: float) -> float:
         """Almost linear in ε₀: the logarithm of δ is −(ε/σ)²/2 or so, and that of σ grows like ε₀/2."""
-        crowd = _Crowd.two_level(epsilon, share, clients, messages, participation)
+        crowd = Crowd.two_level(epsilon, share, clients, messages, participation)
         bound = crowd.losses(delta).delta(total)
         return math.log(wanted / -math.log(min(max(bound, 1e-300), 1 - 1e-9)))
 
@@ -165,7 +185,7 @@ def check_slots(name: str, value: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Crowd:
+class Crowd:
     """The messages of n clients: the local ε of each, the blanket of their law, and the number of slots."""
 
     local: float
@@ -178,6 +198,7 @@ class _Crowd:
     def of(
         cls, message: float | Mechanism, clients: int, messages: int | None, rounds: int, participation: float
     ) -> Self:
+        """Check the arguments of `shuffled_epsilon`."""
         clients = check_argument("clients", clients, of="crowd")
         law = None
         if not isinstance(message, float | int) and hasattr(message, "privacy_loss"):
@@ -191,6 +212,7 @@ class _Crowd:
 
     @classmethod
     def two_level(cls, epsilon: float, share: float, clients: int, messages: int, participation: float) -> Self:
+        """Check the arguments of `two_level_shuffled_epsilon`."""
         crowd = cls.of(epsilon, clients, messages, 1, participation)
         law = Blanket.two_level(crowd.local, check_number("share", share, 1e-30, 1))
         return cls(crowd.local, law, crowd.clients, crowd.slots, crowd.participation)
@@ -201,19 +223,12 @@ class _Crowd:
         return round_up(self.slots * Fraction(self.local))
 
     def epsilon(self, delta: float) -> float:
-        """The least ε for this δ, by the best of the available bounds."""
-        best = least_epsilon(self.local, self.clients, delta) if self.slots == 1 else self.whole
-        return self.losses(delta).epsilon(delta, best) if self._refined else best
+        """The least ε for this δ."""
+        return self.losses(delta).epsilon(delta, self.whole)
 
     def delta(self, total: float, near: float) -> float:
         """A δ for this ε, tight if it is about `near`."""
-        best = Clones(self.local, self.clients).delta(total) if self.slots == 1 else float(total < self.whole)
-        return min(best, self.losses(near).delta(total)) if self._refined else best
-
-    @property
-    def _refined(self) -> bool:
-        """Whether a bound other than the clones' for one message of any mechanism applies."""
-        return self.law is not None or self.slots > 1 or self.participation < 1
+        return self.losses(near).delta(total) if total < self.whole else 0.0
 
     def losses(self, delta: float) -> Sum:
         """The sum of one client's losses, tight near the given δ."""

@@ -5,6 +5,7 @@ from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.frame_sums import FamilyAggregator
 from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.aggregation.pooling import pool
+from sstq.aggregation.sparse_counts import SparseAggregator
 from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 
@@ -16,6 +17,7 @@ __all__ = [
     "FrameAggregator",
     "NoisyAggregator",
     "Region",
+    "SparseAggregator",
     "StateInfo",
     "StratifiedAggregator",
     "VectorAggregator",

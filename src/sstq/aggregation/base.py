@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from sstq.aggregation.counts import COUNT, MOST_MESSAGES, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.files import describe_messages, read_messages
-
-MOST_MESSAGES = 1 << 32
-"""The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
+from sstq.messages.layouts import Column, Layout
 
 _STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
+# What is counted already: identifiers of files, and names of tables.
+_LONGEST_SOURCE = 64
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
 
 
@@ -31,6 +32,13 @@ class MessageOwner(MessageReader, Protocol):
     @property
     def messages(self) -> int:
         """The number of messages per person."""
+
+    @property
+    def counted_layout(self) -> Layout:
+        """The fields of a table of counts; ValueError if counts are not enough for an estimate."""
+
+    def counted_messages(self, columns: tuple[Column, ...], simulated: bool) -> Messages:
+        """Messages with the fields of a table of counts; ValueError for values that are never sent."""
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate with what the mechanism adds to it."""
@@ -92,6 +100,10 @@ class Aggregator(ABC, Generic[Owner]):
     def _add(self, messages: Messages) -> None:
         """Add checked messages to the state; whatever can be refused is refused before anything is added."""
 
+    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:  # noqa: ARG002 (a hook)
+        """Add each of these checked messages this many times."""
+        raise ValueError(f"{type(self).__name__} adds single messages; it cannot take counts")
+
     @abstractmethod
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean of the single estimates and of their squares, each (d,)."""
@@ -108,25 +120,74 @@ class Aggregator(ABC, Generic[Owner]):
                 f"messages must be Messages, got {type(messages).__name__}; bytes become messages with "
                 "mechanism.messages_from_bytes(raw, count)"
             )
-        self._refuse_foreign(messages.digest, "messages are")
         added = len(messages)
+        self._refuse_foreign(messages.digest, "messages are")
         self._refuse_overflow(added)
         if added:
             self._add(messages)
             self._count += added
             self._simulated |= messages.simulated
 
-    def update_from_file(self, path: str | os.PathLike[str]) -> bool:
+    def update_counts(
+        self, columns: Any, counts: ArrayLike | str = COUNT, *, source: str | None = None, simulated: bool = False
+    ) -> None:
+        """Add a table of counts: how often each message occurred. A refused table (ValueError) changes nothing.
+
+        This is the same, bit for bit, as `update` with all these messages. GROUP BY in a SQL engine makes such a
+        table (`sstq sql` prints the query), so the engine aggregates where the messages are.
+
+        Args:
+            columns: a table with the fields of a message by name, such as a dict of arrays, an Arrow table, a pandas or
+                Polars data frame; with a public coin also with what it gives (`mechanism.counted_layout`).
+            counts: how often each row's message occurred, or the name of the table's column that says so. They are
+                messages, not people: a person may send several.
+            source: a name of this table, 1 to 64 characters; it is refused if this aggregator has counted it already.
+            simulated: whether a seed replaced the operating system's randomness.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.FrameUnit(dim=4, epsilon=4.0)
+            >>> sent = mechanism.encode(np.full((1000, 4), 0.5))
+            >>> row, times = np.unique(sent.column("row"), return_counts=True)
+            >>> aggregator, other = mechanism.aggregator(), mechanism.aggregator()
+            >>> aggregator.update_counts({"row": row}, times)
+            >>> other.update(sent)
+            >>> bool(np.all(aggregator.mean().value == other.mean().value))
+            True
+        """
+        layout = self._mechanism.counted_layout
+        if source is not None:
+            if not isinstance(source, str) or not 1 <= len(source) <= _LONGEST_SOURCE:
+                raise ValueError(f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}")
+            if source in self._sources:
+                raise ValueError(f"source {source!r} is counted already: its messages would count twice")
+        table, times = read_counts(columns, counts, layout)
+        messages = self._mechanism.counted_messages(table, simulated)
+        added = int(times.sum())
+        self._refuse_overflow(added)
+        if added:
+            self._add_counts(messages, times)
+            self._count += added
+            self._simulated |= simulated
+        if source is not None:
+            self._sources.add(source)
+
+    def update_from_file(self, path: str | os.PathLike[str], *, labels: bool = True) -> bool:
         """Add all messages of a file, or none if it is refused (ValueError); returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
-        run can simply be repeated.
+        run can simply be repeated. Public labels are ignored, or refused with labels=False.
         """
         before = os.stat(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
-        batches = read_messages(path, self._mechanism)
+        if info.label_column is not None and not labels:
+            raise ValueError(
+                f"{os.fspath(path)} has public labels by {info.label_column!r}, which the other messages do not have: "
+                "ignore the labels of all files, or aggregate these files apart"
+            )
+        batches = read_messages(path, self._mechanism, info)
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than separate sums.
             messages = list(batches)
@@ -179,7 +240,13 @@ class Aggregator(ABC, Generic[Owner]):
         second_moment -= value**2
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
-        return Estimate(value, stderr, self._count, self._simulated, messages=self._mechanism.messages)
+        directions = None if self._count == 1 else self._directions(value, stderr)
+        sent = self._mechanism.messages
+        return Estimate(value, stderr, self._count, self._simulated, directions=directions, messages=sent)
+
+    def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float | None:  # noqa: ARG002
+        """The effective number of directions of the noise; None for independent coordinates."""
+        return None
 
     @property
     def numbers(self) -> int:
@@ -247,7 +314,7 @@ def write_state(
 ) -> None:
     """Write sums as `Aggregator.save` does; they may be a memory map, which is read in small parts."""
     kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": digest}
-    files = np.array(sorted(sources), dtype="U64")
+    files = np.array(sorted(sources), dtype=f"U{_LONGEST_SOURCE}")
     with atomic_file(path, private=private) as file:
         np.savez(file, **kind, count=count, simulated=simulated, sources=files, state=sums)
 

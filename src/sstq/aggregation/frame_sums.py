@@ -1,23 +1,20 @@
 """Sparse sums over many frames, for mechanisms whose estimate from one message is ±gain·u_j of one of G frames."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import MOST_MESSAGES, Aggregator
 from sstq.aggregation.estimates import Estimate
+from sstq.aggregation.sparse_counts import SparseAggregator
 from sstq.chunks import row_chunks
 from sstq.messages.batch import Messages
 
 # From this many frames on, the standard error comes from the scatter of the frames' means.
 _FEW_FRAMES = 32
-# New messages are sorted into the state when there are this many of them, or as many as the state has rows.
-_PENDING = 1 << 20
 
 
-class FamilyAggregator(Aggregator[Any]):
+class FamilyAggregator(SparseAggregator):
     """One row of integers per row of a frame that was sent: its number and how often with + and −.
 
     A frame has B blocks of N rows each, so that row j of block b of a frame has the number (frame·B + b)·N + j. One
@@ -26,65 +23,19 @@ class FamilyAggregator(Aggregator[Any]):
     `estimate_dim` and `gain`; and `frames_indices_and_codes(messages)`, with code 0 for + and 1 for −.
     """
 
-    sparse = True
-
-    def _empty_state(self) -> NDArray[np.int64]:
-        # New messages as 2·number + sign, and other aggregators' rows.
-        self._pending: list[NDArray[np.int64]] = []
-        self._merged: list[NDArray[np.int64]] = []
-        return np.zeros((0, 3), dtype=np.int64)
-
-    def _add(self, messages: Messages) -> None:
+    def _codes(self, messages: Messages) -> NDArray[np.int64]:
         frame, index, code = self._mechanism.frames_indices_and_codes(messages)
         key = frame.astype(np.int64) * self._rows_of_frame + index.astype(np.int64)
-        sent = 2 * key + code
-        # Batches double from the last to the first, so that there are few of them, however small they come.
-        while self._pending and len(self._pending[-1]) <= 2 * len(sent):
-            sent = np.concatenate([self._pending.pop(), sent])
-        self._pending.append(sent)
-        self._settle_if_many()
+        return np.asarray(2 * key + code)
 
     @property
-    def numbers(self) -> int:
-        """The total number of rows of all frames."""
-        return int(self._mechanism.family.count) * self._rows_of_frame
+    def limit(self) -> int:
+        """The total number of signed rows of all frames."""
+        return 2 * int(self._mechanism.family.count) * self._rows_of_frame
 
     @property
     def _rows_of_frame(self) -> int:
         return int(self._mechanism.blocks * self._mechanism.family.base.size)
-
-    def _settle_if_many(self) -> None:
-        if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._state)):
-            self._settle()
-
-    def _settle(self) -> None:
-        """Sort new messages into the state."""
-        if self._pending:
-            sent, times = np.unique(np.concatenate(self._pending), return_counts=True)
-            rows = np.zeros((len(sent), 3), dtype=np.int64)
-            rows[:, 0] = sent >> 1
-            rows[np.arange(len(sent)), 1 + (sent & 1)] = times
-            self._merged.append(rows)
-        if self._merged:
-            self._state = condensed(np.concatenate([self._state, *self._merged]))
-            self._pending, self._merged = [], []
-
-    def _merge_state(self, other: Aggregator[Any]) -> None:
-        self._merged.append(other._state)
-        self._settle_if_many()
-
-    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
-        if state.shape[1] != 3:
-            raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
-        keys, signs = state[:, 0], state[:, 1:]
-        if len(keys) and not 0 <= keys.min() <= keys.max() < self.numbers:
-            raise ValueError("its sums name rows that these frames do not have")
-        # Each sign at most 2^32 first, so that no sum can wrap around.
-        bounded = np.all(signs >= 0) and np.all(signs <= MOST_MESSAGES)
-        if not bounded or np.any(signs.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
-            raise ValueError("its sums are not those of a sparse aggregator")
-        if sum(map(int, signs.sum(axis=1))) != count:
-            raise ValueError(f"its sums must be those of {count} messages, got another number")
 
     def _mean(self) -> Estimate:
         """Return the mean so far with its standard error.
@@ -152,12 +103,3 @@ def _add_rows_at(target: NDArray[np.float64], places: NDArray[np.int64], rows: N
     ordered = places[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     target[ordered[starts]] += np.add.reduceat(rows[order], starts, axis=0)
-
-
-def condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return rows with ascending distinct keys; rows with equal keys are added up."""
-    if not len(rows):
-        return rows
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
-    return np.concatenate([rows[starts, :1], np.add.reduceat(rows[:, 1:], starts, axis=0)], axis=1)

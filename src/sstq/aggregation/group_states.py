@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import MOST_MESSAGES
+from sstq.aggregation.counts import MOST_MESSAGES
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.files.strict_json import read_json
 from sstq.messages.labels import check_name

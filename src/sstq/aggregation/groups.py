@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation.base import MOST_MESSAGES, Aggregator, MessageOwner, refuse_changed
+from sstq.aggregation.base import Aggregator, MessageOwner, refuse_changed
+from sstq.aggregation.counts import MOST_MESSAGES
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.group_states import FORMAT, VERSION, as_json, in_order, read_groups
 from sstq.aggregation.sums import FrameAggregator

@@ -4,7 +4,6 @@ A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, ea
 """
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
-from sstq.aggregation.estimates import Estimate
 from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
@@ -33,12 +31,19 @@ class FrameAggregator(Aggregator[Any]):
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
+        self._scale = float(self._mechanism.decoding_scale)
         self._table, self._exponent = _fixed_point_table(self._mechanism.decoding_values)
         return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
         index, code = self._mechanism.indices_and_codes(messages)
         kernels.accumulate(self._state, index, code, self._table)
+
+    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
+        index, code = self._mechanism.indices_and_codes(messages)
+        terms = np.insert(self._table, 0, 1, axis=1)[code] * times[:, None]
+        for column, values in zip(self._state.T, terms.T, strict=True):
+            np.add.at(column, index.astype(np.int64), values)
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:
         super()._check_state(state, count)
@@ -55,7 +60,7 @@ class FrameAggregator(Aggregator[Any]):
         return _from_limbs(self._state[:, 3:], 2 * self._exponent - LIMB_BITS)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
+        frame, scale = self._mechanism.frame, self._scale
         # One array at a time: in ten million dimensions allocating one takes as long as transforming it.
         totals = self._coordinate_totals()
         totals *= scale * (frame.size / self._count)
@@ -65,12 +70,7 @@ class FrameAggregator(Aggregator[Any]):
         power *= (frame.dim * scale) ** 2 / self._count
         return value, power
 
-    def _mean(self) -> Estimate:
-        """Return the mean so far with its standard error."""
-        estimate = super()._mean()
-        return estimate if self._count == 1 else replace(estimate, directions=self._directions(estimate))
-
-    def _directions(self, estimate: Estimate) -> float:
+    def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float:
         """(tr Σ)²/tr Σ² of the covariance Σ of one message: coordinates that are large by themselves make it less.
 
         A message squared with itself tells nothing of Σ²; with all those of a coordinate taken as equally large,
@@ -78,10 +78,10 @@ class FrameAggregator(Aggregator[Any]):
         """
         frame, count = self._mechanism.frame, self._count
         squares = self._coordinate_squares()
-        squares *= (frame.dim * self._mechanism.decoding_scale) ** 2 / count
+        squares *= (frame.dim * self._scale) ** 2 / count
         with_itself = float(np.sum(squares**2 / np.maximum(self._state[:, 0], 1)))
-        square = (trace_of_square(frame, squares, estimate.value) - with_itself) * count / (count - 1)
-        total = count * float(np.sum(estimate.stderr**2))
+        square = (trace_of_square(frame, squares, value) - with_itself) * count / (count - 1)
+        total = count * float(np.sum(stderr**2))
         return total**2 / square if square > total**2 / frame.dim else float(frame.dim)
 
 

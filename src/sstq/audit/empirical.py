@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.checks import check_number
 from sstq.chunks import row_chunks
 from sstq.mechanisms import Mechanism
+from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
@@ -79,11 +80,19 @@ class EmpiricalAudit:
 def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
     """Return named pairs of vectors of norm clip: opposites, spikes, constants, zero, near vectors, frame rows.
 
+    Of mechanisms without vectors, pairs of records.
+
     Examples:
         >>> import sstq
         >>> list(worst_pairs(sstq.FrameUnit(dim=3, epsilon=1.0), np.random.default_rng(0)))[:2]
         ['a Gaussian vector and its opposite', 'a spike and its opposite']
     """
+    if isinstance(mechanism, RecordMechanism):
+        trials = list(mechanism._trials().items())
+        return {
+            f"{name} and {other}": (x[0], y[0])
+            for (name, x), (other, y) in zip(trials, trials[1:] + trials[:1], strict=True)
+        }
     vectors = structured_vectors(mechanism.dim, rng)
     gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
     near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
@@ -158,13 +167,13 @@ def _test_pair(
     clients = None if mechanism.coin == "private" else np.arange(samples)
     # Private groups differ as well.
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
-    held = mechanism._held(np.stack([x, other]), groups)
+    inputs = mechanism._held(np.stack([x, other]), groups)
     sent = [
         mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None, 1)
-        for row in held
+        for row in inputs
     ]
     choices = []
-    x, other = mechanism._estimated(held)
+    x, other = mechanism._estimated(inputs)
     for event, labels in _partitions(mechanism, sent, x, other, half):
         for rows in (labels, labels[::-1]):
             likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)
@@ -205,7 +214,7 @@ def _partitions(
         whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
         yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)
     directions = np.stack([x - other, x, other], axis=1)
-    chunks = list(row_chunks(len(sent[0]), mechanism.dim))
+    chunks = row_chunks(len(sent[0]), mechanism.estimate_dim)
     scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
     for number, name in enumerate(("difference", "first vector", "second vector")):
         if np.any(directions[:, number]):

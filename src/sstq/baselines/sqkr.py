@@ -21,7 +21,7 @@ from sstq.mechanisms.flat_response import flat_response
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.parameters import Word
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
 Variant = Literal["subsampled", "dense"]
@@ -41,6 +41,9 @@ class SignAggregator(Aggregator["SQKR"]):
 
     def _add(self, messages: Messages) -> None:
         self._mechanism.coder.tally(messages, self._state)
+
+    def _add_counts(self, messages: Messages, times: Ints) -> None:
+        self._mechanism.coder.tally(messages, self._state, times[:, None])
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
         coder, scale = self._mechanism.coder, self._mechanism.decoding_scale
@@ -156,6 +159,22 @@ class SQKR(KashinMechanism):
     def layout(self) -> Layout:
         """The bits, and with a private coin the coordinates."""
         return Layout(self.coder.fields)
+
+    @property
+    def uncountable(self) -> str:
+        """Dense messages have a bit per coordinate of the frame."""
+        return "dense messages have one bit per coordinate, and hardly two are equal" if self.k is None else ""
+
+    @property
+    def _public_fields(self) -> tuple[Field, ...]:
+        size = self.frame.size
+        return (Field("index", (size - 1).bit_length(), size, self.coder.sent),) if self.coin == "public" else ()
+
+    def _public_columns(self, messages: Messages) -> Columns:
+        if messages.clients is None or not isinstance(self.coder, SubsampledCoder):
+            return ()
+        index = self.coder.public_indices(messages.clients)
+        return (index[:, 0] if self.k == 1 else index,)
 
     @property
     def words_each(self) -> int:

@@ -64,18 +64,16 @@ class SubsampledCoder(_Coder):
     @classmethod
     def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel, k: int, coin: str) -> Self:
         """The number of words: for the indices (also with a public coin), for rounding, and for the channel."""
-        fields = [Field("bits", k, 1 << k)]
-        if coin == "private":
-            fields.append(Field("index", (frame.size - 1).bit_length(), frame.size, k))
-        g = gain(channel)
-        return cls(frame, kashin, channel, k, g, (k - 1) / (k * g), tuple(fields), words_each=2 * k + 1)
+        bits, index = Field("bits", k, 1 << k), Field("index", (frame.size - 1).bit_length(), frame.size, k)
+        g, fields = gain(channel), (bits, index) if coin == "private" else (bits,)
+        return cls(frame, kashin, channel, k, g, (k - 1) / (k * g), fields, words_each=2 * k + 1)
 
     def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
         """Return the columns for rows of the unit ball, and the residuals of their representations."""
         if clients is None:
             index = streams.multiply_shift(words[:, : self.sent], self.frame.size)
         else:
-            index = self._public_indices(clients)
+            index = self.public_indices(clients)
         y, residuals = pick(self.frame, self.kashin, unit, index)
         bits = unit_interval(words[:, self.sent : -1]) < (1 + y.astype(np.float64)) / 2
         token = np.sum(bits.astype(np.int64) << np.arange(self.sent), axis=1)
@@ -96,19 +94,19 @@ class SubsampledCoder(_Coder):
             sums += self.frame.rows(index[:, draw]) * (2.0 * bits[:, draw, None] - 1)
         return sums
 
-    def tally(self, messages: Messages, counts: Ints) -> None:
+    def tally(self, messages: Messages, counts: Ints, times: Ints | int = 1) -> None:
         """Add to counts, (N, 2), how often each coordinate was sent as −1 (column 0) and as +1 (column 1)."""
-        np.add.at(counts, self._pairs(messages), 1)
+        np.add.at(counts, self._pairs(messages), times)
 
     def _pairs(self, messages: Messages) -> tuple[Ints, Ints]:
         """The coordinate and the bit of each draw, both (n, k)."""
         if messages.clients is None:
             index = messages.column("index").reshape(len(messages), self.sent).astype(np.int64)
         else:
-            index = self._public_indices(messages.clients)
+            index = self.public_indices(messages.clients)
         return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(self.sent) & 1
 
-    def _public_indices(self, clients: Words) -> Ints:
+    def public_indices(self, clients: Words) -> Ints:
         """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""
         seed, size = self.frame.seed, self.frame.size
         return np.stack([streams.indices_of(seed, f"sqkr{draw}", clients, size) for draw in range(self.sent)], axis=1)
@@ -156,7 +154,7 @@ class DenseCoder(_Coder):
             sums[part] = self.frame.synthesize((2.0 * bits[part] - 1) * self.frame.redundancy)
         return sums
 
-    def tally(self, messages: Messages, counts: Ints) -> None:
+    def tally(self, messages: Messages, counts: Ints, times: Ints | int = 1) -> None:  # noqa: ARG002 (one each)
         """Add to counts as for subsampled messages; O(N) per message."""
         ones = self._bits(messages).sum(axis=0, dtype=np.int64)
         counts[:, 1] += ones

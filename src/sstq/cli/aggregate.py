@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -29,7 +29,7 @@ from sstq.cli.terminal import complain, note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, Estimate, GroupedAggregator, Mechanism
+    from sstq import Aggregator, Estimate, GroupedAggregator, GroupEstimate, Mechanism
 
 _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 
@@ -81,7 +81,7 @@ def aggregate(
     from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
-    names = groups.read_group_names(group_names, shared)
+    names = None if group_names is None else groups.read_group_names(group_names, shared)
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
@@ -146,13 +146,13 @@ def _add_files(
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
     refusals: list[Exception] = []
     repeated = 0
+    # A file with labels is refused if the others, or the state, have none.
+    alone: dict[str, Any] = {} if labels else {"labels": False}
     sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
         for path, size in zip(paths, sizes, strict=True):
             try:
-                if not labels:
-                    _refuse_labels(path)
-                if sums.update_from_file(path):
+                if sums.update_from_file(path, **alone):
                     sums.save(state)
                 else:
                     repeated += 1
@@ -166,22 +166,12 @@ def _add_files(
     return refusals
 
 
-def _refuse_labels(path: Path) -> None:
-    """Refuse a file with labels (ValueError) if the others, or the state, have none."""
-    from sstq.messages.files import describe_messages
-
-    if column := describe_messages(path).label_column:
-        remedy = "pass --overall for one mean of all, or another --output for one per group"
-        raise ValueError(f"{path} has public labels by {column!r}, which the other messages do not have; {remedy}")
-
-
 def _report(
     shared: Mechanism, sums: Aggregator[Any], output: Path, state: Path, names: list[str] | None, verbose: bool
 ) -> None:
     """Write the mean and its summary, and print the summary."""
     import numpy as np
 
-    from sstq import GroupEstimate
     from sstq.files.atomic import atomic_file
 
     estimate = sums.mean()
@@ -189,17 +179,18 @@ def _report(
         # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
         sums.save(state)
     summary = _summary(shared, estimate)
+    document = to_json(summary).encode()
+    privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
+    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
     *arrays, numbers = _RESULTS
     for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):
         with atomic_file(output / name) as file:
             np.save(file, values)
     with atomic_file(output / numbers) as file:
-        file.write(to_json(summary).encode())
-    privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
-    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
+        file.write(document)
     show_facts(str(output), facts, verbose=verbose)
-    if isinstance(estimate, GroupEstimate):
-        groups.report_private(estimate, output, names)
+    if shared.groups is not None:
+        groups.report_private(cast("GroupEstimate", estimate), output, names)
     if estimate.note:
         warn(estimate.note)
         advise_next_round(shared, round(estimate.people))

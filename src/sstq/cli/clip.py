@@ -27,9 +27,9 @@ from sstq.cli.terminal import note, progress, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage, command_group
 
 if TYPE_CHECKING:
-    from sstq import Messages
+    from sstq import Mechanism, Messages
     from sstq.messages.vectors import VectorFile
-    from sstq.planning.clipping import ClipChoice, Interval, NormProfile, NormSurvey
+    from sstq.planning.clipping import Interval, NormProfile, NormSurvey
 
 _HELP = """
 Choose clip by a private survey, in which every client answers one yes-or-no question about its norm.
@@ -220,50 +220,42 @@ def _show(profile: NormProfile, count: int, mechanism: Path | None, clients: int
     show_table(
         f"Norms, from {count:,} answers",
         ["quantile", "norm", "at least", "at most"],
-        [[f"{q:g}", *map(_figure, (one.value, one.low, one.high))] for q, one in found.items()],
+        [[f"{q:g}", *map(_figure, interval)] for q, interval in found.items()],
         caption="All intervals hold simultaneously in 95 of 100 surveys.",
     )
     document: dict[str, Any] = {
         "answers": count,
         "simulated": profile.simulated,
-        "quantiles": [{"q": q, **_finite(one)} for q, one in found.items()],
+        "quantiles": [{"q": q, **_finite(interval)} for q, interval in found.items()],
         "thresholds": profile.thresholds.tolist(),
         "above": profile.above.tolist(),
         "above_low": profile.low.tolist(),
         "above_high": profile.high.tolist(),
     }
     if mechanism is not None:
-        from sstq.planning.clipping import suggest_clip
-
-        choice = suggest_clip(profile, read_mechanism(mechanism), clients or count)
-        _show_choice(choice, clients or count)
-        document |= {"clip": choice.clip, "relative_error": choice.relative_error}
-        document |= {"error_seen": choice.best.error, "error_at_most": choice.best.largest_error}
+        document |= _suggest(profile, read_mechanism(mechanism), clients or count)
     elif clients is not None:
         raise WrongUsage("--clients needs --mechanism, for which a clip is suggested")
     if output is not None:
         write_text(output, to_json(document))
 
 
-def _show_choice(choice: ClipChoice, clients: int) -> None:
-    rows = []
-    for one in (*choice.candidates, choice.best):
-        figures = map(_figure, (one.bias.low, one.bias.value, one.bias.high, one.noise, one.error))
-        rows.append([f"{one.clip:.4g}", f"{100 * one.above.value:.3g} %", *figures])
-    show_table(
-        f"Error of a mean of {clients:,} clients, by clip",
-        ["clip", "clipped", "bias at least", "bias seen", "bias at most", "noise", "error seen"],
-        rows,
-        caption="bias: a bound on how far clipping moves the mean. The last line is the clip of least error.",
-    )
+def _suggest(profile: NormProfile, mechanism: Mechanism, clients: int) -> dict[str, float]:
+    """Print the clip of least error, and return its numbers."""
+    from sstq.planning.clipping import suggest_clip
+
+    choice = suggest_clip(profile, mechanism, clients)
     facts = [
         ("clip", f"{choice.clip:.4g}"),
-        ("error seen", _figure(choice.best.error)),
-        ("error at most", _figure(choice.best.largest_error)),
+        ("vectors clipped", f"{100 * choice.clipped.value:.3g} %"),
+        ("error seen", f"{_figure(choice.error)} (bias {_figure(choice.bias.value)}, noise {_figure(choice.noise)})"),
+        ("error at most", f"{_figure(choice.largest_error)} (bias {_figure(choice.bias.high)})"),
     ]
-    show_facts("Suggestion", facts)
+    show_facts(f"Suggestion for a mean of {clients:,} clients", facts)
     if choice.note:
         warn(choice.note)
+    errors = {"error_seen": choice.error, "error_at_most": choice.largest_error}
+    return {"clip": choice.clip, "relative_error": choice.noise / choice.clip, **errors}
 
 
 def _figure(value: float) -> str:
@@ -272,5 +264,4 @@ def _figure(value: float) -> str:
 
 def _finite(interval: Interval) -> dict[str, float | None]:
     """Return the interval for JSON, with None for infinity."""
-    values = {"value": interval.value, "low": interval.low, "high": interval.high}
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    return {name: value if math.isfinite(value) else None for name, value in interval._asdict().items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +54,18 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing f
 def output_option(text: str) -> Any:
     """The option --output or -o."""
     return typer.Option("--output", "-o", help=text)
+
+
+def open_files(paths: list[Path], dim: int, column: str | None = None, **others: Any) -> list[VectorFile]:
+    """Open files of vectors, each of which may be given once only."""
+    from sstq.messages.vectors import refuse_repeated
+
+    opened = [open_columns(path, dim, column, **others) for path in paths]
+    try:
+        refuse_repeated(paths)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error
+    return opened
 
 
 def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
@@ -188,14 +201,16 @@ def advise_next_round(mechanism: Mechanism, clients: int) -> None:
     note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
 
 
-def check_output(path: Path | None, force: bool, option: str = "--output") -> None:
-    """Refuse an existing file (unless forced) or a missing folder, before any work is done."""
+def check_output(path: Path | None, force: bool, option: str = "--output", inputs: Iterable[Path] = ()) -> None:
+    """Refuse an existing file (unless forced), an input or a missing folder, before any work is done."""
     if path is None:
         return
     if not path.parent.is_dir():
         raise WrongUsage(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
         raise WrongUsage(f"{option} must be a file, got the folder {path}")
+    if path.exists() and any(path.samefile(given) for given in inputs):
+        raise WrongUsage(f"{option} must not be an input file, got {path}")
     if path.exists() and not force:
         raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -15,7 +15,7 @@ from sstq.cli.common import (
     VectorsArgument,
     VerboseOption,
     check_output,
-    open_columns,
+    open_files,
     output_option,
     privacy_of,
     read_mechanism,
@@ -24,7 +24,7 @@ from sstq.cli.common import (
 )
 from sstq.cli.groups import read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,21 +91,17 @@ def encode(
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.encoding import encode_files
     from sstq.messages.files import write_messages
-    from sstq.messages.vectors import refuse_repeated
 
     shared = read_mechanism(mechanism)
-    with check_usage():
-        refuse_repeated(vectors)
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
-    _check_private_group(shared, private_group)
+    if (shared.groups is None) != (private_group is None):
+        _refuse_private_group(shared)
     array = private_group is not None and private_group.endswith(".npy")
     reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
-    reading["group_names"] = read_group_names(group_names, shared)
-    if any(output.exists() and output.samefile(path) for path in (mechanism, *vectors)):
-        raise WrongUsage(f"--output must not be an input file, got {output}")
-    check_output(output, force)
-    files = [open_columns(path, shared.dim, column, **reading) for path in vectors]
+    reading["group_names"] = None if group_names is None else read_group_names(group_names, shared)
+    check_output(output, force, inputs=(mechanism, *vectors))
+    files = open_files(vectors, shared.dim, column, **reading)
     count = sum(file.count for file in files)
     if not count:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
@@ -121,9 +117,9 @@ def encode(
         [
             ("messages", total),
             ("bits per message", shared.message_bits),
+            ("digest", shared.digest()),
             *several_messages(shared),
             ("file bytes", output.stat().st_size),
-            ("digest", shared.digest()),
             ("private", privacy_of(shared, simulated=seed is not None)),
             ("public labels", by),
         ],
@@ -142,13 +138,12 @@ def encode(
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
-def _check_private_group(mechanism: Mechanism, given: str | None) -> None:
-    """Refuse private groups that the mechanism does not have, and their absence if it has some."""
-    if mechanism.groups is not None and given is None:
+def _refuse_private_group(mechanism: Mechanism) -> NoReturn:
+    """Refuse private groups that the mechanism does not have, or their absence if it has some."""
+    if mechanism.groups is not None:
         raise WrongUsage(f"pass --private-group: {mechanism.name} encodes a group with every vector")
-    if mechanism.groups is None and given is not None:
-        remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
-        raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
+    remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
+    raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
 
 
 def group_numbers(path: Path, total: int) -> NDArray[np.int64]:

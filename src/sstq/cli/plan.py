@@ -21,7 +21,7 @@ from sstq.cli.terminal import show_facts
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
-    from sstq.planning import ClassifierPlan, Plan, ShuffledPlan, Verdict
+    from sstq.planning import Plan
 
 
 def plan(
@@ -31,12 +31,14 @@ def plan(
     target_error: Annotated[
         float | None, typer.Option(help="Reach this error of the mean, as a fraction of clip.")
     ] = None,
+    mean_norm: Annotated[
+        float | None, typer.Option(help="Expect a mean of this norm, as a fraction of clip, for the verdict.")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Let each person take part in this many rounds.")] = 1,
     delta: Annotated[
         float | None,
         typer.Option(help="Allow this total δ. [dim]\\[default: 0, pure ε; 1e-6 with --trust shuffler][/dim]"),
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="Send at most this many bits per message.")] = None,
     trust: Annotated[
         str, typer.Option(metavar="local|shuffler", help="Trust nobody, or a shuffler that mixes the messages.")
     ] = "local",
@@ -53,9 +55,10 @@ def plan(
     message with that error is found. Predictions are for people that all hold one typical vector of norm clip.
 
     The verdict is "feasible" if the mean of all rounds is at least as long as its error, or if it reaches the
-    --target-error. Otherwise the exit code is 1, no mechanism is written, and the options that suffice are shown.
+    --target-error. Without --mean-norm the mean is taken to be as long as clip, which is the most that it can be.
+    If the plan is infeasible the exit code is 1, no mechanism is written, and the options that suffice are shown.
 
-    Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --bits 20
+    Example: sstq plan --dim 25450 --clients 100000 --epsilon 3 --mean-norm 0.3
 
     Example: sstq plan --dim 25450 --epsilon 3 --target-error 0.05
 
@@ -68,93 +71,73 @@ def plan(
     from sstq import planning
 
     check_output(output, force)
-    found: Plan | ShuffledPlan | ClassifierPlan
     once = classes is not None or trust != "local"
     if once and (clients is None or epsilon is None or target_error is not None or rounds != 1):
         raise WrongUsage(
             "--classes and --trust shuffler need --clients and --epsilon, and neither --target-error nor --rounds"
         )
-    with check_usage(total_epsilon="--epsilon", features="--dim"):
+    found: Plan
+    with check_usage(features="--dim"):
         if classes is not None:
-            found = planning.plan_classifier(classes, dim, clients or 0, epsilon or 0.0, trust=trust, delta=delta)
-            facts = _classifier_facts(found)
-        elif trust == "local":
-            each, total = (epsilon, None) if rounds == 1 else (None, epsilon)
-            goal = {"target_error": target_error, "total_epsilon": total, "rounds": None if rounds == 1 else rounds}
-            local: Plan = planning.plan(dim, clients, each, bits=bits, delta=delta, **goal)  # type: ignore[call-overload]
-            found, facts = local, _facts(local)
+            found = planning.plan_classifier(
+                classes, dim, clients or 0, epsilon or 0.0, trust=trust, delta=delta, mean_norm=mean_norm
+            )
         else:
-            options = {"trust": trust, "bits": bits, "delta": delta}
-            shuffled: ShuffledPlan = planning.plan(dim, clients, epsilon, **options)  # type: ignore[call-overload]
-            found, facts = shuffled, _shuffled_facts(shuffled)
+            found = planning.plan(
+                dim,
+                clients,
+                epsilon,
+                target_error=target_error,
+                rounds=rounds,
+                delta=delta,
+                mean_norm=mean_norm,
+                trust=trust,
+            )
     verdict = found.verdict()
-    show_facts("Plan", [("verdict", _in_short(verdict)), *facts], verbose=verbose)
+    show_facts("Plan", [("verdict", verdict.summary), *_facts(found)], verbose=verbose)
     if not verdict.feasible:
-        show_facts("What would be feasible instead", _remedies(verdict))
-        raise ValueError(f"{_in_short(verdict)}; no mechanism is written")
+        options = {"clients": "--clients", "epsilon": "--epsilon"}
+        remedies = [(str(one), f"{options.get(one.argument, '--dim')} {one.value!r}") for one in verdict.remedies]
+        show_facts("Each of these would be feasible instead", remedies)
+        raise ValueError(f"{verdict.summary}; no mechanism is written")
     if output is not None:
-        write_text(output, found.mechanism.to_json() + "\n")
-
-
-def _in_short(verdict: Verdict) -> str:
-    return f"{'feasible' if verdict.feasible else 'infeasible'}: {verdict.reason}"
-
-
-def _remedies(verdict: Verdict) -> Facts:
-    """Return each number that suffices as the option to pass instead."""
-    options = {"clients": "--clients", "epsilon": "--epsilon", "total_epsilon": "--epsilon"}
-    return [(str(remedy), f"{options.get(remedy.argument, '--dim')} {remedy.value!r}") for remedy in verdict.remedies]
-
-
-def _of_clip(length: float, clip: float = 1.0) -> str:
-    return f"{figure(length / clip)} of clip"
+        write_text(output, found.spec() + "\n")
 
 
 def _facts(found: Plan) -> Facts:
-    total = found.total_epsilon_basic if found.total_epsilon_optimal is None else found.total_epsilon_optimal
+    from sstq.planning import ClassifierPlan, ShuffledPlan
+
     delta = f", delta {found.request.delta:g}" if found.request.delta else ""
-    times = found.times()
-    facts: Facts = [
-        ("mechanism", f"{found.label}, {found.bits} bits per message"),
-        ("people per round", f"{found.clients:,}"),
-        ("total epsilon per person", f"{safe_figure(total)}{delta} (epsilon {found.epsilon!r} x {found.rounds})"),
-        ("error of the mean", f"{_of_clip(found.error)} (bias {_of_clip(found.bias)})"),
-        ("solved for", found.solved_for),
-        ("total bytes", found.total_bytes),
-        ("encode", f"{figure(1e3 * times.encode)} ms per message, measured here"),
-        ("aggregate", f"{figure(1e6 * times.add)} µs per message, measured here"),
-        ("why", found.explanation),
-    ]
-    for other in found.alternatives:
-        needs = f" (needs {other.needs})" if other.needs else ""
-        facts.append((f"instead: {other.label}", f"{other.bits} bits, {_of_clip(other.error)}{needs}"))
-    return [*facts, ("python", found.python())]
-
-
-def _shuffled_facts(found: ShuffledPlan) -> Facts:
-    return [
-        ("mechanism", f"FrameUnit, {found.messages} messages of {found.mechanism.message_bits} bits per person"),
-        ("total epsilon per person", f"{found.epsilon:g}, delta {found.delta:g}, behind the shuffler"),
-        ("epsilon if the shuffler cheats", safe_figure(found.cheated_epsilon)),
-        ("error of the mean", _of_clip(found.error)),
-        ("bytes per person", found.person_bytes),
-        ("total bytes", found.total_bytes),
-        ("bias", _of_clip(found.bias)),
-        ("instead: trust nobody", _of_clip(found.local_error)),
-        ("instead: trust the server", f"{_of_clip(found.central_error)}, Gaussian noise"),
-        ("python", found.python()),
-    ]
-
-
-def _classifier_facts(found: ClassifierPlan) -> Facts:
-    return [
-        ("mechanism", f"GroupUnit, {found.classes} groups, {found.mechanism.message_bits} bits per message"),
-        ("total epsilon per person", found.total),
-        ("noise per coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
-        ("features worth their noise", f"about {found.usual_features:,}, at most {found.most_features:,}"),
-        ("people", f"{found.clients:,}"),
-        ("messages per person", found.mechanism.messages),
-        ("total bytes", found.total_bytes),
-        ("mechanism in python", f"sstq.{found.mechanism!r}"),
-        ("simulate in python", found.python()),
-    ]
+    spent: Facts = [("total epsilon per person", f"{safe_figure(found.total_epsilon)}{delta}")]
+    shuffled = found.shuffled if isinstance(found, ClassifierPlan) else found
+    if isinstance(shuffled, ShuffledPlan):
+        spent = [
+            ("total epsilon per person", f"{found.request.epsilon:g}{delta}, behind the shuffler"),
+            ("epsilon if the shuffler cheats", safe_figure(shuffled.cheated_epsilon)),
+        ]
+    elif found.request.answers > 1:
+        spent = [(name, f"{total} (epsilon {found.epsilon!r} x {found.request.answers})") for name, total in spent]
+    facts: Facts = [("mechanism", f"{found.label}, {found.bits} bits per message"), *spent]
+    if isinstance(found, ClassifierPlan):
+        usual, most = found.usual_features, found.most_features
+        facts += [
+            ("noise per coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
+            ("features worth their noise", f"about {usual:,}, at most {most:,}"),
+            ("people", f"{found.people:,}"),
+        ]
+    else:
+        facts += [
+            ("error of the mean", f"{figure(found.error)} of clip (bias {figure(found.bias)} of clip)"),
+            ("people per round", f"{found.clients:,}"),
+            ("solved for", found.solved_for),
+            ("why", found.explanation),
+        ]
+    facts.append(("total bytes", found.total_bytes))
+    if isinstance(found, ShuffledPlan):
+        facts += [
+            ("bytes per person", found.person_bytes),
+            ("instead: trust nobody", f"{figure(found.local_error)} of clip"),
+            ("instead: trust the server", f"{figure(found.central_error)} of clip, Gaussian noise"),
+        ]
+    facts.append(("mechanism in python", f"sstq.{found.mechanism!r}"))
+    return facts if found.python() == facts[-1][1] else [*facts, ("simulate in python", found.python())]

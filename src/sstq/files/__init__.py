@@ -1,1 +1,1 @@
-"""Reading and writing files safely: atomic writes, locks, the cache folder, and strict JSON and NumPy readers."""
+"""Reading and writing files safely: atomic writes, locks, and strict JSON and NumPy readers."""

@@ -155,16 +155,17 @@ class HadamardFrame(Frame):
 
     def analyze(self, x: Floats) -> Floats:
         """Return the least-norm coefficients y = U x of each row."""
-        y = np.zeros((len(x), self.size), dtype=x.dtype)
+        y, scale = np.zeros((len(x), self.size), dtype=x.dtype), self._analysis_scale
         y[:, self._places] = x * self.signs
         transform_rounds(y, self._later_signs)
-        y *= self._analysis_scale
+        y *= scale
         return y
 
     def synthesize(self, y: Floats) -> Floats:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
-        x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, self._places] * self.signs
-        x *= self.synthesis_scale
+        places, signs, scale = self._places, self.signs, self.synthesis_scale
+        x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, places] * signs
+        x *= scale
         return x
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -363,4 +364,5 @@ def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
         >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
         1.8
     """
-    return _FRAMES[check_option("frame", name, tuple(_FRAMES))](dim, size, seed)
+    chosen = _FRAMES.get(name) or _FRAMES[check_option("frame", name, tuple(_FRAMES))]
+    return chosen(dim, size, seed)

@@ -23,6 +23,6 @@ from sstq.kernels.api import pack_bits as pack_bits
 from sstq.kernels.api import pick_signed_rows as pick_signed_rows
 from sstq.kernels.api import sample_table as sample_table
 from sstq.kernels.api import unpack_bits as unpack_bits
-from sstq.kernels.checks import LEAST_REDUCTION as LEAST_REDUCTION
-from sstq.kernels.checks import LIMB_BITS as LIMB_BITS
-from sstq.kernels.checks import LONGEST_STEP as LONGEST_STEP
+from sstq.kernels.constants import LEAST_REDUCTION as LEAST_REDUCTION
+from sstq.kernels.constants import LIMB_BITS as LIMB_BITS
+from sstq.kernels.constants import LONGEST_STEP as LONGEST_STEP

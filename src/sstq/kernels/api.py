@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import NormalDist
@@ -14,14 +15,92 @@ from numpy.typing import NDArray
 
 from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL
-from sstq.kernels.checks import Doubles, Integers, Singles, Words, check_range, kind_of, log2, take
-from sstq.kernels.compiling import compiled, run, run_rows
+from sstq.kernels.compiling import compiled
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
+
+Singles = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 # The time of one normal number, and of one number of a cumulative sum, in numbers of a transform.
 _COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
 # As types they would be made into these at every comparison, which takes as long as a small transform.
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_KINDS = {"f": ["f4", "f8"]}
+
+
+def kind_of(value: object) -> str:
+    """Describe a rejected argument."""
+    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def take(shapes: str, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return input arrays of the types and shapes that the kernels are compiled for, or say what is wrong with one.
+
+    `shapes` has the name, type and axes of each, such as "rows f4 n d, uniforms f8 n". Axes of one name have one
+    length, a number is a length, and the type f is f4 or f8. A strided or read-only array is copied: to Numba it is
+    another type, for which everything would be compiled again.
+
+    Examples:
+        >>> take("rows f4 n 3, uniforms f8 n", np.zeros((2, 3), np.float32), np.zeros(4))
+        Traceback (most recent call last):
+        ...
+        ValueError: uniforms must have shape (2), got (4,)
+    """
+    lengths: dict[str, int] = {}
+    taken = []
+    for (name, kinds, axes), array in zip(_read(shapes), arrays, strict=True):
+        if not isinstance(array, np.ndarray) or array.dtype not in kinds:
+            raise TypeError(f"{name} must be a {' or '.join(map(str, kinds))} array, got {kind_of(array)}")
+        if array.ndim != len(axes):
+            raise ValueError(f"{name} must have {len(axes)} dimension(s), got shape {array.shape}")
+        wanted = [
+            int(axis) if axis.isdecimal() else lengths.setdefault(axis, length)
+            for axis, length in zip(axes, array.shape, strict=True)
+        ]
+        if wanted != [*array.shape]:
+            raise ValueError(f"{name} must have shape ({', '.join(map(str, wanted))}), got {array.shape}")
+        taken.append(array if array.flags.c_contiguous and array.flags.writeable else array.copy())
+    return taken
+
+
+@cache
+def _read(shapes: str) -> list[tuple[str, list[np.dtype[Any]], list[str]]]:
+    """The name, types and axes of each array."""
+    parts = [part.split() for part in shapes.split(", ")]
+    return [(name, [np.dtype(one) for one in _KINDS.get(kind, [kind])], axes) for name, kind, *axes in parts]
+
+
+def check_range(name: str, array: NDArray[Any], bound: int) -> None:
+    """Refuse entries outside [0, bound), naming one."""
+    # Read as unsigned numbers negative ones are the largest, so that one look finds both kinds.
+    if array.size == 0 or int(array.view(f"u{array.itemsize}").max()) < bound:
+        return
+    extreme = next(number for number in (int(array.min()), int(array.max())) if not 0 <= number < bound)
+    raise ValueError(f"{name} must lie in [0, {bound}), got {extreme}")
+
+
+def log2(name: str, size: int) -> int:
+    """Return log₂ of a power of two, or say that it is none."""
+    if size < 1 or size & (size - 1):
+        raise ValueError(f"{name} must be a power of two, got {size}")
+    return size.bit_length() - 1
+
+
+def run(name: str, *arguments: Any) -> Any:
+    """Call a kernel in this thread."""
+    return compiled(name, *arguments)(*arguments)
+
+
+def run_rows(name: str, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
+    """Call a kernel with arguments(part) for parts that cover the rows, in several threads if that is faster."""
+    whole = arguments(slice(0, rows))
+    function = compiled(name, *whole)
+    if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:
+        function(*whole)
+    else:
+        run_in_chunks(lambda part: function(*arguments(part)), rows, elements_per_row)
 
 
 def hadamard_transform(x: NDArray[Any]) -> None:

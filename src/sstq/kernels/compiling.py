@@ -11,7 +11,6 @@ same time one may get the other's code. So every version has a name of its own, 
 import hashlib
 import os
 import sys
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from sstq._version import __version__
-from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 _versions: dict[tuple[Any, ...], Any] = {}
 
@@ -99,18 +97,3 @@ def _announce(line: str) -> None:
     """Tell a person who waits, once per process, unless SSTQ_QUIET is set."""
     if not os.environ.get("SSTQ_QUIET"):
         print(line, file=sys.stderr, flush=True)  # noqa: T201
-
-
-def run(name: str, *arguments: Any) -> Any:
-    """Call a kernel in this thread."""
-    return compiled(name, *arguments)(*arguments)
-
-
-def run_rows(name: str, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
-    """Call a kernel with arguments(part) for parts that cover the rows, in several threads if that is faster."""
-    whole = arguments(slice(0, rows))
-    function = compiled(name, *whole)
-    if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:
-        function(*whole)
-    else:
-        run_in_chunks(lambda part: function(*arguments(part)), rows, elements_per_row)

@@ -2,6 +2,7 @@
 
 from sstq.mechanisms.base import ClippedWarning, ExpectedError, LocalReport, Mechanism, Unbiased
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
+from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.registry import from_json, list_mechanisms, mechanism, mechanism_class, register
 from sstq.mechanisms.sstq import SSTQ
@@ -11,6 +12,7 @@ __all__ = [
     "ClippedWarning",
     "ExpectedError",
     "FrameUnit",
+    "Frequencies",
     "GroupUnit",
     "LocalReport",
     "Mechanism",

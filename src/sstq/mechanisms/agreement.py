@@ -3,9 +3,9 @@
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sstq.aggregation.estimates import Estimate
-from sstq.checks import RANGES, check_argument
+from sstq.checks import check_arguments
 from sstq.files.strict_json import read_json
-from sstq.mechanisms.parameters import Parameters, is_default
+from sstq.mechanisms.parameters import Parameters, without_defaults
 
 JSON_VERSION = 2
 
@@ -30,11 +30,13 @@ class Agreement(ABC):
     Attributes:
         options: the arguments as given.
         parameters: integers and decoding values, a frozen dataclass of `parameters_class`.
+        name: that of the mechanism in JSON, if there are several of the format.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
         narrowed: the least and the largest value of arguments whose range is not the common one.
     """
 
     json_format: ClassVar[str]
+    name: ClassVar[str] = ""
     parameters_class: ClassVar[type[Parameters]]
     seed_option: ClassVar[str | None] = None
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
@@ -54,17 +56,11 @@ class Agreement(ABC):
     @classmethod
     def _checked(cls, **arguments: Any) -> dict[str, Any]:
         """Check arguments that have a common range."""
-        limits = {name: cls.narrowed.get(name, (None, None)) for name in arguments}
-        return {
-            name: check_argument(name, value, low=limits[name][0], high=limits[name][1])
-            for name, value in arguments.items()
-        }
+        return check_arguments(arguments, cls.narrowed)
 
     def _hold(self, parameters: Parameters, **parts: Any) -> None:
         """Keep parameters, with parts that solving has made, and check them exactly; the end of `__init__`."""
         self._keep(parameters, **parts)
-        ranged = {name: value for name, value in vars(parameters).items() if name in RANGES and value is not None}
-        self._checked(**ranged)
         self._check()
 
     def _keep(self, parameters: Parameters, **parts: Any) -> None:
@@ -120,9 +116,9 @@ class Agreement(ABC):
     @classmethod
     def from_parameters(cls, parameters: Parameters) -> Self:
         """Build the object from parameters that were read, and check them exactly; ValueError if they are wrong."""
+        check_arguments(vars(parameters), cls.narrowed)
         # What has its default is no option that was given, as in JSON.
-        defaults = {field.name: field.default for field in fields(parameters)}
-        known = {name: value for name, value in vars(parameters).items() if not is_default(value, defaults[name])}
+        known = without_defaults(type(parameters), vars(parameters))
         options = {name: known[name] for name in inspect.signature(cls).parameters if name in known}
         made = object.__new__(cls)
         vars(made).update(options=MappingProxyType(options), _from_json=True)
@@ -141,13 +137,11 @@ class Agreement(ABC):
         """Return canonical JSON (RFC 8785), from which any machine builds the same object."""
         return self._canonical().decode()
 
-    def _header(self) -> dict[str, Any]:
-        return {"format": self.json_format, "version": JSON_VERSION}
-
     def _canonical(self) -> bytes:
         import rfc8785
 
-        return rfc8785.dumps(self._header() | self.to_dict())
+        named = {"mechanism": self.name} if self.name else {}
+        return rfc8785.dumps({"format": self.json_format, "version": JSON_VERSION, **named, **self.to_dict()})
 
     def digest(self) -> str:
         """The SHA-256 of the JSON form in hexadecimal: equal only for the same object, integer by integer."""
@@ -164,13 +158,8 @@ class Agreement(ABC):
         return hash(self.digest())
 
 
-def read_agreement(
-    text: str, json_format: str, choose: Callable[[dict[str, Any]], tuple[type[Agreement], Parameters]]
-) -> Any:
-    """Read an object from its `to_json`, integer by integer; ValueError for anything else.
-
-    `choose` returns the class and its parameters from the JSON values.
-    """
+def read_document(text: str, json_format: str) -> dict[str, Any]:
+    """Read the content of a `to_json` of this format; ValueError for anything else."""
     try:
         data = read_json(text)
     except ValueError as error:
@@ -183,8 +172,7 @@ def read_agreement(
             f"the {json_format} has version {version!r}, this library reads version {JSON_VERSION}; write it with "
             "`sstq spec` for a mechanism or `sstq clip spec` for a survey"
         )
-    chosen, parameters = choose(data)
-    return chosen.from_parameters(parameters)
+    return data
 
 
 def _restored(cls: type[Any], options: dict[str, Any], parameters: Parameters, from_json: bool) -> Any:

@@ -30,7 +30,8 @@ def answer(
     """Encode each row as one message; what cannot be encoded is replaced by the zero vector and logged.
 
     A row with nan or infinity becomes the zero vector. So does that of a group that does not exist, and its group is
-    drawn uniformly: the same number of random words is taken for every row.
+    drawn uniformly: the same number of random words is taken for every row. For mechanisms without vectors an unknown
+    category is drawn uniformly, and a question without a usable value has no answer.
 
     Args:
         mechanism: the mechanism that the document names.
@@ -44,9 +45,13 @@ def answer(
         >>> len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, np.nan], [0.0, 1.0]], groups=[0, 7]))
         2
     """
-    rows = np.atleast_2d(plain_numbers(X))
     if isinstance(rng, int | np.integer):
         rng = np.random.default_rng(rng)
+    mended = getattr(mechanism, "_mended", None)
+    if mended is not None:
+        source = bit_source(rng)
+        return mechanism._encode_slots(mended(X, source), source, None, None, mechanism.messages)
+    rows = np.atleast_2d(plain_numbers(X))
     bad = ~np.isfinite(rows).all(axis=1)
     if groups is not None and mechanism.groups is not None:
         groups, unknown = _known_groups(groups, mechanism.groups, len(rows), rng)

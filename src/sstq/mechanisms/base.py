@@ -15,19 +15,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
-from sstq.aggregation import Aggregator, Estimate
+from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.cards import card
-from sstq.checks import check_number, check_option
+from sstq.checks import ArgumentError, check_number
 from sstq.chunks import row_chunks
 from sstq.exactness import log_upper, round_up
-from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
 from sstq.mechanisms.laws import Law, channel_law
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
-from sstq.messages.layouts import Column, Layout
+from sstq.messages.layouts import Column, Field, FloatField, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 
@@ -50,9 +49,6 @@ Trust = Literal["local", "aggregator", "none"]
 NUMBERS_OF_A_DRAW = 16
 """About how many numbers drawing one message takes."""
 
-
-# The limit for JSON: this many times the usual frame size, which is at least 256 for FrameUnit.
-_FRAME_FACTOR, _LEAST_FRAME = 8, 256
 # Batches of at least so many vectors are checked for clipping, on at most so many of them.
 _LEAST_BATCH, _MOST_MEASURED, _CLIPPED_SHARE = 20, 4096, 0.05
 
@@ -218,11 +214,6 @@ class Mechanism(Agreement):
         """The number of secret words per message, the same for every vector."""
         return 3
 
-    @classmethod
-    def usual_frame_size(cls, parameters: Any) -> int:
-        """About the largest plausible frame for these parameters: tuned frames are up to 4 times the default."""
-        return _FRAME_FACTOR * max(default_frame_size(parameters.dim), _LEAST_FRAME)
-
     @property
     def estimate_dim(self) -> int:
         """The length of an estimate: dim, or groups·dim with private groups."""
@@ -251,7 +242,8 @@ class Mechanism(Agreement):
         return round_up(self.messages * Fraction(self.epsilon))
 
     def _check(self) -> None:
-        check_option("coin", self.coin, get_args(Coin))
+        if self.coin not in get_args(Coin):
+            raise ArgumentError("coin", f"must be 'private' or 'public', got {self.coin!r}")
         if self.coin == "public" and self.messages > 1:
             raise ValueError(
                 f"messages must be 1 with a public coin, got {self.messages}: messages with a client's identifier "
@@ -259,10 +251,10 @@ class Mechanism(Agreement):
             )
         if self.bounds is not None:
             read_ranges(self.bounds, self.dim)
-        self._check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
+        self._check_solved()
 
     def _check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
@@ -341,11 +333,12 @@ class Mechanism(Agreement):
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
-        if self.decoder_bias and estimate.count > 1:
-            stderr = np.sqrt(estimate.stderr**2 + self.decoder_bias**2 / len(estimate.stderr))
-            estimate = replace(estimate, stderr=stderr, frame_bias=self.decoder_bias)
-        if self._scaling is not None:
-            return self._scaling.outward(estimate)
+        scaling, bias = self._scaling, self.decoder_bias
+        if bias and estimate.count > 1:
+            stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
+            estimate = replace(estimate, stderr=stderr, frame_bias=bias)
+        if scaling is not None:
+            return scaling.outward(estimate)
         error = float(np.linalg.norm(estimate.stderr))
         length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))
         if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
@@ -371,9 +364,9 @@ class Mechanism(Agreement):
     ) -> Messages:
         """Encode this many messages per checked row, slot by slot."""
         identifiers, count = self._client_ids(clients, len(rows)), len(rows)
-        columns = self.layout.empty(slots * count)
+        columns, parts = self.layout.empty(slots * count), row_chunks(count, self._row_memory)
         for slot in range(slots):
-            for part in row_chunks(count, self._row_memory):
+            for part in parts:
                 ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
                 place = slice(slot * count + part.start, slot * count + part.stop)
                 for column, values in zip(columns, self._encode_rows(rows[part], ids, source, once), strict=True):
@@ -413,6 +406,54 @@ class Mechanism(Agreement):
     def _check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
+    @property
+    def uncountable(self) -> str:
+        """Why no estimate comes from counts of the messages; empty if one does."""
+        if self.trust == "aggregator":
+            return "a trusted aggregator adds noise to the exact sums of a round"
+        if any(isinstance(field, FloatField) for field in self.layout.fields):
+            return "its messages are whole vectors, of which hardly two are equal"
+        if issubclass(self.aggregator_class, VectorAggregator):
+            return "each client has a set of candidates of its own"
+        return ""
+
+    @cached_property
+    def counted_layout(self) -> Layout:
+        """The fields of a table of counts: those of a message, and with a public coin what it gives.
+
+        ValueError for mechanisms that are not estimated from counts, with the reason.
+
+        Examples:
+            >>> import sstq
+            >>> layout = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public").counted_layout
+            >>> [field.name for field in layout.fields]
+            ['code', 'index']
+        """
+        if self.uncountable:
+            raise ValueError(f"{self.name} cannot be estimated from counts of messages: {self.uncountable}")
+        return Layout((*self.layout.fields, *self._public_fields))
+
+    @property
+    def _public_fields(self) -> tuple[Field, ...]:
+        """What a public coin gives, as fields."""
+        return ()
+
+    def _public_columns(self, messages: Messages) -> Columns:  # noqa: ARG002 (those with a public coin use it)
+        """The values of these fields for messages with identifiers."""
+        return ()
+
+    def counted(self, messages: Messages) -> Messages:
+        """Return the messages as a table of counts has them: with what a public coin gives, without identifiers."""
+        given = zip(self._public_fields, self._public_columns(messages), strict=True)
+        columns = (*messages.columns, *(values.astype(field.dtype) for field, values in given))
+        return replace(messages, layout=self.counted_layout, columns=columns, clients=None)
+
+    def counted_messages(self, columns: Columns, simulated: bool) -> Messages:
+        """Build messages with the fields of a table of counts; ValueError for values that are never sent."""
+        messages = replace(self._messages(columns, None, simulated), layout=self.counted_layout)
+        self._check_messages(messages)
+        return messages
+
     def aggregator(self) -> Aggregator[Any]:
         """Create an empty aggregator for this mechanism's messages."""
         return self.aggregator_class(self)
@@ -445,9 +486,6 @@ class Mechanism(Agreement):
         if self.exact and not isinstance(draw, Channel):
             return log_upper(draw.law().ratio())
         return float(draw.privacy_loss())
-
-    def _header(self) -> dict[str, Any]:
-        return super()._header() | {"mechanism": self.name}
 
     @abstractmethod
     def largest_message(self) -> float:
@@ -490,13 +528,12 @@ class Mechanism(Agreement):
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
-        x = as_vectors(x, "x")
         rows = self._held(self._check_vectors(x), groups)
-        if np.ndim(x) == 2 and clients not in (None, len(rows)):
+        if len(rows) != 1 and clients not in (None, len(rows)):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
             )
-        repeats = 1 if clients is None or np.ndim(x) == 2 else check_number("clients", clients, 1, 2**62, integer=True)
+        repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
         return self._mean_error(rows, repeats)

@@ -34,13 +34,16 @@ def encode_files(
         for file in several:
             first = start
             for rows, labels, secret in file.pieces():
-                ids, given = (None if of is None else of[start : start + len(rows)] for of in (clients, groups))
+                stop = start + len(rows)
+                ids = None if clients is None else clients[start:stop]
+                if secret is None and groups is not None:
+                    secret = groups[start:stop]
                 try:
-                    held = mechanism._held(rows, given if secret is None else secret)
+                    whole = mechanism._held(rows, secret)
                 except ValueError as error:
                     raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
                 # Each vector is reported once.
                 once = report if slot == 0 else None
-                yield replace(mechanism._encode_slots(held, source, ids, once, slots=1), labels=labels)
-                start += len(rows)
+                yield replace(mechanism._encode_slots(whole, source, ids, once, slots=1), labels=labels)
+                start = stop
                 advance(len(rows))

@@ -16,8 +16,8 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from sstq.checks import stated_integers
 from sstq.exactness import TOTAL
+from sstq.mechanisms.parameters import table_of
 from sstq.scalar.channels import Channel, FlatChannel
 
 Box = tuple[tuple[int, int], ...]
@@ -315,7 +315,7 @@ def law_from_dict(data: Any) -> Law:
     try:
         if kind == EitherLaw.kind and size == len(weights):
             return EitherLaw([law_from_dict(part) for part in weights])
-        weights = [stated_integers("a weight", row) for row in weights]
+        weights = table_of("a weight", weights)
         if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
             raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
         if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, g
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_option, stated_integer
+from sstq.checks import ArgumentError, did_you_mean
 
 Word = Annotated[int, "decimal string"]
 """An integer below 2^64."""
@@ -44,12 +44,7 @@ class Parameters:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        kinds = get_type_hints(type(self), include_extras=True)
-        return {
-            field.name: _written(getattr(self, field.name), kinds[field.name])
-            for field in fields(self)
-            if not is_default(getattr(self, field.name), field.default)
-        }
+        return _write(type(self), vars(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -57,18 +52,51 @@ class Parameters:
         required = {field.name for field in fields(cls) if field.default is MISSING}
         if missing := sorted(required - data.keys()):
             raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
-        kinds = get_type_hints(cls, include_extras=True)
-        made = cls(**{name: _read(name, data[name], kind) for name, kind in kinds.items() if name in data})
-        written = made.to_dict()
+        values = {name: _read(name, data[name], kind) for name, kind in _kinds(cls).items() if name in data}
+        written = _write(cls, values)
         wrong = data.keys() ^ written.keys() | {name for name in data if written.get(name) != data[name]}
         if wrong:
             raise ValueError(f"the JSON has unknown or inconsistent fields: {sorted(wrong)}")
-        return made
+        return cls(**values)
 
 
-def is_default(value: Any, default: Any) -> bool:
-    """Whether a field has its default, if there is one; then it is left out of JSON."""
-    return type(value) is type(default) and bool(value == default)
+def _kinds(cls: type[Parameters]) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+def without_defaults(cls: type[Parameters], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of fields that differ from their defaults, in the order of the fields."""
+    defaults = {field.name: field.default for field in fields(cls) if field.name in values}
+    return {
+        name: values[name]
+        for name, default in defaults.items()
+        if type(values[name]) is not type(default) or values[name] != default
+    }
+
+
+def _write(cls: type[Parameters], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _written(value, _kinds(cls)[name]) for name, value in without_defaults(cls, values).items()}
+
+
+def integer_of(name: str, text: Any) -> int:
+    """Return the integer of a decimal string, because JSON parsers of other languages round integers beyond 2^53.
+
+    Examples:
+        >>> integer_of("threshold", "4611686018427387904")
+        4611686018427387904
+        >>> integer_of("threshold", 4611686018427387904)
+        Traceback (most recent call last):
+        ...
+        ValueError: threshold must be a decimal string of an integer below 2^64, got 4611686018427387904
+    """
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 and str(int(text)) == text:
+        return int(text)
+    raise ValueError(f"{name} must be a decimal string of an integer below 2^64, got {text!r}")
+
+
+def table_of(name: str, value: Any) -> Any:
+    """Return the integers of decimal strings in a list of lists."""
+    return [[integer_of(name, entry) for entry in _list(name, row)] for row in _list(name, value)]
 
 
 def _written(value: Any, kind: Any) -> Any:
@@ -85,16 +113,19 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return None
     for literal in (option for option in kinds if get_origin(option) is Literal):
         if isinstance(value, str) or len(kinds) == 1:
-            return check_option(name, value, get_args(literal))
+            if value in get_args(literal):
+                return value
+            words = " or ".join(map(repr, get_args(literal)))
+            raise ArgumentError(name, f"must be {words}, got {value!r}{did_you_mean(value, get_args(literal))}")
     kind = next(option for option in kinds if get_origin(option) is not Literal)
     if kind == Word:
-        return stated_integer(name, value)
+        return integer_of(name, value)
     if kind == Words:
-        return tuple(stated_integer(name, entry) for entry in _list(name, value))
+        return tuple(integer_of(name, entry) for entry in _list(name, value))
     if kind == Ranges:
         return tuple(_range(name, _list(name, entry)) for entry in _list(name, value))
     if kind == WordTable:
-        return np.array([[stated_integer(name, entry) for entry in _list(name, row)] for row in _list(name, value)])
+        return np.array(table_of(name, value))
     if kind == Values:
         return np.array([_read(name, entry, float) for entry in _list(name, value)], dtype=np.float64)
     wanted, allowed = ("an integer", int) if kind is int else ("a number", int | float)

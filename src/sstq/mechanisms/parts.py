@@ -34,7 +34,6 @@ class Decoder:
     values: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        check_option("decoder", self.name, get_args(DecoderName))
         if self.values.ndim != 1 or not np.all(np.abs(self.values) <= _LARGEST_VALUE) or not self.values.any():
             raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
         values = np.array(self.values)
@@ -45,11 +44,12 @@ class Decoder:
 def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
     """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
     codes = 1 << bits
-    tokens = channel.inputs if channel.name == OPTIMAL else codes
-    if not channel.inputs == codebook.size == tokens or not channel.outputs == len(decoder.values) == codes:
+    (inputs, outputs), words = channel.shape, len(codebook.values)
+    tokens = inputs if channel.name == OPTIMAL else codes
+    if not inputs == words == tokens or not outputs == len(decoder.values) == codes:
         raise ValueError(
             f"channel, codebook and decoder must have {tokens} tokens and 2^bits = {codes} codes, got a channel from "
-            f"{channel.inputs} to {channel.outputs}, {codebook.size} codewords and {len(decoder.values)} decoded values"
+            f"{inputs} to {outputs}, {words} codewords and {len(decoder.values)} decoded values"
         )
     if OPTIMAL in (channel.name, codebook.name):
         if not channel.name == codebook.name == OPTIMAL or decoder.name != "unbiased":

@@ -4,12 +4,13 @@ import inspect
 from importlib import import_module
 from typing import Any, TypeVar
 
-from sstq.checks import check_argument, did_you_mean
-from sstq.mechanisms.agreement import read_agreement
+from sstq.checks import did_you_mean
+from sstq.mechanisms.agreement import read_document
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.parameters import Parameters
 
-# The limit for JSON: the paper's recipe takes 30 steps.
+# The limits for JSON: rows of a frame per dimension, or in all; 2^16 rows are usual with private groups. The paper's
+# recipe takes 30 steps.
+_MOST_ROWS_PER_DIM, _FEW_ROWS, _FEW_ROWS_OF_GROUPS = 40, 2048, 1 << 16
 _MOST_STEPS = 128
 Kind = TypeVar("Kind", bound=Mechanism)
 
@@ -18,6 +19,7 @@ _REGISTRY: dict[str, type[Mechanism] | str] = {
     "sstq": "sstq.mechanisms.sstq:SSTQ",
     "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
     "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
+    "frequencies": "sstq.mechanisms.frequencies:Frequencies",
     "vqsgd": "sstq.baselines.vqsgd:VqSGD",
     "sqkr": "sstq.baselines.sqkr:SQKR",
     "privunit": "sstq.baselines.privunit:PrivUnit",
@@ -88,30 +90,28 @@ def mechanism(name: str, **options: Any) -> Mechanism:
 def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
     """Read a mechanism from its `to_json`, integer by integer; ValueError for anything else.
 
-    A few bytes of JSON can ask for any amount of memory and time, so the size of the frame (by default 8 times the
-    usual one, or 2048) and the steps of the representation (by default 128) are bounded.
+    A few bytes of JSON can ask for any amount of memory and time, so the size of the frame (by default 40 rows per
+    dimension, or 2048) and the steps of the representation (by default 128) are bounded.
 
     Examples:
         >>> original = mechanism("sstq", dim=100, epsilon=1.0)
         >>> from_json(original.to_json()).digest() == original.digest()
         True
     """
-
-    def choose(data: dict[str, Any]) -> tuple[type[Mechanism], Parameters]:
-        chosen = mechanism_class(data.pop("mechanism", None))
-        solved: Any = chosen.parameters_class.from_dict(data)
-        check_argument("dim", solved.dim)
-        limits = {"frame_size": max_frame_size or chosen.usual_frame_size(solved), "steps": max_steps or _MOST_STEPS}
-        for name, most in limits.items():
-            if getattr(solved, name, 0) > most:
-                raise ValueError(
-                    f"{name} must be at most {most} for dim = {solved.dim}, got {getattr(solved, name)!r}; "
-                    f"pass max_{name}= to allow more"
-                )
-        return chosen, solved
-
-    read: Mechanism = read_agreement(text, Mechanism.json_format, choose)
-    return read
+    data = read_document(text, Mechanism.json_format)
+    chosen = mechanism_class(data.pop("mechanism", None))
+    solved: Any = chosen.parameters_class.from_dict(data)
+    # A mechanism without vectors has no dim, and no frame.
+    groups, blocks = getattr(solved, "groups", 1), getattr(solved, "blocks", 1)
+    rows = _MOST_ROWS_PER_DIM * getattr(solved, "dim", 0) * -(-groups // max(blocks, 1))
+    usual = max(rows, _FEW_ROWS if groups == 1 else _FEW_ROWS_OF_GROUPS)
+    for name, most in {"frame_size": max_frame_size or usual, "steps": max_steps or _MOST_STEPS}.items():
+        if getattr(solved, name, 0) > most:
+            raise ValueError(
+                f"{name} must be at most {most} for dim = {solved.dim}, got {getattr(solved, name)!r}; "
+                f"pass max_{name}= to allow more"
+            )
+    return chosen.from_parameters(solved)
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:

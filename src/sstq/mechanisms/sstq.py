@@ -23,7 +23,6 @@ from sstq.frames.tight import Frame, make_frame
 from sstq.mechanisms import base, parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.bounds import read_ranges
-from sstq.mechanisms.flat_response import flat_response
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
 from sstq.mechanisms.trial_vectors import typical_vector
@@ -196,7 +195,7 @@ class SSTQ(KashinMechanism):
             return TableChannel(solved.channel, self.epsilon, solved.weights)
         if solved.own is None or solved.other is None or solved.weights is not None:
             raise ValueError("channel='flat' must have own and other, and no weights")
-        return flat_response(1 << self.bits, self.epsilon, solved.own, solved.other)
+        return FlatChannel(self.epsilon, 1 << self.bits, solved.own, solved.other)
 
     @cached_property
     def codebook(self) -> Codebook:
@@ -211,10 +210,19 @@ class SSTQ(KashinMechanism):
     @cached_property
     def layout(self) -> Layout:
         """The code, and with a private coin the coordinate's index."""
-        fields = [Field("code", self.bits, 1 << self.bits)]
-        if self.coin == "private":
-            fields.append(Field("index", (self.frame.size - 1).bit_length(), self.frame.size))
-        return Layout(tuple(fields))
+        code = Field("code", self.bits, 1 << self.bits)
+        return Layout((code, self._index_field) if self.coin == "private" else (code,))
+
+    @property
+    def _index_field(self) -> Field:
+        return Field("index", (self.frame.size - 1).bit_length(), self.frame.size)
+
+    @property
+    def _public_fields(self) -> tuple[Field, ...]:
+        return (self._index_field,) if self.coin == "public" else ()
+
+    def _public_columns(self, messages: Messages) -> Columns:
+        return () if messages.clients is None else (self._assigned(messages.clients),)
 
     @property
     def unbiased(self) -> base.Unbiased:
@@ -247,9 +255,9 @@ class SSTQ(KashinMechanism):
         unit, words, clients = self._unit_ball(batch.rows, batch.report), batch.words, batch.clients
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
         coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None], certify=batch.report is not None)
-        uniforms = unit_interval(words[:, 1])
-        token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), uniforms)
-        code = self.channel.sample(token, channel_words(words[:, 2]))
+        rounding, drawn = unit_interval(words[:, 1]), channel_words(words[:, 2])
+        token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), rounding)
+        code = self.channel.sample(token, drawn)
         if batch.report is not None:
             batch.report.missed += missed(unit, residual)
         return (code, index) if clients is None else (code,)

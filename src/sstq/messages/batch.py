@@ -1,7 +1,8 @@
 """Batches of messages: what leaves clients, as arrays of small numbers and as packed bits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, Self
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.messages.labels import Labels
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import RngLike, bit_source
+
+BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,6 +127,31 @@ class MessageReader(Protocol):
         self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
     ) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
+
+
+def block_messages(message_bits: int) -> int:
+    """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
+    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
+
+
+def in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
+    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
+    waiting: list[Messages] = []
+    length, size = 0, block_messages(first.layout.message_bits)
+    for batch in chain([first], others):
+        if (batch.digest, batch.simulated) != (first.digest, first.simulated):
+            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
+        if batch.label_column != first.label_column:
+            raise ValueError("a file must hold messages with labels of one column, or all without labels")
+        while length + len(batch) >= size:
+            head, batch = batch[: size - length], batch[size - length :]
+            yield Messages.concatenate([*waiting, head])
+            waiting, length = [], 0
+        if len(batch):
+            waiting.append(batch)
+            length += len(batch)
+    if waiting:
+        yield Messages.concatenate(waiting)
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:

@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
 from sstq.files.atomic import atomic_file
 from sstq.messages import framed, parquet
-from sstq.messages.batch import MessageReader, Messages
-from sstq.messages.framed import MessageFileInfo, block_messages
+from sstq.messages.batch import MessageReader, Messages, in_blocks
+from sstq.messages.framed import MessageFileInfo
 
 FORMATS = (parquet, framed)
 """The formats: modules with a MAGIC, and with functions that describe, read and write files."""
@@ -34,11 +33,13 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
         raise ValueError("batches must contain at least one message")
     write = parquet.write if Path(path).name.lower().endswith(parquet.SUFFIXES) else framed.write
     with atomic_file(path, private=first.in_clear) as file:
-        return write(file, _blocks(first, filled))
+        return write(file, in_blocks(first, filled))
 
 
-def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Iterator[Messages]:
-    """Iterate over the messages of a file, one batch at a time in bounded memory.
+def read_messages(
+    path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFileInfo | None = None
+) -> Iterator[Messages]:
+    """Iterate over the messages of a file, one batch at a time in bounded memory; `info` is its description, if known.
 
     Raises ValueError, saying what is wrong and where, for a file that is damaged or of another version or mechanism.
     Batches before the damage have been returned by then; `Aggregator.update_from_file` adds all of a file or nothing.
@@ -53,7 +54,7 @@ def read_messages(path: str | os.PathLike[str], mechanism: MessageReader) -> Ite
     """
     with open(path, "rb") as file:
         form = _format_of(file)
-        info = form.describe(file)
+        info = form.describe(file) if info is None else info
         if info.digest != mechanism.digest():
             digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
             raise ValueError(f"{file.name} holds messages of another mechanism: {digests}")
@@ -74,23 +75,3 @@ def _format_of(file: BinaryIO) -> ModuleType:
         if start.startswith(form.MAGIC):
             return form
     raise ValueError(f"{file.name} is not a message file: unknown header")
-
-
-def _blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
-    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
-    waiting: list[Messages] = []
-    length, size = 0, block_messages(first.layout.message_bits)
-    for batch in chain([first], others):
-        if (batch.digest, batch.simulated) != (first.digest, first.simulated):
-            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
-        if batch.label_column != first.label_column:
-            raise ValueError("a file must hold messages with labels of one column, or all without labels")
-        while length + len(batch) >= size:
-            head, batch = batch[: size - length], batch[size - length :]
-            yield Messages.concatenate([*waiting, head])
-            waiting, length = [], 0
-        if len(batch):
-            waiting.append(batch)
-            length += len(batch)
-    if waiting:
-        yield Messages.concatenate(waiting)

@@ -32,12 +32,11 @@ from typing import BinaryIO
 import numpy as np
 
 from sstq.files.strict_json import read_json
-from sstq.messages.batch import MessageReader, Messages
+from sstq.messages.batch import MessageReader, Messages, block_messages
 from sstq.messages.labels import Labels, check_name
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
-BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
 _HEADER = struct.Struct("<8sHHIQ32s16sI")
 _CRC_BYTES = 4
 _HEADER_BYTES = _HEADER.size + _CRC_BYTES
@@ -59,11 +58,6 @@ class MessageFileInfo:
     block_messages: int
     file_id: str
     label_column: str | None = None
-
-
-def block_messages(message_bits: int) -> int:
-    """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
-    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
 
 
 def describe(file: BinaryIO) -> MessageFileInfo:

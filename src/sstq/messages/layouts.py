@@ -5,9 +5,8 @@ of a batch takes the bits [i·w, (i+1)·w) of the byte stream, w being the messa
 bit k mod 8, least significant first, of byte k // 8. The bits left over in the last byte are zero.
 """
 
-from collections.abc import Iterator
+import dataclasses
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,11 +91,11 @@ class Layout:
     """The fields of a message, from the lowest bits to the highest."""
 
     fields: tuple[Field, ...]
+    message_bits: int = dataclasses.field(init=False, compare=False)
+    """The width of one message in bits."""
 
-    @cached_property
-    def message_bits(self) -> int:
-        """The width of one message in bits."""
-        return sum(field.bits * field.count for field in self.fields)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message_bits", sum(one.bits * one.count for one in self.fields))
 
     def empty(self, count: int = 0) -> tuple[Column, ...]:
         """Allocate columns for this many messages, without values."""
@@ -133,12 +132,11 @@ class Layout:
                 column[block] = field.from_integers(values, block.start).reshape(field.shape(rows))
         return columns
 
-    def _blocks(self, count: int) -> Iterator[slice]:
+    def _blocks(self, count: int) -> list[slice]:
         """Slices over the messages, all but the last with a multiple of eight, so that they end on whole bytes."""
         numbers = sum(field.count for field in self.fields)
         size = max(8, min(_NUMBERS_A_BLOCK // numbers, _BITS_A_BLOCK // self.message_bits) // 8 * 8)
-        for start in range(0, count, size):
-            yield slice(start, min(start + size, count))
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
     def _pack_words(self, integers: list[NDArray[np.uint64]]) -> bytes:
         joined = np.zeros(len(integers[0]), dtype=np.uint64)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO
 
-from sstq.messages.batch import MessageReader, Messages
-from sstq.messages.framed import MessageFileInfo, block_messages
+from sstq.messages.batch import MessageReader, Messages, block_messages
+from sstq.messages.framed import MessageFileInfo
 from sstq.messages.labels import Labels, check_arrow_type
 from sstq.messages.layouts import Column, Field, FloatField
 

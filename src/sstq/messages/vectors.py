@@ -349,7 +349,7 @@ def _numpy_errors(name: str) -> Iterator[None]:
 
 def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int) -> int:
     """Return the number of vectors in an array of this shape."""
-    if not arrays.is_number(dtype):
+    if dtype.kind not in "biuf":
         raise ValueError(f"{name}: vectors must be floats, integers or booleans, got dtype {dtype}")
     if shape == (dim,):
         return 1

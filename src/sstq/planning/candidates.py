@@ -7,47 +7,53 @@ no better; RRSC, MMRC and compressed PrivUnitG have slow servers; PrivUnit is pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from sstq.baselines import VqSGD
-from sstq.mechanisms import SSTQ, FrameUnit, Mechanism
+from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, mechanism
 from sstq.mechanisms.frameunit.bias import BIAS_SHARE
 
 _FRAMES_MAX_BITS = 30
 # Beyond it what cannot win is not computed, which takes seconds.
-COMPARED_DIM_MAX = 2**16
-_SSTQ_BITS, _VQSGD_DIM_MAX = 8, 2**24
+_COMPARED_DIM_MAX = 2**16
+_SSTQ_BITS = 8
 # The ε below the allowed one that are tried where frames are too few: the error is within 0.1 % of its least.
 _SPENDINGS = tuple(float(f"{20 * 1.05**-step:.3g}") for step in range(156))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A mechanism for clients who all hold a typical vector of norm 1, and the predicted error of their mean."""
+    """A mechanism for clients who all hold a typical vector of norm 1, and the predicted error of their mean.
+
+    `wanted_frames` are those of FrameUnit that would make its bias negligible.
+    """
 
     label: str
-    mechanism: Mechanism  # which may spend less ε than is allowed
+    name: str
+    options: Mapping[str, Any]  # which may spend less ε than is allowed
+    bits: int
     bias2: float
     variance: float
     frames: int = 1
-    wanted_frames: int = 1  # of FrameUnit: those that would make the bias negligible
+    wanted_frames: int = 1
 
     @property
     def mse(self) -> float:
         """The mean squared error of the mean."""
         return self.bias2 + self.variance
 
-    @property
-    def bits(self) -> int:
-        """The bits of one message."""
-        return self.mechanism.message_bits
+    def build(self, clip: float = 1.0) -> Mechanism:
+        """Create the mechanism; a clip of 1 is left out, so that its line of Python is short."""
+        return mechanism(self.name, **self.options, **({} if clip == 1 else {"clip": clip}))
 
 
-def candidates(
-    dim: int, epsilon: float, clients: int, bits: int | None, coin: str, *, slack: float = 0.0
-) -> list[Candidate]:
-    """Return the mechanisms that are allowed, the least error first; empty if the bits are too few for any.
+def best_candidate(
+    dim: int, epsilon: float, clients: int, bits: int | None, coin: str, slack: float = 0.0
+) -> Candidate | None:
+    """Return the allowed mechanism of least error, or None if the bits are too few for any.
 
     Args:
         dim: d.
@@ -61,50 +67,38 @@ def candidates(
     if coin != "private":
         found.append(_public_frameunit(dim, epsilon, clients, bits, slack))
     if coin != "public":
-        found += _private(dim, epsilon, clients, bits, slack)
-    return sorted(found, key=lambda one: (one.mse, one.bits))
-
-
-def least_mse(dim: int, epsilon: float, clients: int, bits: int | None, coin: str, *, slack: float = 0.0) -> float:
-    """The least error of all candidates, infinite if there is none; quicker than listing them."""
-    if coin == "private" and dim > 1 and _fits(dim, epsilon, bits):
-        spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits, None)
+        fits = bits is None or _one_frame(dim, epsilon, None)[2] <= bits
+        found += [_frameunit(dim, epsilon, clients, bits)] if fits else []
         # SSTQ has at least 1.5 times the error of FrameUnit with enough frames (measured for d up to 10⁶).
-        if frames == wanted:
-            return sum(_frames_error(dim, spent, None, frames, clients))
-    return min((one.mse for one in candidates(dim, epsilon, clients, bits, coin, slack=slack)), default=float("inf"))
+        enough = fits and (dim > _COMPARED_DIM_MAX or found[-1].frames == found[-1].wanted_frames)
+        found += [] if enough and dim > 1 else _without_frames(dim, epsilon, clients, bits, slack)
+    return min(found, key=lambda one: (one.mse, one.bits), default=None)
 
 
-def _fits(dim: int, epsilon: float, bits: int | None) -> bool:
-    """Whether FrameUnit with a private coin fits into the bits."""
-    return bits is None or _one_frame(dim, epsilon, None)[2] <= bits
-
-
-def _private(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> list[Candidate]:
-    found = []
-    if _fits(dim, epsilon, bits):
-        found.append(_frameunit(dim, epsilon, clients, bits))
-        if dim > COMPARED_DIM_MAX:
-            return found
-    flat = [one for one in _flat_channels(dim, epsilon) if bits is None or one.bits <= bits]
+def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> list[Candidate]:
+    """SSTQ and vqSGD, which have no bias, as far as the bits are enough."""
+    most, found = float("inf") if bits is None else bits, []
+    flat = [one for one in _flat_channels(dim, epsilon) if one[1] <= most]
     if flat:
-        enough = (1 + slack) * min(one.variance for one in flat)
-        best = min((one for one in flat if one.variance <= enough), key=lambda one: (one.bits, one.variance))
-        found.append(Candidate(best.label, best.mechanism, 0.0, best.variance / clients))
-    if dim <= _VQSGD_DIM_MAX and (bits is None or (2 * dim - 1).bit_length() <= bits):
-        mechanism = VqSGD(dim, epsilon)
-        found.append(Candidate("vqSGD", mechanism, 0.0, (mechanism.largest_message() ** 2 - 1) / clients))
+        enough = (1 + slack) * min(variance for *_, variance in flat)
+        code, size, variance = next(one for one in flat if one[2] <= enough)
+        options = {"dim": dim, "epsilon": epsilon, "bits": code}
+        found.append(Candidate(f"SSTQ, b = {code}", "sstq", options, size, 0.0, variance / clients))
+    if (size := (2 * dim - 1).bit_length()) <= min(most, 25):
+        variance = VqSGD(dim, epsilon).largest_message() ** 2 - 1
+        options = {"dim": dim, "epsilon": epsilon}
+        found.append(Candidate("vqSGD", "vqsgd", options, size, 0.0, variance / clients))
     return found
 
 
 @lru_cache(maxsize=64)
-def _flat_channels(dim: int, epsilon: float) -> list[Candidate]:
-    """SSTQ with the flat channel for one client, by the bits of the code, until more of them are worse."""
-    found: list[Candidate] = []
+def _flat_channels(dim: int, epsilon: float) -> list[tuple[int, int, float]]:
+    """The bits of the code, of the message, and the variance of one client of SSTQ, until more bits are worse."""
+    found: list[tuple[int, int, float]] = []
     for bits in range(1, _SSTQ_BITS + 1):
-        mechanism = SSTQ(dim, epsilon, bits=bits)
-        found.append(Candidate(f"SSTQ, b = {bits}", mechanism, 0.0, mechanism.typical_error().variance))
-        if bits > 1 and found[-1].variance > found[-2].variance:
+        built = SSTQ(dim, epsilon, bits=bits)
+        found.append((bits, built.message_bits, built.typical_error().variance))
+        if bits > 1 and found[-1][2] > found[-2][2]:
             break
     return found
 
@@ -112,9 +106,9 @@ def _flat_channels(dim: int, epsilon: float) -> list[Candidate]:
 @lru_cache(maxsize=1024)
 def _one_frame(dim: int, epsilon: float, code_bits: int | None) -> tuple[float, float, int]:
     """The squared bias and the whole squared error of one client with one frame, and the bits."""
-    mechanism = FrameUnit(dim, epsilon, bits=code_bits)
-    error = mechanism.typical_error()
-    return error.bias2, error.total, mechanism.message_bits
+    built = FrameUnit(dim, epsilon, bits=code_bits)
+    error = built.typical_error()
+    return error.bias2, error.total, built.message_bits
 
 
 def _frames_error(dim: int, epsilon: float, code_bits: int | None, frames: int, clients: int) -> tuple[float, float]:
@@ -157,11 +151,14 @@ def _choose_frames(
 def _frameunit(dim: int, epsilon: float, clients: int, bits: int | None, code_bits: int | None = None) -> Candidate:
     spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits, code_bits)
     label = "FrameUnit" if code_bits is None else f"FrameUnit, public coin, b = {code_bits}"
-    options = {"bits": code_bits, "frames": frames if frames > 1 else None}
-    given = {name: value for name, value in options.items() if value is not None}
-    mechanism = FrameUnit(dim, spent).replace(**given) if given else FrameUnit(dim, spent)
+    options: dict[str, Any] = {"dim": dim, "epsilon": spent}
+    options |= {} if code_bits is None else {"bits": code_bits}
+    options |= {} if frames == 1 else {"frames": frames}
+    # The number of the frame is part of a message unless the coin is public.
+    size = _one_frame(dim, spent, code_bits)[2] + (0 if code_bits else (frames - 1).bit_length())
+    error = _frames_error(dim, spent, code_bits, frames, clients)
     label = f"{label}, {frames} frames" if frames > 1 else label
-    return Candidate(label, mechanism, *_frames_error(dim, spent, code_bits, frames, clients), frames, wanted)
+    return Candidate(label, "frameunit", options, size, *error, frames, wanted)
 
 
 @lru_cache(maxsize=1024)

@@ -13,66 +13,52 @@ from typing import cast
 
 from sstq.checks import ArgumentError, check_argument, check_number, check_option
 from sstq.mechanisms import GroupUnit
+from sstq.planning.plans import Plan, Request
 from sstq.planning.shuffled_draw import MOST_MESSAGES
 from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import LEAST_SIGNAL_TO_NOISE, Verdict, find_remedies
+from sstq.planning.verdict import Remedy
 
 
-@dataclass(frozen=True, repr=False)
-class ClassifierPlan:
-    """What a classifier from one message per person costs, and the noise of its class means.
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ClassifierPlan(Plan):
+    """What a classifier from one message per person costs, and the noise of its class means; see `Plan` for the rest.
 
     Predictions are for features of norm 1 and classes that are equally frequent: a class of a tenth of the mean size
     has ten times the noise.
 
     Attributes:
-        classes: the number of classes.
-        features: p, the number of features that are sent.
-        clients: n, the people; each sends one message, once.
-        epsilon: the total ε per person: of that message, or behind the shuffler.
         mechanism: the GroupUnit of the messages.
-        noise: the standard deviation of one coordinate of a class mean.
         shuffled: the plan of the messages, if a shuffler is trusted; then people may send several.
     """
 
-    classes: int
-    features: int
-    clients: int
-    epsilon: float
     mechanism: GroupUnit
-    noise: float
     shuffled: ShuffledPlan | None = None
 
-    def __repr__(self) -> str:
-        crowd = f"{self.clients:,} people, {self.classes} classes and {self.features} features"
-        return f"<ClassifierPlan for {crowd} at a total {self.total}: noise {self.noise:.3g}>"
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.mechanism.groups
+
+    @property
+    def features(self) -> int:
+        """p, the number of features that are sent."""
+        return self.request.dim
 
     @property
     def total(self) -> str:
         """The total privacy cost per person, in words."""
-        if self.shuffled is None:
-            return f"ε = {self.epsilon:g}"
-        return f"ε = {self.epsilon:g} (δ = {self.shuffled.delta:g}) behind a shuffler"
+        trusted = "" if self.shuffled is None else f" (δ = {self.request.delta:g}) behind a shuffler"
+        return f"ε = {self.request.epsilon:g}{trusted}"
 
     @property
     def total_bytes(self) -> int:
         """The size of all messages together in bytes."""
-        if self.shuffled is not None:
-            return self.shuffled.total_bytes
-        return -(-self.clients * self.mechanism.message_bits // 8)
+        return super().total_bytes if self.shuffled is None else self.shuffled.total_bytes
 
     @property
-    def signal_to_noise(self) -> float:
-        """The length of a class mean over that of its noise, if all people of a class had the same features.
-
-        The mean then has norm 1, and the noise has norm √features · noise. This is an upper bound.
-        """
-        return 1 / (self.noise * math.sqrt(self.features))
-
-    @property
-    def feasible(self) -> bool:
-        """Whether the signal-to-noise ratio is at least 1."""
-        return self.signal_to_noise >= LEAST_SIGNAL_TO_NOISE
+    def noise(self) -> float:
+        """The standard deviation of one coordinate of a class mean: the sums of all are 1/classes of the means."""
+        return self.error * math.sqrt(self.classes / self.features)
 
     @property
     def most_features(self) -> int:
@@ -93,30 +79,18 @@ class ClassifierPlan:
         most = math.ceil((1 + math.sqrt(1 + 8 / self.noise**2)) / 2) - 1
         return min(self.features, max(1, most))
 
-    def verdict(self) -> Verdict:
-        """Return whether class means stand out from their noise; if not, with what would have to change."""
-        spent = f"a total ε of {self.epsilon:g}" if self.shuffled is None else f"a total {self.total}"
-        reason = f"signal-to-noise {self.signal_to_noise:.3g} of a class mean at {spent}"
-        if self.feasible:
-            return Verdict(True, self.signal_to_noise, reason)
+    def _remedies(self, dim_name: str = "features") -> tuple[Remedy, ...]:
+        return super()._remedies(dim_name)
 
-        def works(features: int, clients: int, epsilon: float) -> bool:
-            if self.shuffled is not None:
-                return self.classes * self.shuffled.likely_mse(features, clients, epsilon) <= 1
-            return plan_classifier(self.classes, features, clients, epsilon).feasible
-
-        remedies = find_remedies(
-            works,
-            dim=self.features,
-            clients=self.clients,
-            epsilon=self.epsilon,
-            names=("clients", "epsilon", "features"),
-        )
-        return Verdict(False, self.signal_to_noise, reason, remedies)
+    def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
+        """The squared error over clip² of another such task."""
+        if self.shuffled is not None:
+            return self.shuffled.likely_mse(dim, people, epsilon)
+        return GroupUnit(dim, epsilon, groups=self.classes, clients=people).typical_error(people).total
 
     def python(self) -> str:
         """The line of Python that simulates it, from examples `X`, labels `y` and unlabelled examples `public`."""
-        return f"sstq.learning.PrivateClassifier(epsilon={self.epsilon!r}, public=public).fit(X, y)"
+        return f"sstq.learning.PrivateClassifier(epsilon={self.request.epsilon!r}, public=public).fit(X, y)"
 
 
 def plan_classifier(
@@ -128,6 +102,7 @@ def plan_classifier(
     trust: str = "local",
     delta: float | None = None,
     messages: int | None = None,
+    mean_norm: float | None = None,
 ) -> ClassifierPlan:
     """Plan a classifier to which every person contributes once: one message, or several to a shuffler.
 
@@ -139,6 +114,7 @@ def plan_classifier(
         trust: "local", or "shuffler" for people who trust one.
         delta: the δ behind the shuffler; 1e-6 by default.
         messages: the maximum number of messages per person behind the shuffler; 16 by default.
+        mean_norm: how long you expect a class mean to be, for the verdict; by default 1, as long as the features.
 
     Examples:
         >>> found = plan_classifier(classes=10, features=441, clients=59_000, epsilon=3.0)
@@ -156,17 +132,22 @@ def plan_classifier(
     epsilon = check_argument("epsilon", epsilon)
     if check_option("trust", trust, ("local", "shuffler")) == "shuffler":
         most, delta = MOST_MESSAGES if messages is None else messages, USUAL_DELTA if delta is None else delta
-        found = plan_shuffled(features, clients, epsilon, delta, messages=most, groups=classes)
-        noise = class_noise(found.error, classes, features)
-        return ClassifierPlan(classes, features, clients, epsilon, cast(GroupUnit, found.mechanism), noise, found)
-    for name, value in (("delta", delta), ("messages", messages)):
-        if value is not None:
-            raise ArgumentError(name, f"must be left out unless trust='shuffler', got {value!r}")
-    mechanism = GroupUnit(features, epsilon, groups=classes, clients=clients)
-    noise = class_noise(math.sqrt(mechanism.typical_error(clients).total), classes, features)
-    return ClassifierPlan(classes, features, clients, epsilon, mechanism, noise)
-
-
-def class_noise(error: float, classes: int, features: int) -> float:
-    """The standard deviation of one coordinate of a class mean: the sums over the people are 1/classes of the means."""
-    return classes * error / math.sqrt(classes * features)
+        found = plan_shuffled(features, clients, epsilon, delta, messages=most, groups=classes, mean_norm=mean_norm)
+        request, own = found.request, cast("GroupUnit", found.mechanism)
+    else:
+        found = None
+        for name, value in (("delta", delta), ("messages", messages)):
+            if value is not None:
+                raise ArgumentError(name, f"must be left out unless trust='shuffler', got {value!r}")
+        request = Request(features, clients, epsilon, mean_norm=mean_norm)
+        own = GroupUnit(features, epsilon, groups=classes, clients=clients)
+    error = own.typical_error(clients)
+    return ClassifierPlan(
+        request=request,
+        mechanism=own,
+        label=f"GroupUnit, {classes} groups",
+        people=clients,
+        bias=math.sqrt(error.bias2),
+        standard_deviation=math.sqrt(error.variance),
+        shuffled=found,
+    )

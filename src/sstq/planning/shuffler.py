@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 from sstq.accounting import gaussian_sigma
 from sstq.accounting.bounds import check_delta
 from sstq.checks import check_argument
 from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.planning.plans import Plan, Request
 from sstq.planning.shuffled_draw import (
     MESSAGE_BITS,
     MOST_MESSAGES,
@@ -17,7 +19,6 @@ from sstq.planning.shuffled_draw import (
     likely_mse,
     shuffled_mechanism,
 )
-from sstq.planning.verdict import Prediction, Remedy, find_remedies
 
 USUAL_DELTA = 1e-6
 """The δ behind a shuffler, where none is given."""
@@ -28,32 +29,37 @@ _SLACK = 0.02
 _SENSITIVITY = 2.0
 
 
-@dataclass(frozen=True, repr=False)
-class ShuffledPlan(Prediction):
-    """The mechanism for a shuffler, with its predicted error and cost; see `Prediction` for the other attributes.
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ShuffledPlan(Plan):
+    """The mechanism for a shuffler, with its predicted error and cost; see `Plan` for the other attributes.
 
     Attributes:
-        epsilon: the total ε of a person's messages, behind the shuffler.
+        epsilon: the total ε of a person's messages, behind the shuffler; that of one message is the mechanism's.
         delta: the total δ.
-        mechanism: its `epsilon` is the local ε of one message.
         local_error: the error of the same task without any trust, at a local ε equal to `epsilon`.
         central_error: the error of (ε, δ)-private Gaussian noise added by a trusted server.
         most_messages: the maximum messages per person that were allowed.
-        most_bits: the maximum bits per message that were allowed.
     """
 
     mechanism: FrameUnit | GroupUnit
-    epsilon: float
-    delta: float
     local_error: float
     central_error: float
-    most_messages: int = MOST_MESSAGES
-    most_bits: int = MESSAGE_BITS
+    most_messages: int
 
-    def __repr__(self) -> str:
-        sent = f"{self.messages} message{'s' * (self.messages > 1)} of {self.mechanism.message_bits} bits per person"
-        crowd = f"{self.clients:,} people of dimension {self.mechanism.dim:,} at ({self.epsilon:g}, {self.delta:g})"
-        return f"<ShuffledPlan for {crowd}: {sent}, error {self.relative_error:.3g} of clip>"
+    @property
+    def epsilon(self) -> float:
+        """The total ε of a person's messages, behind the shuffler."""
+        return cast("float", self.request.epsilon)
+
+    @property
+    def total_epsilon(self) -> float:
+        """The total ε of a person's messages, behind the shuffler."""
+        return self.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The total δ."""
+        return self.request.delta
 
     @property
     def messages(self) -> int:
@@ -68,23 +74,17 @@ class ShuffledPlan(Prediction):
     @property
     def person_bytes(self) -> int:
         """The bytes that a person sends, without envelopes; each message takes whole bytes."""
-        return self.messages * -(-self.mechanism.message_bits // 8)
+        return self.messages * -(-self.bits // 8)
 
     @property
     def total_bytes(self) -> int:
         """The bytes that all people send together."""
-        return self.clients * self.person_bytes
+        return self.people * self.person_bytes
 
-    def _remedies(self) -> tuple[Remedy, ...]:
-        def works(dim: int, clients: int, epsilon: float) -> bool:
-            return self.likely_mse(dim, clients, epsilon) <= 1
-
-        return find_remedies(works, dim=self.mechanism.dim, clients=self.clients, epsilon=self.epsilon)
-
-    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
+    def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
         """About the squared error over clip² of another such task, hardly less than a plan of it would predict."""
-        budget = ShuffleBudget(epsilon, self.delta, clients, self.most_messages)
-        return likely_mse(budget, dim, self.mechanism.groups or 1, self.most_bits)
+        budget = ShuffleBudget(epsilon, self.delta, people, self.most_messages)
+        return likely_mse(budget, dim, self.mechanism.groups or 1, self.request.bits or MESSAGE_BITS)
 
 
 def plan_shuffled(
@@ -97,6 +97,7 @@ def plan_shuffled(
     groups: int | None = None,
     bits: int = MESSAGE_BITS,
     clip: float = 1.0,
+    mean_norm: float | None = None,
 ) -> ShuffledPlan:
     """Choose a mechanism for people who trust a shuffler, but not the server.
 
@@ -112,6 +113,7 @@ def plan_shuffled(
         groups: the number of private groups; None for vectors alone.
         bits: the maximum bits per message.
         clip: vectors longer than this are scaled down to it.
+        mean_norm: how long you expect the mean to be, for the verdict; by default as long as clip.
 
     Examples:
         >>> found = plan_shuffled(dim=100, clients=10_000, epsilon=1.0, delta=1e-6)
@@ -127,17 +129,19 @@ def plan_shuffled(
     chosen = fewest_messages(ShuffleBudget(epsilon, delta, clients, messages), groups or 1)
     mechanism = shuffled_mechanism(dim, epsilon, delta, clients, messages=chosen, groups=groups, bits=bits, clip=clip)
     error = mechanism.typical_error(clients)
+    alone: FrameUnit | GroupUnit = FrameUnit(dim, epsilon, clients=clients, clip=clip)
+    if groups is not None:
+        alone = GroupUnit(dim, epsilon, groups=groups, clients=clients, clip=clip)
     return ShuffledPlan(
-        clients=clients,
-        epsilon=epsilon,
-        delta=delta,
+        request=Request(dim, clients, epsilon, bits, delta=delta, clip=clip, mean_norm=mean_norm),
         mechanism=mechanism,
+        label=f"{'FrameUnit' if groups is None else 'GroupUnit'}, {chosen} message{'s' * (chosen > 1)} per person",
+        people=clients,
         bias=math.sqrt(error.bias2),
         standard_deviation=math.sqrt(error.variance),
-        local_error=math.sqrt(_local(dim, epsilon, clients, groups, clip)),
+        local_error=math.sqrt(alone.typical_error(clients).total),
         central_error=clip * central_error(dim * (groups or 1), epsilon, delta, clients),
         most_messages=messages,
-        most_bits=bits,
     )
 
 
@@ -161,10 +165,3 @@ def central_error(coordinates: int, epsilon: float, delta: float, clients: int) 
         0.00267
     """
     return _SENSITIVITY * gaussian_sigma(epsilon, delta) / clients * math.sqrt(coordinates)
-
-
-def _local(dim: int, epsilon: float, clients: int, groups: int | None, clip: float) -> float:
-    """The squared error if nobody is trusted."""
-    if groups is None:
-        return FrameUnit(dim, epsilon, clients=clients, clip=clip).typical_error(clients).total
-    return GroupUnit(dim, epsilon, groups=groups, clients=clients, clip=clip).typical_error(clients).total

@@ -42,6 +42,8 @@ class SecureBits:
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return `count` fresh words from the operating system."""
+        if count <= _WORDS_PER_REQUEST:
+            return np.frombuffer(bytearray(os.urandom(8 * count)), dtype=np.uint64)
         drawn = np.empty(count, dtype=np.uint64)
 
         def fill(requests: slice) -> None:

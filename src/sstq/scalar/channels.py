@@ -78,6 +78,10 @@ class Channel(ABC):
 
     def privacy_loss(self) -> float:
         """Return the logarithm of `ratio`, rounded up to a double; never above ε."""
+        return self._loss
+
+    @cached_property
+    def _loss(self) -> float:
         return log_upper(self.ratio())
 
     def moments(self, values: ArrayLike) -> tuple[Vector, Vector]:
@@ -118,10 +122,9 @@ class Channel(ABC):
         return np.cumsum(self.matrix, axis=1).astype(np.uint64)
 
     def _check_ratio(self) -> None:
-        ratio = self.ratio()
-        # e^ε is irrational and the bound is good to 58 digits: a ratio of 62-bit integers cannot fall in between.
-        if ratio > exp_lower(self.epsilon):
-            largest = f"its largest ratio of weights is {float(ratio):.17g}, above e^epsilon"
+        # Rounded up to a double, as ε is one: exact to 58 digits, which ratios of 62-bit integers cannot fall between.
+        if self._loss > self.epsilon:
+            largest = f"its largest ratio of weights is {float(self.ratio()):.17g}, above e^epsilon"
             raise ValueError(f"the channel is not {self.epsilon}-LDP: {largest}")
 
 
@@ -257,8 +260,8 @@ def _read_matrix(matrix: object) -> NDArray[np.int64]:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"matrix must be a rectangular table of integers: {error}") from None
     if weights.ndim != 2 or weights.dtype != np.int64 or not all(1 <= length <= _SIZE_MAX for length in weights.shape):
-        found = f"{weights.dtype} of shape {weights.shape}"
-        raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {found}")
+        got = f"{weights.dtype} of shape {weights.shape}"
+        raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {got}")
     weights.setflags(write=False)
     return weights
 

@@ -9,28 +9,19 @@ row lacks of 2^62 is one and the same integer S for all rows: it fills a window 
 by side with lengths H_i − L_i. Whatever the L_i, the rows sum to 2^62 and no ratio exceeds e^ε: there is nothing to
 round or to repair. The tokens' positions are then *computed* from the integers, c_k = Σ_i P(i|k)·w_i, so that the
 channel is unbiased as implemented.
-
-Solved channels are cached on disk, in `sstq.files.atomic.cache_folder`. Cached files are not trusted: whatever is
-missing, damaged or of another configuration is solved again, and a read-only folder is ignored.
 """
 
-import hashlib
-import json
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
-from sstq.files.atomic import atomic_file, cache_folder
-from sstq.files.strict_json import read_json
-from sstq.scalar import channels
-from sstq.scalar.channels import Channel, FlatChannel, TableChannel, decoded_second_moment
+from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density, Vector
 from sstq.scalar.optimal_search import Windows, search
@@ -38,17 +29,10 @@ from sstq.scalar.optimal_search import Windows, search
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
 
-# Part of what names a solved channel on disk: raise it when the search finds anything else.
-_SOLVER_VERSION = 1
-_FORMAT = "sstq-optimal-channel"
 # More codes than 2^5 gain a thousandth at most; flat channels are candidates up to 2^8.
 _SEARCHED_BITS, _FLAT_BITS = 5, 8
-# A flat channel as a table has the same second moment up to this.
-_ROUNDING = 1e-12
 _LARGEST_BIAS = Fraction(1, 1 << 51)
 _THIN, _CLOSE, _CORRECTIONS = 1 << 22, 1e-6, 3
-
-_solved: dict[str, "OptimalChannel"] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +74,8 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
 def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChannel:
     """Return the unbiased ε-LDP channel with 2^bits codes and free tokens of least second moment under a density.
 
-    The first call takes up to a few seconds; the solution is kept in memory and on disk. The channel is symmetric, so
-    the symmetric part of the density counts. Beyond 5 bits more codes are used only where a flat channel is better.
+    The first call takes up to a few seconds; its solution is remembered. The channel is symmetric, so the symmetric
+    part of the density counts. Beyond 5 bits more codes are used only where a flat channel is better.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
@@ -100,38 +84,26 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
     """
     bits, epsilon = check_argument("bits", bits), check_argument("epsilon", epsilon)
     even = Density((density.masses + density.masses[::-1]) / 2, (sum(density.edges) / 2,) * 2)
-    return _known(bits, epsilon, even) or _solve(bits, epsilon, even)
+    return _solve(bits, epsilon, even)
 
 
+@lru_cache(maxsize=64)
 def _solve(bits: int, epsilon: float, density: Density) -> OptimalChannel:
-    """Return and cache the best of the search, the flat channels and the solution for one bit less."""
-    codes = 1 << bits
-    smaller = optimal_channel(bits - 1, epsilon, density) if bits > 1 else None
-    candidates = []
+    """Return the best of the search, the flat channels and the solution for one bit less."""
+    codes, candidates = 1 << bits, []
     if bits <= _SEARCHED_BITS:
         candidates.append(from_windows(search(bits, epsilon, density), epsilon, codes))
-    if smaller is not None:
+    if bits > 1:
+        smaller = _solve(bits - 1, epsilon, density)
         candidates.append(_padded(smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes))
-    best = min((candidate.second_moment(density) for candidate in candidates), default=math.inf)
-    for moment, channel, book in _flat_moments(bits, epsilon, density):
-        if moment < best:
-            half = book.size // 2
-            candidates.append(_slide([channel.other] * half, book.values[half:], epsilon, codes))
-    solved = min(candidates, key=lambda candidate: candidate.second_moment(density))
-    _keep(_configuration(bits, epsilon, density), solved)
-    return solved
-
-
-def _flat_moments(bits: int, epsilon: float, density: Density) -> list[tuple[float, FlatChannel, Codebook]]:
-    """The second moments of flat channels with both codebooks; beyond 8 bits there are none."""
-    if bits > _FLAT_BITS:
-        return []
-    channel = channels.flat_channel(bits, epsilon)
-    found = []
-    for book in (uniform_codebook(bits), optimized_codebook(bits, epsilon)):
-        values = channels.unbiased_decoder(channel, book)
-        found.append((decoded_second_moment(channel, book, values, density), channel, book))
-    return found
+    if bits <= _FLAT_BITS:
+        flat = flat_channel(bits, epsilon)
+        least = min(candidate.second_moment(density) for candidate in candidates)
+        for book in (uniform_codebook(bits), optimized_codebook(bits, epsilon)):
+            if decoded_second_moment(flat, book, unbiased_decoder(flat, book), density) < least:
+                half = book.size // 2
+                candidates.append(_slide([flat.other] * half, book.values[half:], epsilon, codes))
+    return min(candidates, key=lambda candidate: candidate.second_moment(density))
 
 
 def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChannel:
@@ -195,45 +167,3 @@ def _apart(positions: Vector) -> list[int]:
         if positions[place] >= 0 and (not kept or positions[kept[-1]] - positions[place] > _CLOSE):
             kept.append(place)
     return sorted({*kept, *(len(positions) - 1 - place for place in kept)})
-
-
-def _configuration(bits: int, epsilon: float, density: Density) -> str:
-    """The key of a solution: everything that it depends on."""
-    digest = hashlib.sha256(np.append(density.masses, density.edges).astype("<f8").tobytes()).hexdigest()
-    return f"solver {_SOLVER_VERSION}, {bits} bits, epsilon {epsilon.hex()}, density {digest}"
-
-
-def _path(configuration: str) -> Path:
-    return cache_folder() / f"optimal-{hashlib.sha256(configuration.encode()).hexdigest()}.json"
-
-
-def _known(bits: int, epsilon: float, density: Density) -> OptimalChannel | None:
-    """The solution from memory, or from a file that is sound and keeps the promise to be no worse than flat."""
-    configuration = _configuration(bits, epsilon, density)
-    if configuration in _solved:
-        return _solved[configuration]
-    try:
-        data = read_json(_path(configuration).read_bytes())
-        if (data["format"], data["configuration"]) != (_FORMAT, configuration):
-            return None
-        channel = TableChannel(OPTIMAL, epsilon, data["weights"])
-        found = OptimalChannel(channel, Codebook(OPTIMAL, data["positions"]), data["values"])
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError):
-        return None
-    least = min((moment for moment, _, _ in _flat_moments(bits, epsilon, density)), default=math.inf)
-    if channel.outputs != 1 << bits or found.second_moment(density) > least * (1 + _ROUNDING):
-        return None
-    _solved[configuration] = found
-    return found
-
-
-def _keep(configuration: str, solved: OptimalChannel) -> None:
-    """Keep the channel in memory, and on disk if the folder can be written."""
-    _solved[configuration] = solved
-    parts = {"weights": solved.channel.matrix, "positions": solved.codebook.values, "values": solved.values}
-    data = {"format": _FORMAT, "configuration": configuration} | {name: part.tolist() for name, part in parts.items()}
-    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
-        path = _path(configuration)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as file:
-            file.write(json.dumps(data).encode())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
-from sstq.aggregation.frame_sums import condensed
+from sstq.aggregation.sparse_counts import condensed
 
 MOST_BYTES = 1 << 26
 """The maximum size of a piece in memory, and so in the database, where values are limited to one gigabyte."""

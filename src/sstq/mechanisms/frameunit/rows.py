@@ -18,6 +18,7 @@ from sstq.mechanisms.base import (
     NUMBERS_OF_A_DRAW,
     SIGNS,
     Coin,
+    Columns,
     EncoderInput,
     ExpectedError,
     Floats,
@@ -137,8 +138,19 @@ class RowMechanism(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """The signed row, and with a private coin the frame's number."""
-        limits = {"row": self.choice.size} | ({"frame": self.frames} if self._sends_frame else {})
-        return Layout(tuple(Field(name, (limit - 1).bit_length(), limit) for name, limit in limits.items()))
+        return Layout(_fields({"row": self.choice.size} | ({"frame": self.frames} if self._sends_frame else {})))
+
+    @property
+    def _public_fields(self) -> tuple[Field, ...]:
+        if self.coin == "private":
+            return ()
+        limits = {"frame": self.frames, "index": 1 if self.bits is None else self.frame.size}
+        return _fields({name: limit for name, limit in limits.items() if limit > 1})
+
+    def _public_columns(self, messages: Messages) -> Columns:
+        frame, index, _ = self.frames_indices_and_codes(messages)
+        values = {"frame": frame, "index": index}
+        return tuple(values[field.name] for field in self._public_fields)
 
     @property
     def words_each(self) -> int:
@@ -196,12 +208,14 @@ class RowMechanism(Mechanism):
         row = messages.column("row")
         if self.bits is None:
             return row >> 1, row & 1
-        assert messages.clients is not None  # noqa: S101 (checked where messages are made)
+        if messages.clients is None:
+            return messages.column("index"), row & 1
         return self._rows_of(messages.clients, (row >> 1).astype(np.int64)), row & 1
 
     def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
         """The frame's number, the row of its blocks and the sign's code of every message."""
-        frame = messages.column("frame") if self._sends_frame else self._public_frames(messages.clients, len(messages))
+        sent = any(field.name == "frame" for field in messages.layout.fields)
+        frame = messages.column("frame") if sent else self._public_frames(messages.clients, len(messages))
         return frame, *self.indices_and_codes(messages)
 
     def _rows_of(self, clients: Words, slots: Ints) -> Ints:
@@ -353,3 +367,8 @@ def solve_frames(frames: Any, clients: Any, draw: RowDraw, messages: int, share_
     while needed < bias.FRAMES_MAX and bias.bias_matters(bias.row_error(draw, needed, total, share_people)):
         needed *= 2
     return needed
+
+
+def _fields(limits: dict[str, int]) -> tuple[Field, ...]:
+    """One field per limit, as narrow as it allows."""
+    return tuple(Field(name, (limit - 1).bit_length(), limit) for name, limit in limits.items())

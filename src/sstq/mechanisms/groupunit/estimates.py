@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.bias import FrameUnitFamilyAggregator
-from sstq.mechanisms.groupunit.shares import hit_rates, shares_from_hits
+from sstq.mechanisms.groupunit.shares import shares_from_hits
+from sstq.mechanisms.subsets import hit_rates, onto_simplex
 
 _NONE = np.empty(0)
 
@@ -85,9 +86,7 @@ class GroupEstimate(Estimate):
             >>> GroupEstimate(np.zeros(2), np.ones(2), 10, shares=np.array([1.1, -0.2])).simplex_shares()
             array([1., 0.])
         """
-        ordered = np.sort(self.shares)[::-1]
-        excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
-        return np.asarray(np.maximum(self.shares - excess[np.flatnonzero(ordered > excess)[-1]], 0.0))
+        return onto_simplex(self.shares)
 
 
 class GroupUnitAggregator(FrameUnitFamilyAggregator):

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sstq.checks import check_argument, check_number
-from sstq.frames.tight import default_frame_size
+from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput
 from sstq.mechanisms.frameunit.alignment import row_draw
 from sstq.mechanisms.frameunit.rows import (
@@ -23,8 +22,9 @@ from sstq.mechanisms.frameunit.rows import (
 )
 from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, inside_share
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
-from sstq.mechanisms.groupunit.shares import ShareCodes, best_share_draw, prime_at_least
+from sstq.mechanisms.groupunit.shares import ShareCodes
 from sstq.mechanisms.parameters import Word
+from sstq.mechanisms.subsets import affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import EitherDraw, KClosest
 from sstq.messages.batch import Messages
 
@@ -139,7 +139,7 @@ class GroupUnit(RowMechanism):
         draw = row_draw(choice, block_dim, size, blocks, groups * dim)
         shares: dict[str, int] = {}
         if share_people:
-            share_draw = best_share_draw(epsilon, groups)
+            share_draw = affine_draw(epsilon, groups)
             shares = {"share_size": share_draw.size, "share_inside": share_draw.inside}
             shares["share_threshold"] = share_draw.threshold
         solved = GroupUnitParameters(
@@ -190,15 +190,6 @@ class GroupUnit(RowMechanism):
         if self.share_codes is None:
             return self.choice
         return EitherDraw(self.choice, self.share_codes.draw, Fraction(self.vector_frames, self.frames))
-
-    @classmethod
-    def usual_frame_size(cls, parameters: GroupUnitParameters) -> int:
-        """The largest plausible frame of a block."""
-        groups, blocks = (
-            check_argument(name, getattr(parameters, name), of="groups", low=1) for name in ("groups", "blocks")
-        )
-        usual = 8 * max(default_frame_size(-(-groups // blocks) * parameters.dim), LEAST_ROWS)
-        return max(usual, _USUAL_ROWS)
 
     @property
     def block_rates(self) -> tuple[float, float]:

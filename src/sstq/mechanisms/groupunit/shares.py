@@ -1,48 +1,16 @@
-"""Shares of groups from people who send their group only: subset selection, one number per message.
+"""Shares of groups from people who send their group only, by subset selection (`sstq.mechanisms.subsets`).
 
-In subset selection (Ye and Barg, *Optimal schemes for discrete distribution estimation under locally differential
-privacy*, 2018) a message is a set of w groups, likelier if it holds the own one. Here sets are short: with P the least
-prime that is at least the number of groups, they are S = {h: (a·h − t) mod P < w}. The multiplier a is drawn without
-looking at the data; t is one of P candidates, of which the w with the own group in S are inside. Over all a any two
-groups are together in S equally often, so that how often a group occurs gives its share without bias.
+The multiplier follows from the frame and the slot of a message; both are drawn without looking at the data.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from sstq.chunks import row_chunks
-from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.two_level_draw import KClosest, whole_budget
+from sstq.mechanisms.subsets import count_hits, multipliers
+from sstq.mechanisms.two_level_draw import KClosest
 from sstq.randomness import streams
-
-
-def best_share_draw(epsilon: float, groups: int) -> KClosest:
-    """The draw among P candidates whose w has the least variance."""
-    size = prime_at_least(groups)
-    # The optimum is near P/(e^ε + 1).
-    least = min(max(1, int(size / (math.exp(epsilon) + 1))), size - 1)
-    draws = [whole_budget(epsilon, size, inside) for inside in range(least, min(least + 2, size))]
-    return min(draws, key=lambda draw: _variance(*hit_rates(draw)))
-
-
-def prime_at_least(number: int) -> int:
-    """The least prime from that number on."""
-    while number < 2 or any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
-        number += 1
-    return number
-
-
-def hit_rates(draw: KClosest) -> tuple[float, float]:
-    """How often the set holds the own group, and any other one."""
-    own = draw.threshold / TOTAL
-    return own, (draw.inside - own) / (draw.size - 1)
-
-
-def _variance(own: float, other: float) -> float:
-    return other * (1 - other) / (own - other) ** 2
 
 
 def shares_from_hits(
@@ -80,8 +48,8 @@ class ShareCodes:
 
     @property
     def multipliers(self) -> int:
-        """How many there are: a and −a give the same sets, and with w = 1 all do."""
-        return 1 if self.draw.inside == 1 else max(1, self.draw.size // 2)
+        """How many there are."""
+        return multipliers(self.draw)
 
     @property
     def slots(self) -> int:
@@ -113,28 +81,20 @@ class ShareCodes:
         around its rate r is K/(K − 1)·Σ(h_k − r·n_k)². It holds both what people and what multipliers add; nan for one
         pair.
         """
-        size, wide, groups = self.draw.size, self.draw.inside, np.arange(self.groups)
         sent = count > 0
-        frame, code, count = frame[sent], code[sent], count[sent]
-        slot, place = np.divmod(code, size)
+        slot, place = np.divmod(code[sent], self.draw.size)
         drawn = self.slots < self.multipliers
-        pairs, which = np.unique(frame * self.slots + slot if drawn else slot, return_inverse=True)
+        pairs, which = np.unique(frame[sent] * self.slots + slot if drawn else slot, return_inverse=True)
         factors = self._multiplier(*np.divmod(pairs, self.slots))
-        hits, moments = np.zeros(self.groups, dtype=np.int64), np.zeros((3, self.groups))
-        for part in row_chunks(len(pairs), 4 * size):
-            here = (which >= part.start) & (which < part.stop)
-            at = np.zeros((part.stop - part.start, size), dtype=np.int64)
-            np.add.at(at, (which[here] - part.start, place[here]), count[here])
-            ends = np.cumsum(np.concatenate([np.zeros_like(at[:, :1]), at[:, size - wide + 1 :], at], axis=1), axis=1)
-            # ends[r + w] − ends[r] counts the t with (r − t) mod P < w.
-            inside = np.take_along_axis(ends[:, wide:] - ends[:, :-wide], factors[part, None] * groups % size, axis=1)
-            total = at.sum(axis=1, keepdims=True)
+        each = np.bincount(which, weights=count[sent])
+        hits, moments = np.zeros(self.groups, dtype=np.int64), np.zeros((2, self.groups))
+        for part, inside in count_hits(self.draw, self.groups, factors, which, place, count[sent]):
             hits += inside.sum(axis=0)
-            moments += np.stack([inside**2, inside * total, np.broadcast_to(total**2, inside.shape)]).sum(axis=1)
+            moments += np.stack([np.sum(inside**2, axis=0), each[part] @ inside])
         if not drawn:
             return hits, None
         if len(pairs) < 2:
             return hits, np.full(self.groups, np.nan)
-        rate = hits / count.sum()
-        spread = moments[0] - 2 * rate * moments[1] + rate**2 * moments[2]
+        rate = hits / each.sum()
+        spread = moments[0] - 2 * rate * moments[1] + rate**2 * float(each @ each)
         return hits, spread * len(pairs) / (len(pairs) - 1)

@@ -15,11 +15,10 @@ Examples:
     True
 """
 
-from sstq.planning.clipping.choice import Candidate, ClipChoice, Interval, NormProfile, relative_error, suggest_clip
+from sstq.planning.clipping.choice import ClipChoice, Interval, NormProfile, relative_error, suggest_clip
 from sstq.planning.clipping.survey import NormAggregator, NormSurvey
 
 __all__ = [
-    "Candidate",
     "ClipChoice",
     "Interval",
     "NormAggregator",

@@ -11,15 +11,14 @@ The share of clients above threshold t_j is S(t_j) = (share of yes − q)/(p −
 
 A mean of n clients with clip c is off by at most
 
-    bias(c) = a·E[(‖x‖ − c)⁺],    noise(c) = r·c,
+    bias(c) = E[(‖x‖ − c)⁺],    noise(c) = r·c,
 
-r being the mechanism's root mean square error of such a mean in units of clip, and a ≤ 1 how well what is cut off
-points in one direction: ‖E[x − clipped x]‖ = a·E‖x − clipped x‖. The predicted squared error bias² + noise² is convex
-in c.
+r being the mechanism's root mean square error of such a mean in units of clip. (All of the bias is there if what is cut
+off points in one direction.) The predicted squared error bias² + noise² is convex in c.
 
-A rule of thumb needs no tail: clip at the quantile 1 − r/a, the c* with S(c*) = r/a. For c > c*, a·E(c*) ≤ a·E(c) +
-r·c; for c < c*, r·c* ≤ a·E(c) + r·c and E(c*) ≤ E(c). With A = bias(c), B = noise(c) the squared error at c* is at most
-A² + (A + B)² or (A + B)² + B², so at most (3 + √5)/2·(A² + B²): the error is at most 1.62 times the least one.
+A rule of thumb needs no tail: clip at the quantile 1 − r, the c* with S(c*) = r. For c > c*, bias(c*) ≤ bias(c) + r·c;
+for c < c*, r·c* ≤ bias(c) + r·c and bias(c*) ≤ bias(c). With A = bias(c), B = noise(c) the squared error at c* is at
+most A² + (A + B)² or (A + B)² + B², so at most (3 + √5)/2·(A² + B²): the error is at most 1.62 times the least one.
 
 The survey cannot see a share of clients within the noise, so the clip is computed from what is surely there. In trials
 its error was at worst 1.55 times the least one, but the error that is *seen* is up to 10 times too low for heavy tails.
@@ -29,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,7 @@ Floats = NDArray[np.float64]
 _STEPS = 20  # at which the error between two thresholds is looked at
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An estimate and the interval that holds the truth."""
 
     value: float
@@ -58,7 +57,6 @@ class NormProfile:
         thresholds: t_j, ascending.
         answers: the number of answers per threshold.
         raw: the unbiased estimate of the share above each threshold, perhaps outside [0, 1]; nan without answers.
-        stderr: the standard error of `raw`.
         above: the estimate of the shares, decreasing and within [0, 1].
         low: the lower side of the band; `high` is the upper one.
         simulated: whether any answer came from a seed.
@@ -75,7 +73,6 @@ class NormProfile:
     thresholds: Floats
     answers: NDArray[np.int64]
     raw: Floats
-    stderr: Floats
     above: Floats
     low: Floats
     high: Floats
@@ -89,10 +86,9 @@ class NormProfile:
         answers = counts.sum(axis=1)
         share = counts[:, 1] / np.where(answers > 0, answers, 1)
         raw = np.where(answers > 0, _inverted(share, gain), np.nan)
-        stderr = np.where(answers > 1, np.sqrt(share * (1 - share) / np.maximum(answers - 1, 1)) / gain, np.inf)
         low, high = _band(counts, gain, 1 - confidence)
         above = np.clip(_decreasing(raw, answers.astype(np.float64)), 0.0, 1.0)
-        return cls(thresholds, answers, raw, stderr, above, low, high, simulated)
+        return cls(thresholds, answers, raw, above, low, high, simulated)
 
     def quantile(self, q: float) -> Interval:
         """Return the norm that a share q of the clients does not exceed.
@@ -176,19 +172,22 @@ def _band(counts: NDArray[np.int64], gain: float, error: float) -> tuple[Floats,
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """The predicted cost of one clip.
+class ClipChoice:
+    """The suggested clip.
 
     Attributes:
-        above: the share of clients whose vectors would be clipped.
+        clip: the clip of least error as far as the survey shows.
+        clipped: the share of clients whose vectors would be clipped.
         bias: how far clipping can move the mean; the value is a low estimate (`NormProfile.mean_excess`).
         noise: the root mean square error of the mechanism at this clip.
+        note: a remark on this choice, with a remedy; may be empty.
     """
 
     clip: float
-    above: Interval
+    clipped: Interval
     bias: Interval
     noise: float
+    note: str = ""
 
     @property
     def error(self) -> float:
@@ -201,28 +200,8 @@ class Candidate:
         return math.hypot(self.bias.high, self.noise)
 
 
-@dataclass(frozen=True)
-class ClipChoice:
-    """The suggested clip.
-
-    Attributes:
-        clip: the clip of least error as far as the survey shows; `best` is its cost.
-        candidates: the cost of every threshold.
-        relative_error: r, the error of the mean in units of clip.
-        note: a remark on this choice, with a remedy; may be empty.
-    """
-
-    clip: float
-    best: Candidate
-    candidates: tuple[Candidate, ...]
-    relative_error: float
-    note: str
-
-
 def relative_error(mechanism: Mechanism, clients: int) -> float:
     """Return the root mean square error of a mean of this many typical vectors of norm clip, in units of clip.
-
-    A typical vector is a fixed Gaussian direction.
 
     Examples:
         >>> import sstq
@@ -232,14 +211,10 @@ def relative_error(mechanism: Mechanism, clients: int) -> float:
     return math.sqrt(mechanism.typical_error(clients).total) / mechanism.clip
 
 
-def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, alignment: float = 1.0) -> ClipChoice:
+def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int) -> ClipChoice:
     """Suggest the clip of least predicted error for a mean of `clients` clients by this mechanism.
 
-    Args:
-        profile: the result of a survey of norms.
-        mechanism: the mechanism that will estimate the mean; its own clip does not matter.
-        clients: n, the number of clients in the mean.
-        alignment: a in (0, 1], how well the cut-off parts point in one direction; 1, the worst case, if they all do.
+    The mechanism's own clip does not matter.
 
     Examples:
         >>> import sstq
@@ -248,33 +223,22 @@ def suggest_clip(profile: NormProfile, mechanism: Mechanism, clients: int, *, al
         >>> 2 < suggest_clip(profile, sstq.FrameUnit(dim=10, epsilon=4.0), clients=100_000).clip <= 4
         True
     """
-    alignment = check_number("alignment", alignment, 1e-6, 1)
     rate = relative_error(mechanism, clients)
-
-    def candidate(clip: float) -> Candidate:
-        excess = profile.mean_excess(clip)
-        bias = Interval(alignment * excess.value, alignment * excess.low, alignment * excess.high)
-        return Candidate(clip, profile.share_above(clip), bias, rate * clip)
-
-    lowest, highest = float(profile.thresholds[0]), float(profile.thresholds[-1])
+    lowest, *_, highest = profile.thresholds.tolist()
     tried = np.geomspace(lowest, highest, _STEPS * (len(profile.thresholds) - 1) + 1).clip(lowest, highest)
-    best = min(map(candidate, tried.tolist()), key=lambda one: one.error)
-    candidates = tuple(map(candidate, profile.thresholds.tolist()))
-    return ClipChoice(best.clip, best, candidates, rate, _note(profile, best, rate))
-
-
-def _note(profile: NormProfile, best: Candidate, rate: float) -> str:
+    errors = [math.hypot(profile.mean_excess(clip).value, rate * clip) for clip in tried.tolist()]
+    best = float(tried[np.argmin(errors)])
     remarks = []
     if rate >= 1:
         noise = f"the noise of the mean is {rate:.3g} times clip for every clip"
         remarks.append(f"{noise}: use more clients or a larger ε")
-    if best.clip == profile.thresholds[-1]:
+    if best == highest:
         remarks.append("the best clip is at or above the highest threshold: repeat the survey with a larger highest")
-    elif best.clip == profile.thresholds[0]:
+    elif best == lowest:
         remarks.append("the best clip is at or below the lowest threshold: repeat the survey with a smaller lowest")
     if profile.high[-1] > 0:
         remarks.append(
             f"up to {100 * profile.high[-1]:.2g} % of the clients may be above the highest threshold, "
-            f"{profile.thresholds[-1]:g}, and the bias from the part of their norms beyond it is not included here"
+            f"{highest:g}, and the bias from the part of their norms beyond it is not included here"
         )
-    return "; ".join(remarks)
+    return ClipChoice(best, profile.share_above(best), profile.mean_excess(best), rate * best, "; ".join(remarks))

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.aggregation import Aggregator
 from sstq.checks import check_argument, check_number
 from sstq.chunks import row_chunks
-from sstq.mechanisms.agreement import Agreement, read_agreement
+from sstq.mechanisms.agreement import Agreement, read_document
 from sstq.mechanisms.base import Columns, Trust, Words
 from sstq.mechanisms.flat_response import flat_response, gain
 from sstq.mechanisms.parameters import Parameters, Values, Word
@@ -97,9 +97,7 @@ class NormSurvey(Agreement):
     def _check(self) -> None:
         solved, values = self.parameters, self.thresholds
         count = self._check_range(solved.lowest, solved.highest, solved.thresholds)
-        for value in values:
-            check_number("threshold", value, solved.lowest, solved.highest)
-        if len(values) != count or any(after <= before for before, after in pairwise(values)):
+        if len(values) != count or not all(before < after for before, after in pairwise(values)):
             got = f"{len(values)} from {values[0]:g} on" if values else "none"
             raise ValueError(f"thresholds must be {count} increasing numbers, got {got}")
         if (values[0], values[-1]) != (solved.lowest, solved.highest):
@@ -175,6 +173,15 @@ class NormSurvey(Agreement):
             raise ValueError("clients must be left out: a survey has a private coin")
         return Messages(self.layout, columns, self.digest(), simulated=simulated)
 
+    @property
+    def counted_layout(self) -> Layout:
+        """The fields of a table of counts: those of an answer."""
+        return self.layout
+
+    def counted_messages(self, columns: Columns, simulated: bool) -> Messages:
+        """Build messages from the fields of a table of counts."""
+        return self.messages_from_columns(columns, None, simulated)
+
     def aggregator(self) -> NormAggregator:
         """Create an empty aggregator for this survey's answers."""
         return NormAggregator(self)
@@ -192,8 +199,7 @@ class NormSurvey(Agreement):
     @classmethod
     def from_json(cls, text: str) -> NormSurvey:
         """Read a survey from its `to_json` and check its integers; ValueError for anything else."""
-        read = read_agreement(text, cls.json_format, lambda data: (cls, NormSurveyParameters.from_dict(data)))
-        return cast("NormSurvey", read)
+        return cls.from_parameters(NormSurveyParameters.from_dict(read_document(text, cls.json_format)))
 
 
 class NormAggregator(Aggregator[NormSurvey]):
@@ -203,7 +209,10 @@ class NormAggregator(Aggregator[NormSurvey]):
         return np.zeros((len(self._mechanism.thresholds), 2), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
-        np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), 1)
+        self._add_counts(messages, np.ones(len(messages), dtype=np.int64))
+
+    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
+        np.add.at(self._state, (messages.column("threshold"), messages.column("answer")), times)
 
     def profile(self, confidence: float = 0.95) -> NormProfile:
         """Return the profile of the norms so far; all intervals hold together with this confidence, at least 0.5."""
@@ -229,10 +238,8 @@ def _norms(X: ArrayLike) -> NDArray[np.float64]:
     for part in row_chunks(len(rows), max(1, rows.shape[1])):
         values = rows[part].astype(np.float64)
         largest = np.max(np.abs(values), axis=1, initial=0.0)
-        bad = np.flatnonzero(~np.isfinite(largest))
-        if len(bad):
+        if len(bad := np.flatnonzero(~np.isfinite(largest))):
             raise ValueError(f"X must be finite, got nan or infinity in row {part.start + bad[0]}")
-        scaled = values / np.where(largest > 0, largest, 1.0)[:, None]
         with np.errstate(over="ignore"):
-            norms[part] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+            norms[part] = largest * np.linalg.norm(values / np.where(largest > 0, largest, 1.0)[:, None], axis=1)
     return norms

@@ -1,0 +1,78 @@
+"""Tables of counts: how often each message occurred, which is what GROUP BY in any SQL engine gives.
+
+A table has one column per field of a message (with a public coin also what the client's identifier gives) and one with
+the number of messages. Rows may repeat a message. Anything that gives a column by its name is a table: a dict of
+arrays, an Arrow table, a pandas or Polars data frame.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.messages.layouts import Column, Layout
+
+COUNT = "messages"
+"""The usual name of the column with the numbers of messages."""
+MOST_MESSAGES = 1 << 32
+"""The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
+# Beyond 2^53 doubles skip integers.
+_EXACT = 2.0**53
+
+
+def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tuple[Column, ...], NDArray[np.int64]]:
+    """Return the fields of the messages and their numbers; ValueError for anything that cannot be counts of them."""
+    names = [field.name for field in layout.fields] + ([counts] if isinstance(counts, str) else [])
+    missing = [name for name in names if name not in column_names(table)]
+    if missing:
+        raise ValueError(f"columns must have {', '.join(names)}, got none named {', '.join(missing)}")
+    numbers = table[counts] if isinstance(counts, str) else counts
+    times = _integers(numbers, "counts", 1)[:, 0]
+    if len(times) and not 0 <= times.min() <= times.max() <= MOST_MESSAGES:
+        worst = times.min() if times.min() < 0 else times.max()
+        raise ValueError(f"counts must be from 0 to 2^32, got {worst}")
+    columns = []
+    for field in layout.fields:
+        values = _integers(table[field.name], field.name, field.count)
+        if len(values) != len(times):
+            raise ValueError(f"{field.name} must have as many rows as counts, {len(times)}, got {len(values)}")
+        field.check(values)
+        columns.append(values.astype(field.dtype).reshape(field.shape(len(values))))
+    return tuple(columns), times
+
+
+def column_names(table: Any) -> list[str]:
+    """The names of a table's columns: those of Arrow, of data frames, or the keys of a dict."""
+    names = getattr(table, "column_names", None)
+    return list(getattr(table, "columns", table) if names is None else names)
+
+
+def _integers(column: Any, name: str, count: int) -> NDArray[np.int64]:
+    """Return a column of integers, or of lists of `count` of them, as (n, count).
+
+    Engines return sums of counts as decimals or doubles: these must be whole.
+    """
+    values = np.asarray(column)
+    if values.dtype == object and count > 1:
+        values = np.array([list(row) for row in values])
+    if values.dtype == object:
+        values = _from_objects(values, name)
+    whole = values.dtype.kind in "iu"
+    if values.dtype.kind == "f":
+        whole = bool(np.all(np.abs(values) < _EXACT) and np.all(values == np.floor(values)))
+    if values.size and (not whole or (values.dtype.kind == "u" and values.max() > np.iinfo(np.int64).max)):
+        raise ValueError(f"{name} must hold integers without nulls, got {values.dtype} such as {values.flat[0]}")
+    if values.shape != ((len(values),) if count == 1 else (len(values), count)) and values.size:
+        raise ValueError(f"{name} must hold {count} per row, got an array of shape {values.shape}")
+    return values.reshape(-1, count).astype(np.int64)
+
+
+def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Whole numbers of Python's types, such as Decimal, as integers."""
+    try:
+        whole = [int(value) for value in values]
+        if any(isinstance(value, str | bool) or value != number for value, number in zip(values, whole, strict=True)):
+            raise ValueError
+        return np.array(whole, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold integers without nulls, got {values[0]!r} or another object") from error

@@ -1,0 +1,280 @@
+"""Frequencies: the shares of categories, by subset selection with one number per message."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sstq.aggregation import Estimate, Region, SparseAggregator
+from sstq.mechanisms.answers import plain_numbers
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
+from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.records import RecordMechanism
+from sstq.mechanisms.subsets import (
+    best_draw,
+    count_hits,
+    hit_rates,
+    multipliers,
+    onto_simplex,
+    prime_at_least,
+    share_variance,
+)
+from sstq.mechanisms.two_level_draw import KClosest
+from sstq.messages.arrays import as_vectors
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Field, Layout
+from sstq.randomness import streams
+from sstq.randomness.secret import BitSource
+
+_TRIED = 6  # categories of trials
+
+
+@dataclass(frozen=True, repr=False)
+class FrequencyEstimate(Estimate):
+    """The shares of all categories; `value` are the raw shares, which are unbiased and may be negative.
+
+    Attributes:
+        own, other: how often a message's set holds the person's own category, and any other one.
+
+    Examples:
+        >>> found = FrequencyEstimate(np.array([1.1, -0.1, 0.0]), np.full(3, 0.1), 100, own=0.7, other=0.2)
+        >>> found.shares.tolist(), found.projected.tolist()
+        ([1.1, -0.1, 0.0], [1.0, 0.0, 0.0])
+    """
+
+    own: float = 1.0
+    other: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Frequency{super().__repr__()[1:]}"
+
+    @property
+    def shares(self) -> Floats:
+        """The share of people in each category, (k,): unbiased; may be negative, and may not sum to 1."""
+        return self.value
+
+    @property
+    def projected(self) -> Floats:
+        """The shares moved onto the simplex: not negative, and with sum 1."""
+        return onto_simplex(self.value)
+
+    def region(self, level: float = 0.95) -> Region:
+        """Return the simultaneous region of the shares.
+
+        A hit rate has the interval of Agresti and Coull, z²/2 hits and misses being added to those counted, so that it
+        holds for rare hits as well; z is that of `Estimate.region`.
+        """
+        region, gap = super().region(level), self.own - self.other
+        z2 = (region.half_width / self.stderr) ** 2
+        rate = np.clip(self.other + self.value * gap, 0.0, 1.0)
+        middle, total = (self.count * rate + z2 / 2) / (self.count + z2), self.count + z2
+        reach = np.sqrt(z2 * middle * (1 - middle) / total) + np.abs(middle - rate)
+        return replace(region, half_width=np.maximum(region.half_width, reach / gap))
+
+
+class FrequencyAggregator(SparseAggregator):
+    """How often each message occurred; `mean` is a `FrequencyEstimate`."""
+
+    _mechanism: "Frequencies"
+
+    @property
+    def limit(self) -> int:
+        """The number of messages that there can be."""
+        return self._mechanism.codes
+
+    def _codes(self, messages: Messages) -> Ints:
+        return messages.column("code").astype(np.int64)
+
+    def mean(self) -> FrequencyEstimate:
+        """Return the shares so far with their standard errors.
+
+        People draw their multipliers independently, so that hits are binomial: what multipliers add is in their
+        variance. A rate is taken as one that shares from 0 to 1 can have.
+        """
+        if not self._count:
+            raise ValueError("a mean needs at least one message, got none")
+        rates = self._rates()
+        own, other = hit_rates(self._mechanism.draw)
+        likely = np.clip(rates, other, own)
+        stderr = np.sqrt(likely * (1 - likely) / (self._count - 1 or np.nan)) / (own - other)
+        known = ((rates - other) / (own - other), stderr, self._count, self._simulated)
+        return FrequencyEstimate(*known, messages=self._mechanism.messages, own=own, other=other)
+
+    def _rates(self) -> Floats:
+        self._settle()
+        mechanism = self._mechanism
+        codes, counts = (2 * self._state[:, :1] + [0, 1]).ravel(), self._state[:, 1:].ravel()
+        slot, place = np.divmod(codes[counts > 0], mechanism.draw.size)
+        slots, which = np.unique(slot, return_inverse=True)
+        found = count_hits(mechanism.draw, mechanism.categories, slots + 1, which, place, counts[counts > 0])
+        hits = np.sum([inside.sum(axis=0) for _, inside in found], axis=0)
+        return np.asarray(hits / self._count)
+
+    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
+        own, other = hit_rates(self._mechanism.draw)
+        rates, gap = self._rates(), own - other
+        return (rates - other) / gap, (rates * (1 - other) ** 2 + (1 - rates) * other**2) / gap**2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FrequencyParameters(Parameters):
+    """The parameters of Frequencies: w = `inside` of `size` candidates, and T of 2^62."""
+
+    categories: int
+    epsilon: float
+    size: int
+    inside: int
+    threshold: Word
+    messages: int = 1
+
+
+class Frequencies(RecordMechanism):
+    """Shares of categories: each person holds one of k, and sends one number.
+
+    A message is the set of categories {h: (a·h − t) mod P < w}, P being the least prime from k on
+    (`sstq.mechanisms.subsets`). The multiplier a is drawn without looking at the data; t is drawn by FrameUnit's
+    two-level draw from P candidates, of which the w whose set holds the own category are inside: exactly ε-LDP. Where
+    randomized response on k categories has less variance, it is used: w = 1, and no prime.
+
+    With p and q, how often the set holds the own category and another one, the variance of a share f is
+    (f·p(1 − p) + (1 − f)·q(1 − q))/((p − q)²·n) around the share of these very people. It is never above that of
+    optimized unary encoding, which sends k bits, and never above that of randomized response.
+
+    Args:
+        categories: k, the number of categories, 2 to 2^20; a person's category is an integer from 0 to k − 1. The work
+            of estimating the shares grows with k times the distinct multipliers, at most the people and k/2.
+        epsilon: the ε of one message.
+        messages: as in `FrameUnit`, for a shuffler.
+
+    Examples:
+        >>> mechanism = Frequencies(categories=1024, epsilon=3.0)
+        >>> mechanism.message_bits, round(mechanism.share_variance, 3)
+        (20, 0.218)
+        >>> labels = np.random.default_rng(1).integers(100, size=20_000)
+        >>> aggregator = mechanism.aggregator()
+        >>> aggregator.update(mechanism.encode(labels, rng=1))
+        >>> found = aggregator.mean()
+        >>> found
+        <FrequencyEstimate of 1,024 numbers from 20,000 messages: norm 0.1... ± 0.1...>
+        >>> bool(np.all(np.abs(found.shares[:100] - 0.01) < found.region(0.999).half_width[:100]))
+        True
+    """
+
+    name = "frequencies"
+    exact = True
+    aggregator_class = FrequencyAggregator
+    parameters_class = FrequencyParameters
+    _draws_by = "draw"
+
+    dim = 1
+    parameters: FrequencyParameters
+    categories: int
+
+    def __init__(self, categories: int, epsilon: float, *, messages: int = 1) -> None:
+        common = self._checked(categories=categories, epsilon=epsilon, messages=messages)
+        draw = best_draw(common["epsilon"], common["categories"])
+        solved = FrequencyParameters(**common, size=draw.size, inside=draw.inside, threshold=draw.threshold)
+        self._hold(solved)
+
+    def _check_solved(self) -> None:
+        solved = self.parameters
+        wanted = solved.categories if solved.inside == 1 else prime_at_least(solved.categories)
+        if solved.size != wanted:
+            raise ValueError(f"size must be {wanted} for {solved.categories} categories, got {solved.size}")
+        own, other = hit_rates(self.draw)
+        if not own > other:
+            raise ValueError(f"threshold must favour the own category, got {self.draw.threshold}")
+
+    @cached_property
+    def draw(self) -> KClosest:
+        """The draw of t: w of the candidates are inside."""
+        solved = self.parameters
+        return KClosest(solved.epsilon, solved.size, solved.inside, solved.threshold)
+
+    @property
+    def codes(self) -> int:
+        """The number of messages that there can be."""
+        return multipliers(self.draw) * self.draw.size
+
+    @property
+    def share_variance(self) -> float:
+        """The variance of one message's estimate of the share of a category that nobody has."""
+        return share_variance(self.draw)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """One number: (a − 1)·P + t."""
+        return Layout((Field("code", (self.codes - 1).bit_length(), self.codes),))
+
+    @property
+    def estimate_dim(self) -> int:
+        """The number of categories."""
+        return self.categories
+
+    def _check_vectors(self, X: ArrayLike) -> Rows:
+        rows = as_vectors(X)
+        if rows.ndim > 2 or (rows.ndim == 2 and rows.shape[1] != 1):
+            raise ValueError(f"X must have shape (n,), one category per person, got {rows.shape}")
+        return rows.reshape(-1, 1).astype(np.float64)
+
+    def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
+        if groups is not None:
+            raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
+        for wrong, wanted in (
+            (~np.isfinite(rows), "finite"),
+            (~self._known(rows), f"integers from 0 to {self.categories - 1}"),
+        ):
+            if wrong.any():
+                row = np.flatnonzero(wrong)[0]
+                raise ValueError(f"X must be {wanted}, got {rows[row, 0]:g} at row {row}")
+        return rows.astype(np.float64, copy=False)
+
+    def _known(self, rows: Rows) -> Any:
+        return (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))
+
+    def _mended(self, X: Any, source: BitSource) -> Rows:
+        """A uniform category in the place of what is none."""
+        given = plain_numbers(X).reshape(-1, 1)
+        drawn = streams.multiply_shift(source.words(len(given)), self.categories)
+        return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
+
+    def some_people(self, count: int, rng: np.random.Generator) -> Ints:
+        """Uniform categories."""
+        return rng.integers(self.categories, size=count)
+
+    def _trials(self) -> dict[str, Rows]:
+        some = np.unique(np.linspace(0, self.categories - 1, _TRIED).astype(np.int64))
+        return {f"category {label}": np.array([[float(label)]]) for label in some}
+
+    def _encode(self, batch: EncoderInput) -> Columns:
+        size = self.draw.size
+        slot = streams.multiply_shift(batch.words[:, 0], multipliers(self.draw))
+        place = ((slot + 1) * batch.rows[:, 0].astype(np.int64) - self.draw.places(batch.words[:, 1:3])) % size
+        return (slot * size + place,)
+
+    def _decode(self, messages: Messages) -> Floats:
+        own, other = hit_rates(self.draw)
+        slot, place = np.divmod(messages.column("code").astype(np.int64), self.draw.size)
+        held = ((slot + 1)[:, None] * np.arange(self.categories) - place[:, None]) % self.draw.size < self.draw.inside
+        return np.asarray((held - other) / (own - other))
+
+    def _estimated(self, rows: Rows) -> Rows:
+        return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)
+
+    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        own, other = hit_rates(self.draw)
+        variance = (own * (1 - own) + (self.categories - 1) * other * (1 - other)) / (own - other) ** 2
+        return self._estimated(rows), np.full(len(rows), variance)
+
+    @property
+    def _row_cost(self) -> int:
+        return self.categories
+
+    def largest_message(self) -> float:
+        """A set of w categories, or of none: candidates beyond the categories are in no estimate."""
+        own, other = hit_rates(self.draw)
+        most = min(self.draw.inside, self.categories)
+        largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (0, most))
+        return float(np.sqrt(largest)) / (own - other)

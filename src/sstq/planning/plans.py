@@ -1,0 +1,252 @@
+"""What is asked of a plan, and what every plan answers: a mechanism, its predicted error, and a verdict.
+
+The signal is the length of the mean, and the noise is its predicted root mean square error, bias included. With a fresh
+frame in every round the errors of T rounds are independent and have mean zero, so the error of their average is shorter
+by √T than that of one round. A task is feasible if the signal is at least as long as the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sstq.accounting import compose, epsilon_per_round, rounds_allowed
+from sstq.accounting.bounds import check_delta
+from sstq.cards import card
+from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
+from sstq.federated.cohorts import Cohorts, Participation, answers_of
+from sstq.mechanisms import Mechanism
+from sstq.planning.candidates import best_candidate
+from sstq.planning.verdict import Remedy, Verdict, find_remedies
+
+EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
+CLIENTS_MAX = 10**12
+SLACK = 0.02
+"""The share of the squared error that a plan gives up for a shorter message."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The task of a plan, checked; `sstq.planning.plan` explains its arguments."""
+
+    dim: int
+    clients: int | None = None
+    epsilon: float | None = None
+    bits: int | None = None
+    target_error: float | None = None
+    rounds: int = 1
+    delta: float = 0.0
+    clip: float = 1.0
+    mean_norm: float | None = None
+    coin: str = "private"
+    participation: Participation | None = None
+
+    def __post_init__(self) -> None:
+        check_argument("dim", self.dim)
+        check_argument("clip", self.clip)
+        check_argument("rounds", self.rounds)
+        check_delta(self.delta)
+        check_option("coin", self.coin, ("private", "public", "any"))
+        ranges: dict[str, tuple[float, float, bool]] = {
+            "clients": (1, CLIENTS_MAX, True),
+            "epsilon": (EPSILON_MIN, EPSILON_MAX * self.answers, False),
+            "bits": (1, 4096, True),
+            "target_error": (1e-9, 1e9, False),
+            "mean_norm": (1e-9 * self.clip, self.clip, False),
+        }
+        for name, (low, high, integer) in ranges.items():
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low, high, integer=integer)
+        if self.participation is not None:
+            Cohorts(self.clients or self.rounds, self.rounds, self.answers)
+
+    @property
+    def answers(self) -> int:
+        """The rounds that one person takes part in."""
+        return self.rounds if self.participation is None else answers_of(self.participation)
+
+    def cohort(self, people: int) -> int:
+        """The clients of the smallest round if so many people take part."""
+        return people * self.answers // self.rounds
+
+    def message_epsilon(self, total: float) -> float:
+        """The ε that one message may spend if a person's messages have this total."""
+        if self.answers == 1:
+            return total
+        each = min(EPSILON_MAX, epsilon_per_round(self.answers, total, self.delta))
+        if each < EPSILON_MIN:
+            raise ArgumentError(
+                "epsilon",
+                f"leaves {each:.3g} for each of {self.answers} rounds, but mechanisms need at least {EPSILON_MIN:g}; "
+                f"pass rounds={rounds_allowed(EPSILON_MIN, total, self.delta)}",
+            )
+        return each
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Plan:
+    """The mechanism to use, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
+
+    Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
+    averaged over frame seeds.
+
+    Attributes:
+        request: what the plan is for.
+        mechanism: the mechanism of the messages; its `epsilon` is that of one message.
+        label: the mechanism for people.
+        people: all people of the task; `clients` are those of one round.
+        bias: the norm of the bias of the mean, which more clients do not reduce.
+        standard_deviation: the standard deviation of the mean, the root of the summed variance.
+        solved_for: "error", "clients", "epsilon" or "bits".
+        explanation: why this mechanism was chosen, and what to watch.
+
+    Examples:
+        >>> import sstq
+        >>> found = sstq.plan(dim=300, clients=1000, epsilon=3.0)
+        >>> found.mechanism.name, found.feasible, round(found.relative_error, 2)
+        ('frameunit', True, 0.48)
+    """
+
+    request: Request
+    mechanism: Mechanism
+    label: str
+    people: int
+    bias: float
+    standard_deviation: float
+    solved_for: str = "error"
+    explanation: str = ""
+
+    def __repr__(self) -> str:
+        crowd = f"{self.clients:,} clients of dimension {self.mechanism.dim:,} at ε = {self.epsilon:g}"
+        error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
+        return f"<{type(self).__name__} for {crowd}: {self.label}, {self.bits} bits, {error}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "mechanism": self.label,
+            "bits per message": self.bits,
+            "ε per message": f"{self.mechanism.epsilon:g}",
+            "ε per person": f"{self.total_epsilon:g}",
+            "error of the mean": f"{self.relative_error:.3g} × clip",
+            "verdict": str(self.verdict()),
+            "build it with": self.python(),
+        }
+        return card(f"Plan for {self.clients:,} clients of dimension {self.mechanism.dim:,}", facts)
+
+    @property
+    def epsilon(self) -> float:
+        """The ε of one message."""
+        return self.mechanism.epsilon
+
+    @property
+    def bits(self) -> int:
+        """The bits of one message."""
+        return self.mechanism.message_bits
+
+    @property
+    def clients(self) -> int:
+        """The people whose mean is estimated in one round."""
+        return self.request.cohort(self.people)
+
+    @property
+    def cohorts(self) -> Cohorts | None:
+        """The schedule, if people take turns."""
+        request = self.request
+        return None if request.participation is None else Cohorts(self.people, request.rounds, request.answers)
+
+    @property
+    def total_epsilon(self) -> float:
+        """The total ε of a person's messages; with δ > 0, by optimal composition."""
+        # A total that was given is known to suffice.
+        spent = compose(self.mechanism.epsilon, self.request.answers, self.request.delta)
+        return min(spent, self.request.epsilon or math.inf)
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all messages in all rounds, without the identifiers that a public coin needs."""
+        return -(-self.people * self.bits // 8) * self.request.answers
+
+    @property
+    def error(self) -> float:
+        """The root mean square error of the mean of one round, from bias and standard deviation."""
+        return math.hypot(self.bias, self.standard_deviation)
+
+    @property
+    def relative_error(self) -> float:
+        """The error divided by clip."""
+        return self.error / self.mechanism.clip
+
+    @property
+    def signal_to_noise(self) -> float:
+        """The length of the mean divided by its error, for all rounds together: √rounds · mean_norm / error.
+
+        Without a `mean_norm` the mean is taken to be as long as clip, which is the most that it can be: all clients
+        hold one vector. With private groups it is that of a group's mean, for groups that are equally frequent.
+        """
+        return math.sqrt(self._needed_mse) / self.relative_error
+
+    @property
+    def _needed_mse(self) -> float:
+        """The squared error over clip² at which the signal-to-noise ratio is 1."""
+        signal = (self.request.mean_norm or self.request.clip) / self.request.clip
+        return signal**2 * self.request.rounds / (self.mechanism.groups or 1)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the signal-to-noise ratio is at least 1; with a `target_error`, always."""
+        return self.request.target_error is not None or self.signal_to_noise >= 1
+
+    def verdict(self) -> Verdict:
+        """Return whether the task can work, in one line; if it cannot, with the numbers that would suffice.
+
+        Examples:
+            >>> import sstq
+            >>> print(sstq.plan(dim=300, clients=1000, epsilon=3.0, mean_norm=0.5).verdict())
+            feasible: signal-to-noise 1.04 for a mean of norm 0.5; its error is 0.481 × clip
+            >>> print(sstq.plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict())
+            infeasible: signal-to-noise 0.664 if the mean is as long as clip, 0.221 if a third of that; its error is
+            1.51 × clip; needs 228 people, ε = 4.69 or at most 132 dimensions
+        """
+        ratio, request = self.signal_to_noise, self.request
+        what = "mean" if self.mechanism.groups is None else "class mean"
+        reached = "" if request.target_error is None else "the target error is reached; "
+        assumed = f"if the {what} is as long as clip, {ratio / 3:.3g} if a third of that"
+        if request.mean_norm is not None:
+            assumed = f"for a {what} of norm {request.mean_norm:g}"
+        error = self.relative_error * math.sqrt(self.mechanism.groups or 1)
+        rounds = f" in each of {request.rounds:,} rounds" if request.rounds > 1 else ""
+        reason = f"{reached}signal-to-noise {ratio:.3g} {assumed}; its error is {error:.3g} × clip{rounds}"
+        return Verdict(self.feasible, ratio, reason, () if self.feasible else self._remedies())
+
+    def _remedies(self, dim_name: str = "dim") -> tuple[Remedy, ...]:
+        request = self.request
+        return find_remedies(
+            lambda *task: self.likely_mse(*task) <= self._needed_mse,
+            dim=request.dim,
+            clients=self.people,
+            epsilon=request.epsilon or self.total_epsilon,
+            most_epsilon=EPSILON_MAX * request.answers,
+            dim_name=dim_name,
+        )
+
+    def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
+        """The squared error over clip² of the same task with other numbers; infinite if there is none."""
+        request, clients = self.request, self.request.cohort(people)
+        # The squared error grows about with the dimension, so that no more than twice this many can suffice.
+        if not clients or request.dim > dim > 100 + 2 * request.dim * self.signal_to_noise**2:
+            return math.inf
+        each = request.message_epsilon(epsilon)
+        found = best_candidate(dim, each, clients, request.bits, request.coin, SLACK)
+        return math.inf if found is None else found.mse
+
+    def build(self) -> Mechanism:
+        """Return the mechanism."""
+        return self.mechanism
+
+    def python(self) -> str:
+        """Return the line of Python that builds the mechanism."""
+        return f"sstq.{self.mechanism!r}"
+
+    def spec(self) -> str:
+        """Return the mechanism's JSON, which clients and server share."""
+        return self.mechanism.to_json()

@@ -1,0 +1,235 @@
+"""Frequencies: the law, the variances of the table, error bars and regions, and what is refused or replaced."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sstq
+from sstq.mechanisms.answers import answer
+from sstq.mechanisms.subsets import count_hits, hit_rates, multipliers
+from tests.contract.cases import reread
+from tests.mechanisms.test_groupunit import steps
+from tests.scripted import ScriptedBits
+
+# The variance of a share that nobody has, per message, and the bits of a message.
+TABLE = {
+    (2, 1.0): (0.921, 1),
+    (2, 3.0): (0.0551, 1),
+    (10, 1.0): (2.87, 6),
+    (10, 3.0): (0.0771, 4),  # randomized response; affine sets on P = 11 have 0.0799
+    (100, 1.0): (3.59, 13),
+    (100, 3.0): (0.196, 13),
+    (1024, 1.0): (3.67, 20),
+    (1024, 3.0): (0.218, 20),
+    (10_000, 3.0): (0.220, 26),
+}
+
+
+def output_distribution(mechanism, label):
+    """The exact distribution of (a, t), all multipliers being equally likely."""
+    script, masses = zip(*steps(mechanism.draw), strict=True)
+    count = multipliers(mechanism.draw)
+    law = [Fraction(0)] * mechanism.codes
+    for slot in range(count):
+        word = -(-(slot << 64) // count)
+        words = np.array([(word, *pair) for four in script for pair in four], dtype=np.uint64)
+        rows = np.full((len(words), 1), float(label))
+        sent = mechanism._encode_rows(rows, None, ScriptedBits(words), None)[0].reshape(-1, 4)
+        assert np.all(sent == sent[:, :1])
+        for code, mass in zip(sent[:, 0], masses, strict=True):
+            law[code] += mass / count
+    return law
+
+
+@pytest.mark.parametrize(("categories", "epsilon"), TABLE)
+def test_variances_and_bits_are_those_of_the_table(categories, epsilon):
+    mechanism = sstq.Frequencies(categories, epsilon)
+    variance, bits = TABLE[categories, epsilon]
+    assert mechanism.share_variance == pytest.approx(variance, rel=0.01)
+    assert mechanism.message_bits == bits
+
+
+@pytest.mark.parametrize("categories", [2, 3, 5, 8, 10, 25, 64, 100, 1000])
+def test_never_above_unary_encoding_and_randomized_response(categories):
+    """Optimized unary encoding has 4e^ε/(e^ε − 1)², randomized response (e^ε + k − 2)/(e^ε − 1)²."""
+    for epsilon in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
+        e = math.exp(epsilon)
+        best = min(4 * e, e + categories - 2) / (e - 1) ** 2
+        assert sstq.Frequencies(categories, epsilon).share_variance <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("options", [(7, 1.0), (6, 1.0), (10, 4.0)])
+def test_the_law_has_the_stated_rates_for_every_pair_of_categories(options):
+    """From the enumerated messages: the set holds the own category with p and any other one with q."""
+    mechanism = sstq.Frequencies(*options)
+    codes = mechanism.messages_from_columns((np.arange(mechanism.codes),), None, True)
+    own, other = hit_rates(mechanism.draw)
+    held = np.round(mechanism.decode(codes) * (own - other) + other).astype(int)
+    for label in range(mechanism.categories):
+        law = np.array([float(mass) for mass in output_distribution(mechanism, label)])
+        expected = np.where(np.arange(mechanism.categories) == label, own, other)
+        np.testing.assert_allclose(law @ held, expected, rtol=1e-12)
+
+
+def test_hits_are_those_of_a_slow_count(seed):
+    mechanism, rng = sstq.Frequencies(13, 1.0), np.random.default_rng(seed)
+    draw = mechanism.draw
+    slot, place = rng.integers(multipliers(draw), size=500), rng.integers(draw.size, size=500)
+    slots, which = np.unique(slot, return_inverse=True)
+    found = sum(
+        inside.sum(axis=0) for _, inside in count_hits(draw, 13, slots + 1, which, place, np.ones(500, dtype=np.int64))
+    )
+    slow = [
+        sum(((a + 1) * h - t) % draw.size < draw.inside for a, t in zip(slot, place, strict=True)) for h in range(13)
+    ]
+    assert found.tolist() == slow
+
+
+def found_from(mechanism, labels, rng):
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.encode(labels, rng))
+    return aggregator.mean()
+
+
+@pytest.mark.parametrize(("categories", "epsilon"), [(1009, 1.0), (101, 3.0), (10, 3.0)])
+def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
+    """The mean square of (share − truth)/stderr is 1 if all but some people hold one category.
+
+    With one of few multipliers for many messages, errors of a binomial are 3.4 times too small at 1009 categories.
+    """
+    mechanism, people, rounds = sstq.Frequencies(categories, epsilon), 20_000, 40
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.random(people) < 0.7, 0, rng.integers(categories, size=people))
+    truth, own, other = np.bincount(labels, minlength=categories) / people, *hit_rates(mechanism.draw)
+    squares = []
+    for _ in range(rounds):
+        found = found_from(mechanism, labels, rng)
+        squares.append(np.mean(((found.shares - truth) / found.stderr) ** 2))
+    # People are fixed here: the error bar also holds f(1 − f), the variance of drawing them.
+    fixed = truth * own * (1 - own) + (1 - truth) * other * (1 - other)
+    rate = other + truth * (own - other)
+    expected, deviation = np.mean(fixed / (rate * (1 - rate))), np.std(squares, ddof=1) / math.sqrt(rounds)
+    # Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6. 2 % are for the estimated errors.
+    assert abs(np.mean(squares) - expected) < 6 * deviation + 0.02
+    assert 6 * deviation < 0.6
+
+
+@pytest.mark.parametrize(
+    ("categories", "epsilon", "people"),
+    [(3, 6.0, 200), (50, 4.0, 500), (2, 1.0, 30), pytest.param(1000, 2.0, 500, marks=pytest.mark.slow)],
+)
+def test_regions_cover_all_shares_at_once(categories, epsilon, people, seed):
+    """Skewed shares, empty categories and few people: at least 95 % less 6 standard errors of the rounds."""
+    mechanism, rng, rounds = sstq.Frequencies(categories, epsilon), np.random.default_rng(seed), 200
+    shares = np.where(np.arange(categories) < 3, 0.5 ** np.arange(categories), 0.0)
+    shares /= shares.sum()
+    covered = 0
+    for _ in range(rounds):
+        found = found_from(mechanism, rng.choice(categories, size=people, p=shares), rng)
+        covered += bool(np.all(np.abs(found.shares - shares) <= found.region(0.95).half_width))
+    assert covered / rounds >= 0.95 - 6 * (0.95 * 0.05 / rounds) ** 0.5
+
+
+def test_one_message_has_no_error_and_projected_shares_are_shares(seed):
+    mechanism = sstq.Frequencies(5, 1.0)
+    alone = found_from(mechanism, [3], seed)
+    assert np.isnan(alone.stderr).all()
+    assert np.isnan(alone.region().half_width).all()
+    many = found_from(mechanism, [3] * 100, seed)
+    assert many.projected.min() >= 0
+    assert many.projected.sum() == pytest.approx(1.0)
+    assert many.note == ""
+
+
+def test_ten_thousand_categories(seed):
+    """All of a skewed distribution: the mean square of z over categories is 1, |z| < 6 of a normal limit."""
+    mechanism, rng = sstq.Frequencies(10_000, 3.0), np.random.default_rng(seed)
+    labels = rng.zipf(1.5, size=100_000) % 10_000
+    found = found_from(mechanism, labels, rng)
+    z = (found.shares - np.bincount(labels, minlength=10_000) / 100_000) / found.stderr
+    assert abs(np.mean(z**2) - 1) < 6 * (2 / 10_000) ** 0.5 + 0.02
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([0, 9], "integers from 0 to 8, got 9 at row 1"),
+        ([-1], "integers from 0 to 8, got -1 at row 0"),
+        ([0.5], "integers from 0 to 8, got 0.5"),
+        ([math.nan], "finite"),
+        (np.zeros((2, 2)), "shape"),
+        (["AT"], "dtype"),
+        ([None], "NoneType"),
+        (np.ma.array([1, 2], mask=[0, 1]), "masked"),
+    ],
+)
+def test_bad_categories_are_refused_before_anything_is_sampled(labels, words):
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+    with pytest.raises(ValueError, match=words):
+        sstq.Frequencies(9, 1.0).encode(labels, rng)
+    assert rng.bit_generator.state == before
+
+
+def test_a_device_sends_a_uniform_category_in_the_place_of_none():
+    """The same number of words for every label; unknown ones become uniform, with |z| < 6 of 30,000 messages."""
+    mechanism = sstq.Frequencies(3, 8.0)
+    assert len(answer(mechanism, [0, 7, math.nan, None, "x", 2.5])) == 6
+    assert len(answer(mechanism, np.array([1, 2]))) == 2
+    aggregator = mechanism.aggregator()
+    aggregator.update(answer(mechanism, np.full(30_000, 99), rng=1))
+    found = aggregator.mean()
+    assert np.all(np.abs(found.shares - 1 / 3) < 6 * found.stderr)
+
+
+def test_options_and_tampered_parameters_are_refused():
+    with pytest.raises(ValueError, match="categories must be an integer in"):
+        sstq.Frequencies(1, 1.0)
+    with pytest.raises(ValueError, match="groups must be left out"):
+        sstq.Frequencies(5, 1.0).encode([1], groups=[1])
+    mechanism = sstq.Frequencies(9, 1.0)
+    for change, words in (
+        ({"size": 13}, "size must be 11"),
+        ({"size": 9, "inside": 2}, "size must be 11"),
+        ({"categories": 12}, "size must be 13"),
+        ({"threshold": str(mechanism.draw.threshold + 2**40)}, "not 1.0-LDP"),
+        ({"threshold": str(2**59)}, "favour"),
+        ({"inside": 11}, "inside must be"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            reread(mechanism, **change)
+
+
+def test_expected_errors_are_those_of_labels():
+    mechanism = sstq.Frequencies(4, 2.0)
+    one, many = mechanism.expected_mse(2, clients=100), mechanism.expected_mse([0, 1, 2, 3] * 25)
+    assert one.bias2 == 0
+    assert many.variance == pytest.approx(one.variance)
+    assert mechanism.typical_error(100).variance == pytest.approx(one.variance)
+
+
+@pytest.mark.parametrize("options", [(9, 1.0), (6, 4.0), (1024, 3.0)])
+def test_no_message_is_longer_than_the_bound(options):
+    mechanism = sstq.Frequencies(*options)
+    codes = np.arange(min(mechanism.codes, 3000))
+    norms = np.linalg.norm(mechanism.decode(mechanism.messages_from_columns((codes,), None, True)), axis=1)
+    assert norms.max() <= mechanism.largest_message() * (1 + 1e-9)
+    assert norms.max() >= mechanism.largest_message() * 0.99
+
+
+def test_shuffled_messages_take_the_own_law():
+    found = sstq.accounting.shuffled_epsilon(sstq.Frequencies(100, 3.0), clients=100_000, delta=1e-6)
+    assert found < sstq.accounting.shuffled_epsilon(3.0, clients=100_000, delta=1e-6)
+
+
+def test_counts_of_messages_are_the_state(seed):
+    mechanism = sstq.Frequencies(20, 2.0)
+    sent = mechanism.encode(np.arange(5000) % 20, seed)
+    code, times = np.unique(sent.column("code"), return_counts=True)
+    whole, counted = mechanism.aggregator(), mechanism.aggregator()
+    whole.update(sent)
+    counted.update_counts({"code": code}, times)
+    assert np.array_equal(counted.sums(), whole.sums())
+    assert np.array_equal(counted.mean().value, whole.mean().value)
