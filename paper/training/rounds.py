@@ -132,7 +132,7 @@ def train(
 
     Examples:
         >>> import sstq
-        >>> from paper.training import Server, regression_problem, train
+        >>> from paper.training.problems import regression_problem
         >>> problem = regression_problem(dim=8, clients=50, seed=0, examples=500)
         >>> mechanism = sstq.mechanism("frameunit", dim=8, epsilon=4.0, frames=64)
         >>> losses = [r.loss for r in train(problem, mechanism, Server(rate=0.5), 20, batch=5, private_seed=1)]
