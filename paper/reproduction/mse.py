@@ -48,7 +48,7 @@ def mse_jobs(scale: Scale) -> list[Job]:
     Examples:
         >>> from paper.reproduction.methods import QUICK
         >>> len(mse_jobs(QUICK))
-        24
+        26
     """
     return [
         Job("mse", method, seed, BITS, scale.trials, dim)
