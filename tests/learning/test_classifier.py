@@ -85,6 +85,13 @@ def test_the_classifier_is_ready_before_it_is_checked():
     assert "predicted" not in str(model.report_)
 
 
+def test_twenty_people_predict_no_accuracy():
+    X, y = people(20, 0)
+    report = PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0).fit(X, y).report_
+    assert "nan" not in str(report)
+    assert np.isfinite(report.accuracy_stderr) or "accuracy unknown: too few people" in str(report)
+
+
 def test_probabilities_follow_the_scores():
     X, y = people(10_000, 0)
     model = PrivateClassifier(4.0, public=X[:500], random_state=0).fit(X, y)
