@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 import paper.__main__ as command
-from paper.reproduction import EXPERIMENTS, Scale
+from paper.reproduction import EXPERIMENTS
+from paper.reproduction.methods import Scale
 
 TINY = Scale(
     quick=True,
