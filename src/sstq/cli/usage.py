@@ -21,6 +21,8 @@ class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failur
     """The command line is wrong, whatever the data are."""
 
 
+# Of modules that are missing, the extra that installs them.
+_EXTRAS = {"cryptography": "client"} | dict.fromkeys(("fastapi", "pydantic", "sqlalchemy", "uvicorn"), "service")
 _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
@@ -67,7 +69,9 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
             if os.environ.get("SSTQ_DEBUG"):
                 traceback.print_exception(error)
             typed = _as_typed(error, command)
-            complain(typed or error)
+            missing = str(getattr(error, "name", None))
+            extra = _EXTRAS.get(missing)
+            complain(f"this needs {missing}: pip install 'sstq[{extra}]'" if extra else typed or error)
             raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
 
     return reporting
