@@ -88,8 +88,10 @@ def _as_typed(error: Exception, command: Callable[..., None]) -> str | None:
     hint = get_type_hints(command, include_extras=True).get(getattr(about, "argument", ""))
     if not isinstance(about, ArgumentError) or hint is None:
         return None
-    option = next(one for one in hint.__metadata__)
+    (option,) = hint.__metadata__
     if isinstance(option, ArgumentInfo):
         return None
-    flag = next(iter(option.param_decls or ()), "--" + about.argument.replace("_", "-"))
+    # Within Annotated, what is given first takes the place of a default.
+    flags = [name for name in (option.default, *(option.param_decls or ())) if str(name).startswith("--")]
+    flag = flags[0] if flags else "--" + about.argument.replace("_", "-")
     return f"{flag} {about.problem}"
