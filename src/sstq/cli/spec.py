@@ -38,7 +38,7 @@ def spec(
         typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
     ] = None,
     output: Annotated[
-        Path | None, output_option("Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
+        Path | None, output_option(help="Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
     ] = None,
     c_header: Annotated[
         Path | None,

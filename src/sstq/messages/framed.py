@@ -32,7 +32,7 @@ from typing import BinaryIO
 import numpy as np
 
 from sstq.files.strict_json import read_json
-from sstq.messages.batch import MessageReader, Messages, block_messages
+from sstq.messages.batch import BLOCK_BITS, BLOCK_MESSAGES, MessageReader, Messages, block_messages
 from sstq.messages.labels import Labels, check_name
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
@@ -72,7 +72,8 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{name} has version {version} of the message format; this library reads version {VERSION}")
     if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
         raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
-    if width < 1 or not 1 <= block <= block_messages(width) or flags > _SIMULATED | _WITH_CLIENTS | _WITH_LABELS:
+    sound = 1 <= block <= BLOCK_MESSAGES and (block == 1 or block * width <= BLOCK_BITS)
+    if width < 1 or not sound or flags > _SIMULATED | _WITH_CLIENTS | _WITH_LABELS:
         raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
     simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
     column, _, table_bytes = _read_table(file) if flags & _WITH_LABELS else (None, (), 0)
