@@ -54,7 +54,7 @@ def test_npy_of_every_float_type_and_order(tmp_path, vectors, dtype, order):
 def test_npz_of_either_order_compressed_or_not(tmp_path, vectors, save, order):
     save(tmp_path / "x.npz", only=np.asarray(vectors, order=order))
     assert np.array_equal(read(tmp_path / "x.npz"), vectors)
-    assert np.array_equal(read(tmp_path / "x.npz", key="only"), vectors)
+    assert np.array_equal(read(tmp_path / "x.npz", column="only"), vectors)
 
 
 def test_the_kind_is_in_the_content_not_in_the_name(tmp_path, vectors):
@@ -178,20 +178,18 @@ def test_a_damaged_npz_fails_its_checksum(tmp_path, vectors):
         list(open_vectors(tmp_path / "x.npz", DIM).chunks())
 
 
-def test_keys_choose_among_arrays(tmp_path, vectors):
+def test_a_column_chooses_among_arrays(tmp_path, vectors):
     np.savez(tmp_path / "x.npz", first=vectors, second=2 * vectors)
-    assert np.array_equal(read(tmp_path / "x.npz", key="second"), 2 * vectors)
+    assert np.array_equal(read(tmp_path / "x.npz", column="second"), 2 * vectors)
     with pytest.raises(ValueError, match=r"has 2 arrays \(first, second\)"):
         open_vectors(tmp_path / "x.npz", DIM)
     with pytest.raises(ValueError, match=r"no array 'third'; it has first, second"):
-        open_vectors(tmp_path / "x.npz", DIM, key="third")
+        open_vectors(tmp_path / "x.npz", DIM, column="third")
 
 
-def test_a_key_or_column_for_the_wrong_kind_is_refused(tmp_path, vectors):
+def test_a_column_for_the_wrong_kind_is_refused(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
-    with pytest.raises(ValueError, match=r"key.*\.npz"):
-        open_vectors(tmp_path / "x.npy", DIM, key="a")
-    with pytest.raises(ValueError, match=r"column.*Parquet"):
+    with pytest.raises(ValueError, match=r"column.*Parquet or \.npz"):
         open_vectors(tmp_path / "x.npy", DIM, column="a")
 
 

@@ -16,7 +16,6 @@ from sstq.cli.common import (
     SeedOption,
     VectorsArgument,
     check_output,
-    open_columns,
     output_option,
     read_mechanism,
     to_json,
@@ -92,13 +91,13 @@ def encode(
     """
     from sstq import write_messages
     from sstq.mechanisms.answers import answer_files
-    from sstq.messages.vectors import refuse_repeated
+    from sstq.messages.vectors import open_vectors, refuse_repeated
 
     check_output(output, force)
     shared = _read_survey(survey)
     with check_usage():
         refuse_repeated(vectors)
-    files = [open_columns(path, dim or _dim_of(path), column, unreadable="nan") for path in vectors]
+    files = [open_vectors(path, dim or _dim_of(path), column, unreadable="nan") for path in vectors]
     count = write_messages(output, _answers(shared, answer_files(files)[0], seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
     if seed is not None:
@@ -154,13 +153,14 @@ def suggest(
 
     Example: sstq clip suggest --vectors file.npy --epsilon 0.5 --mechanism mechanism.json
     """
+    from sstq.messages.vectors import open_vectors
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
     with check_usage():
         survey = NormSurvey(epsilon, lowest, highest, thresholds)
     aggregator = survey.aggregator()
-    for messages in _answers(survey, [open_columns(vectors, dim or _dim_of(vectors), column)], seed):
+    for messages in _answers(survey, [open_vectors(vectors, dim or _dim_of(vectors), column)], seed):
         aggregator.update(messages)
     _show(aggregator.profile(), aggregator.count, mechanism, clients, output)
     if seed is not None:

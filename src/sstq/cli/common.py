@@ -55,22 +55,14 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing f
 
 def open_files(paths: list[Path], dim: int, column: str | None = None, **others: Any) -> list[VectorFile]:
     """Open files of vectors, each of which may be given once only."""
-    from sstq.messages.vectors import refuse_repeated
+    from sstq.messages.vectors import open_vectors, refuse_repeated
 
-    opened = [open_columns(path, dim, column, **others) for path in paths]
+    opened = [open_vectors(path, dim, column, **others) for path in paths]
     try:
         refuse_repeated(paths)
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     return opened
-
-
-def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
-    """Open a file of vectors; `column` is a list column of Parquet files, or an array of .npz files."""
-    from sstq.messages.vectors import open_vectors
-
-    others["key" if path.suffix == ".npz" else "column"] = column
-    return open_vectors(path, dim, **others)
 
 
 def read_mechanism(path: Path) -> Mechanism:

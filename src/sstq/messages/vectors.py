@@ -91,7 +91,6 @@ class VectorFile:
 def open_vectors(
     path: str | os.PathLike[str],
     dim: int,
-    key: str | None = None,
     column: str | None = None,
     by: str | None = None,
     group: str | None = None,
@@ -103,9 +102,8 @@ def open_vectors(
     Arguments:
         path: the file; its kind is recognised by its content.
         dim: the length that the vectors must have.
-        key: the array of an .npz; needed only if it holds several.
-        column: the list column of a Parquet file; without it the file must have exactly one column of lists, exactly
-            `dim` columns of floats, or only `dim` columns, all of numbers.
+        column: the list column of a Parquet file, or the array of an .npz; without it the file must have exactly one
+            array, one column of lists, `dim` columns of floats, or only `dim` columns, all of numbers.
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
         group: the column with private groups, as integers from 0 on or by name.
         group_names: the names of the private groups, in the order of their numbers.
@@ -117,10 +115,8 @@ def open_vectors(
     with open(name, "rb") as file:
         start = file.read(6)
     zipped, parquet = start.startswith(b"PK\x03\x04"), start.startswith(b"PAR1")
-    if key is not None and not zipped:
-        raise ValueError(f"{name}: key must be left out unless the file is an .npz, got {key!r}")
-    if column is not None and not parquet:
-        raise ValueError(f"{name}: column must be left out unless the file is Parquet, got {column!r}")
+    if column is not None and not (parquet or zipped):
+        raise ValueError(f"{name}: column must be left out unless the file is Parquet or .npz, got {column!r}")
     beside = [named for named in (by, group) if named is not None]
     if beside and (zipped or start == _NPY):
         raise ValueError(
@@ -131,7 +127,7 @@ def open_vectors(
     if start == _NPY:
         return _open_npy(name, dim)
     if zipped:
-        return _open_npz(name, dim, key)
+        return _open_npz(name, dim, column)
     opened = (
         _open_parquet(name, dim, column, beside, unreadable) if parquet else _open_csv(name, dim, beside, unreadable)
     )
@@ -165,13 +161,13 @@ def _open_npy(name: str, dim: int) -> VectorFile:
     return VectorFile(name, dim, count, read)
 
 
-def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
+def _open_npz(name: str, dim: int, column: str | None) -> VectorFile:
     """Open one array of an .npz file, unpacked while it is read."""
     with _numpy_errors(name), zipfile.ZipFile(name) as archive:
         members = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
-        if key is None and len(members) != 1:
-            raise ValueError(f"{name} has {len(members)} arrays ({_shorten(members)}): pass a key")
-        chosen = members[0] if key is None else key
+        if column is None and len(members) != 1:
+            raise ValueError(f"{name} has {len(members)} arrays ({_shorten(members)}): pass a column")
+        chosen = members[0] if column is None else column
         if chosen not in members:
             raise ValueError(f"{name} has no array {chosen!r}; it has {_shorten(members)}")
         packed = archive.getinfo(f"{chosen}.npy")
