@@ -24,8 +24,6 @@ DIM = 6
 COMMANDS = ["spec", "encode", "aggregate", "inspect", "plan", "compare", "clip"]
 COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account"]
 MOST_OPTIONS = 12
-# Their options are those of a deployment, each with an environment variable.
-DEPLOYED = {"serve", "shuffler", "create"}
 
 
 def run(*arguments, code=0, env=None):
@@ -172,7 +170,7 @@ def test_options_are_few_and_every_command_that_writes_can_be_forced():
     for path, command in all_commands(get_command(app)):
         options = [one for one in command.params if one.name != "help" and one.param_type_name == "option"]
         names = {name for one in options for name in one.opts}
-        assert len(options) <= MOST_OPTIONS or path[-1] in DEPLOYED, path
+        assert len(options) <= MOST_OPTIONS, path
         assert not names & {"--output", "--png"} or "--force" in names, path
 
 

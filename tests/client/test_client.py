@@ -271,12 +271,13 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     assert all(choice in said for choice in ("everybody", "token", "single-use"))
 
 
-def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path):
+def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path, monkeypatch):
     from sstq.cli.listening import kept_token
 
     path = tmp_path / "administrator-token"
-    token, shown = kept_token(tmp_path, None)
+    token, shown = kept_token(tmp_path)
     assert (len(token), shown) == (32, token)
-    assert kept_token(tmp_path, None) == (token, f"in {path}")  # not printed again
-    assert kept_token(tmp_path, "another") == ("another", "as given")
+    assert kept_token(tmp_path) == (token, f"in {path}")  # not printed again
+    monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", "another")
+    assert kept_token(tmp_path) == ("another", "as given")
     assert os.stat(path).st_mode & 0o777 == 0o600

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from tests.service.killing import Load, differences, free_port, killed_under_load, options, prepared, under_load
+from tests.service.killing import Load, differences, free_port, killed_under_load, prepared, settings_of, under_load
 from tests.service.nursery import nursery
 
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ KILLS = [3, pytest.param(25, marks=pytest.mark.soak)]
 def start(tmp_path):
     """Starts a server of a database."""
     with nursery(tmp_path / "log") as parent:
-        yield lambda store, port: parent.start(*options(store, tmp_path, port))
+        yield lambda store, port: parent.start(**settings_of(store, tmp_path, port))
 
 
 @pytest.mark.parametrize("kills", KILLS)

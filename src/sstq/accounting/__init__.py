@@ -4,50 +4,23 @@ A message is ε-LDP. `compose` gives the total ε of T messages, `rounds_allowed
 ε, `subsampled_epsilon` and `shuffled_epsilon` give the ε in a crowd, and `Ledger` refuses to spend too much.
 """
 
-from sstq.accounting.composition import (
-    METHODS,
-    compose,
-    epsilon_per_round,
-    gaussian_sigma,
-    optimal_delta,
-    rounds_allowed,
-)
-from sstq.accounting.ledger import Ledger, ledger_price, price
-from sstq.accounting.ledger_file import (
-    BudgetExhausted,
-    Entry,
-    LedgerDamaged,
-    LedgerError,
-    RoundAlreadySpent,
-    RoundCapExceeded,
-)
-from sstq.accounting.shuffling import (
-    shuffled_delta,
-    shuffled_epsilon,
-    subsampled_epsilon,
-    two_level_local_epsilon,
-    two_level_shuffled_epsilon,
-)
-
-__all__ = [
-    "METHODS",
-    "BudgetExhausted",
-    "Entry",
-    "Ledger",
-    "LedgerDamaged",
-    "LedgerError",
-    "RoundAlreadySpent",
-    "RoundCapExceeded",
-    "compose",
-    "epsilon_per_round",
-    "gaussian_sigma",
-    "ledger_price",
-    "optimal_delta",
-    "price",
-    "rounds_allowed",
-    "shuffled_delta",
-    "shuffled_epsilon",
-    "subsampled_epsilon",
-    "two_level_local_epsilon",
-    "two_level_shuffled_epsilon",
-]
+from sstq.accounting.composition import METHODS as METHODS
+from sstq.accounting.composition import compose as compose
+from sstq.accounting.composition import epsilon_per_round as epsilon_per_round
+from sstq.accounting.composition import gaussian_sigma as gaussian_sigma
+from sstq.accounting.composition import optimal_delta as optimal_delta
+from sstq.accounting.composition import rounds_allowed as rounds_allowed
+from sstq.accounting.ledger import Ledger as Ledger
+from sstq.accounting.ledger import ledger_price as ledger_price
+from sstq.accounting.ledger import price as price
+from sstq.accounting.ledger_file import BudgetExhausted as BudgetExhausted
+from sstq.accounting.ledger_file import Entry as Entry
+from sstq.accounting.ledger_file import LedgerDamaged as LedgerDamaged
+from sstq.accounting.ledger_file import LedgerError as LedgerError
+from sstq.accounting.ledger_file import RoundAlreadySpent as RoundAlreadySpent
+from sstq.accounting.ledger_file import RoundCapExceeded as RoundCapExceeded
+from sstq.accounting.shuffling import shuffled_delta as shuffled_delta
+from sstq.accounting.shuffling import shuffled_epsilon as shuffled_epsilon
+from sstq.accounting.shuffling import subsampled_epsilon as subsampled_epsilon
+from sstq.accounting.shuffling import two_level_local_epsilon as two_level_local_epsilon
+from sstq.accounting.shuffling import two_level_shuffled_epsilon as two_level_shuffled_epsilon

@@ -15,15 +15,8 @@ is below its true value. What may err, and where it is paid for:
   1e-12 per message of tilting below; losses are raised by `_LOSS_SPARE`, relatively and absolutely, which exceeds the
   rounding of the few operations that make them.
 * **The far end.** Mass that is left out counts as an infinite loss: it is added to δ, once for every message.
-* **The Fourier transform.** `_transform` is the algorithm of radix 2. For N = 2^t it errs by t·η/(1 − t·η) at most, in
-  the Euclidean norm and relatively, where η = μ + γ₄·(√2 + μ) and μ is the error of the roots of unity (Higham,
-  Accuracy and Stability of Numerical Algorithms, Theorem 24.2). With u = 2⁻⁵³, angles up to π/4 and sines good to four
-  units in the last place, μ < 8u and η < 14u. The transform of masses that sum to 1 is at most 1 everywhere. So its
-  m-th power errs by m·(14t + 3)·u times the norm of the masses, 3u being that of a complex product; the errors of
-  several such powers add up in their product, and the transform back adds 14t·u: less than 32·t·u times Σ m·norm.
-* **The tilt.** Masses are first tilted to p·e^(θL)/M(θ), M(θ) = Σ p·e^(θL), so that sums near the ε in question are
-  likely; the error of the transform becomes small relative to δ itself. By Cauchy's inequality it adds at most
-  ‖error‖·‖weights‖ to δ, weights being M(θ)^m·e^(−θL)·(1 − e^(ε − L))⁺.
+* **The Fourier transform** is of radix 2, because its error has a proof: 32·t·u times Σ m·‖masses‖ for length 2^t, u =
+  2⁻⁵³ and m losses of each kind. Masses are tilted first, so that this is small relative to δ (docs/accounting.md).
 * **The window.** The transform is cyclic: sums beyond its window come in again at the other end, which only adds mass.
   Those above it are also added to δ as a whole, by Chernoff's bound.
 """
@@ -97,9 +90,9 @@ class Losses:
         mirrored = masses * np.exp(-self.step * indices)
         nothing = max(0.0, 1 - float(np.sum(masses) + np.sum(mirrored)) - self.infinite)
         # All masses are enlarged, so the remainder may be too small by as much.
-        found = np.concatenate([mirrored[::-1], [nothing + 2 * _MASS_SPARE], masses])
+        all_masses = np.concatenate([mirrored[::-1], [nothing + 2 * _MASS_SPARE], masses])
         both = np.concatenate([-indices[::-1], [0], indices])
-        return both, self.step * both.astype(np.float64), found
+        return both, self.step * both.astype(np.float64), all_masses
 
 
 class Sum:

@@ -124,9 +124,9 @@ def shuffled_delta(
     total = check_argument("total_epsilon", total_epsilon, low=0)
     best, near = 1.0, _DELTA_USUAL
     # Tighter each time, because δ is known better.
-    while (found := crowd.delta(total, near)) < _GAIN * best:
-        best, near = found, max(found, RANGES["total_delta"][0])
-    return min(best, found)
+    while (delta := crowd.delta(total, near)) < _GAIN * best:
+        best, near = delta, max(delta, RANGES["total_delta"][0])
+    return min(best, delta)
 
 
 def two_level_shuffled_epsilon(

@@ -7,21 +7,15 @@
   of messages with the integers.
 """
 
-from sstq.audit.empirical import EmpiricalAudit, PairResult, empirical_audit, worst_pairs
-from sstq.audit.encoder import EncoderCheck, SamplerTest, check_encoder, sampler_test
-from sstq.audit.exact import ExactAudit, certify, exact_audit, verify
-
-__all__ = [
-    "EmpiricalAudit",
-    "EncoderCheck",
-    "ExactAudit",
-    "PairResult",
-    "SamplerTest",
-    "certify",
-    "check_encoder",
-    "empirical_audit",
-    "exact_audit",
-    "sampler_test",
-    "verify",
-    "worst_pairs",
-]
+from sstq.audit.empirical import EmpiricalAudit as EmpiricalAudit
+from sstq.audit.empirical import PairResult as PairResult
+from sstq.audit.empirical import empirical_audit as empirical_audit
+from sstq.audit.empirical import worst_pairs as worst_pairs
+from sstq.audit.encoder import EncoderCheck as EncoderCheck
+from sstq.audit.encoder import SamplerTest as SamplerTest
+from sstq.audit.encoder import check_encoder as check_encoder
+from sstq.audit.encoder import sampler_test as sampler_test
+from sstq.audit.exact import ExactAudit as ExactAudit
+from sstq.audit.exact import certify as certify
+from sstq.audit.exact import exact_audit as exact_audit
+from sstq.audit.exact import verify as verify

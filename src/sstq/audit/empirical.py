@@ -167,13 +167,13 @@ def _test_pair(
     clients = None if mechanism.coin == "private" else np.arange(samples)
     # Private groups differ as well.
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
-    held = mechanism._held(np.stack([x, other]), groups)
+    inputs = mechanism._held(np.stack([x, other]), groups)
     sent = [
         mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None, 1)
-        for row in held
+        for row in inputs
     ]
     choices = []
-    x, other = mechanism._estimated(held)
+    x, other = mechanism._estimated(inputs)
     for event, labels in _partitions(mechanism, sent, x, other, half):
         for rows in (labels, labels[::-1]):
             likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)

@@ -19,19 +19,8 @@ from sstq.mechanisms.laws import Law, law_from_dict
 
 FORMAT, VERSION = "sstq-certificate", 3
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
-_FIELDS = [
-    "format",
-    "version",
-    "mechanism",
-    "digest",
-    "epsilon",
-    "messages",
-    "total",
-    "decides",
-    "law",
-    "ratio",
-    "interval",
-]
+_FIELDS = ["format", "version", "mechanism", "digest", "epsilon", "messages"]
+_FIELDS += ["total", "decides", "law", "ratio", "interval"]
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,14 @@
 """Privacy of the coordinate-subsampled Gaussian mechanism: which coordinates a client sends, and Rényi accounting.
 
-**Sampling.** Poisson sampling keeps each of N coordinates independently with probability γ. The number K of kept ones
-is binomial, and given K the kept set is uniform. So a client draws K from the binomial distribution conditioned on
-K ≤ most, so that messages are of one length, and a 128-bit seed, whose SHAKE-128 gives a uniform set of K coordinates.
-Both travel in the message, and only the trusted aggregator may see them: sampling amplifies privacy only against those
-who do not know who sent what. The conditioned distribution is within η = P(K > most) of the Poisson one in total
-variation, so (ε, δ₀) becomes (ε, δ₀ + e^ε·η), with Chernoff's η ≤ exp(−N·KL((most + 1)/N ‖ γ)).
+Poisson sampling keeps each of N coordinates with probability γ; a client draws their number K from the binomial
+distribution cut at `most`, and a 128-bit seed, whose SHAKE-128 gives a uniform set of K. For an integer order α ≥ 2 one
+coordinate y_j, u = y_j² ≤ B², has the Rényi divergence (I. Mironov, K. Talwar, L. Zhang, *Rényi differential privacy of
+the sampled Gaussian mechanism*, 2019, Theorem 5 and Section 3.3)
 
-**Noise.** A client adds to each of N sums, independently with probability γ, a number y_j with |y_j| ≤ B, and the
-server adds N(0, σ²) to every sum. Neighbours differ in whether one client's numbers are added.
+    f_α(u) = 1/(α − 1)·log Σ_k C(α, k)·(1 − γ)^(α − k)·γ^k·exp((k² − k)·u/(2σ²)),
 
-* One coordinate is a Poisson-subsampled Gaussian mechanism. For an integer order α ≥ 2 its Rényi divergence is
-
-      f_α(u) = 1/(α − 1)·log Σ_k C(α, k)·(1 − γ)^(α − k)·γ^k·exp((k² − k)·u/(2σ²)),    u = y_j²,
-
-  from the mixture to the Gaussian, and that of the other direction is no larger (I. Mironov, K. Talwar, L. Zhang,
-  *Rényi differential privacy of the sampled Gaussian mechanism*, 2019, Theorem 5 and Section 3.3).
-* The N coordinates are independent, so their divergences add: at most N·f_α(B²) (W.-N. Chen, D. Song, A. Özgür,
-  P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023: CSGM).
-* f_α is convex in u, a log-sum-exp of linear functions, with f_α(0) = 0. So f_α(u) ≤ (u/B²)·f_α(B²) for u ≤ B², and
-  Σ_j y_j² ≤ E gives at most (E/B²)·f_α(B²) (W.-N. Chen, B. Isik, P. Kairouz, A. No, S. Oh, Z. Xu, *Improved
-  communication-privacy trade-offs in L2 mean estimation under streaming differential privacy*, ICML 2024: L2-CSGM).
-* ε(δ) = min_α f + log((α − 1)/α) − (log δ + log α)/(α − 1) (C. Canonne, G. Kamath, T. Steinke, *The discrete Gaussian
-  for differential privacy*, 2020, Proposition 12).
+and all of them together at most N·f_α(B²), or (E/B²)·f_α(B²) if Σ_j y_j² ≤ E. docs/mechanisms/csgm.md and l2-csgm.md
+have the reasons, and what the cut costs.
 """
 
 import hashlib

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sstq import kernels
 from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
+from sstq.frames.tight import transform_rounds
 from sstq.mechanisms.base import Floats, Floats32, Ints, Words
 from sstq.mechanisms.sphere import gaussians, mean_chi
 from sstq.randomness import streams
@@ -120,7 +120,7 @@ class FastProjection(_Projection):
         for group, first, second, rows in self._draws(clients):
             mixed = np.zeros(second.shape, dtype=np.float32)
             mixed[:, : self.dim] = x[group] * first
-            _mix(mixed, second)
+            transform_rounds(mixed, [second])
             projected[group] = np.take_along_axis(mixed, rows, axis=1)
         projected /= np.float32(self.size)
         return projected
@@ -131,7 +131,7 @@ class FastProjection(_Projection):
         for group, first, second, rows in self._draws(clients):
             mixed = np.zeros(second.shape, dtype=np.float32)
             np.put_along_axis(mixed, rows, v[group], axis=1)
-            _mix(mixed, second)
+            transform_rounds(mixed, [second])
             lifted[group] = mixed[:, : self.dim] * first
         lifted /= np.float32(self.size)
         return lifted
@@ -147,8 +147,8 @@ class FastProjection(_Projection):
         count = 2 * signs + (0 if self.unbiased else size)
         for group in row_chunks(len(seeds), 8 * size):
             words = np.stack([streams.words(seed, "fast", count) for seed in seeds[group]])
-            first = _signs(words[:, :signs], self.dim)
-            second = _signs(words[:, signs : 2 * signs], size)
+            first = streams.signs_of_words(words[:, :signs], self.dim)
+            second = streams.signs_of_words(words[:, signs : 2 * signs], size)
             if self.unbiased:
                 rows = np.broadcast_to(np.arange(size), (len(words), size))
             else:
@@ -165,18 +165,6 @@ def projected_directions(projection: "Projection", directions: Floats, clients: 
     projected[norms == 0, 0] = 1.0
     projected /= np.where(norms > 0, norms, 1.0)[:, None]
     return projected
-
-
-def _mix(rows: Floats32, signs: Floats32) -> None:
-    kernels.hadamard_transform(rows)
-    rows *= signs
-    kernels.hadamard_transform(rows)
-
-
-def _signs(words: Words, count: int) -> Floats32:
-    """The bits of each row as signs, −1 where a bit is 1, least significant first as in `sstq.randomness.streams`."""
-    raw = np.ascontiguousarray(words).astype("<u8").view(np.uint8)
-    return np.float32(1) - np.float32(2) * np.unpackbits(raw, axis=1, count=count, bitorder="little")
 
 
 Projection = GaussianProjection | FastProjection

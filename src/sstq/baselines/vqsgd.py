@@ -27,11 +27,6 @@ class IdentityFrame(Frame):
 
     name = "identity"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size != self.dim:
-            raise ValueError(f"frame_size must be dim = {self.dim} for the identity, got {self.size}")
-
     def analyze(self, x: Floats) -> Floats:
         """The vectors themselves."""
         return x.copy()
@@ -45,10 +40,6 @@ class IdentityFrame(Frame):
         basis = np.zeros((len(indices), self.dim))
         basis[np.arange(len(indices)), indices] = 1.0
         return basis
-
-    def squared_row_norms(self) -> NDArray[np.float64]:
-        """All 1."""
-        return np.ones(self.dim)
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """The weights themselves."""

@@ -74,6 +74,7 @@ def send(
     shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
     that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
     Files that were sent to a campaign are noted in your state folder ($XDG_STATE_HOME/sstq) and refused a second time.
+    They are recognised by their content: a person who is in two different files is sent twice, and spends ε twice.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-_held: set[int] = set()
+_locked: set[int] = set()
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def locked_file(path: Path) -> Iterator[int]:
     """Hold the lock of a file, created if need be, against other threads and processes; yields its descriptor."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        _held.add(descriptor)
+        _locked.add(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             # The file may have been removed while this process waited; then the valid lock is a newer one.
@@ -70,8 +70,8 @@ def locked_file(path: Path) -> Iterator[int]:
                 yield descriptor
                 return
         finally:
-            if descriptor in _held:  # not in a child that was forked in here
-                _held.remove(descriptor)
+            if descriptor in _locked:  # not in a child that was forked in here
+                _locked.remove(descriptor)
                 # Closing alone would leave the lock to copies of the descriptor.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
@@ -86,8 +86,8 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 def _forget_in_child() -> None:
     """Close a forked child's copies, which would hold the lock as long as it lives; the parent's are untouched."""
-    while _held:
-        os.close(_held.pop())
+    while _locked:
+        os.close(_locked.pop())
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

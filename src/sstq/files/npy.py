@@ -44,15 +44,15 @@ def read_archive(path: str | os.PathLike[str], names: Collection[str] | None = N
     """Read an uncompressed .npz, whose arrays must have these names if any are given; else `DAMAGED_ARCHIVE`."""
     with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-        found = [member.filename.removesuffix(".npy") for member in members]
-        if len(set(found)) < len(found) or (names is not None and set(found) != set(names)):
+        present = [member.filename.removesuffix(".npy") for member in members]
+        if len(set(present)) < len(present) or (names is not None and set(present) != set(names)):
             raise ValueError("its arrays are not those of this format")
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("it is compressed, but files of this kind never are")
         if sum(member.file_size for member in members) > os.fstat(file.fileno()).st_size:
             raise ValueError("its arrays are larger than the file")
         arrays = {}
-        for name, member in zip(found, members, strict=True):
+        for name, member in zip(present, members, strict=True):
             with archive.open(member) as content:
                 arrays[name] = read_array(content, member.file_size)
         return arrays

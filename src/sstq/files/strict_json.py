@@ -23,12 +23,12 @@ def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise ValueError(f"the name {name[:100]!r} occurs twice in one object")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _refuse_constant(constant: str) -> NoReturn:

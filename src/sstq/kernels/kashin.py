@@ -123,10 +123,10 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     """Column by column: the bits that number the rows backward, mask, the same bits forward."""
     _, row_bits, row_count_bits, pitch = split
     row_size = 1 << row_bits
-    words_a_row = row_size // VECTOR_WIDTH
+    words_per_row = row_size // VECTOR_WIDTH
     if row_count_bits <= _PASS_BITS:
-        for word in range(words_a_row):
-            _mask_column(a, word * VECTOR_WIDTH, pitch, row_count_bits, mask, word, words_a_row)
+        for word in range(words_per_row):
+            _mask_column(a, word * VECTOR_WIDTH, pitch, row_count_bits, mask, word, words_per_row)
         return
     # _PASS_BITS high bits of a row's number are done on the way between a and the tile, the rest inside the tile; of
     # the rest the lowest bits are fused with the mask.
@@ -136,14 +136,14 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     masked_bits = min(inner_bits, _PASS_BITS)
     masked_size = VECTOR_WIDTH << masked_bits
     first_bit, last_bit = VECTOR_BITS + masked_bits, VECTOR_BITS + inner_bits
-    for word in range(words_a_row):
+    for word in range(words_per_row):
         column = word * VECTOR_WIDTH
         _copy_columns(a, column, outer_stride, tile, 0, tile_stride, inner_count, pitch, VECTOR_WIDTH)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for group in range(1 << (row_count_bits - masked_bits)):
-            mask_offset = (group << masked_bits) * words_a_row + word
-            _mask_column(tile, group * masked_size, VECTOR_WIDTH, masked_bits, mask, mask_offset, words_a_row)
+            mask_offset = (group << masked_bits) * words_per_row + word
+            _mask_column(tile, group * masked_size, VECTOR_WIDTH, masked_bits, mask, mask_offset, words_per_row)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         _copy_columns(tile, 0, tile_stride, a, column, outer_stride, inner_count, VECTOR_WIDTH, pitch)

@@ -106,8 +106,8 @@ def draw_around(
     dim, half = directions.shape[1], directions.shape[1] // 2
     numbers = np.empty(2 * half)
     for row in range(words.shape[0]):
-        own = words[row, first : first + 2 * half]
-        box_muller_row(own[:half], own[half:], numbers[:half], numbers[half:])
+        radii_and_angles = words[row, first : first + 2 * half]
+        box_muller_row(radii_and_angles[:half], radii_and_angles[half:], numbers[:half], numbers[half:])
         u, used = directions[row], numbers[: dim - 1]
         square, product = _products(used, u[1:])
         scale = across[row] / math.sqrt(square) if to_length else across[row]

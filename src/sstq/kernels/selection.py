@@ -32,28 +32,28 @@ def _count_at_least(bits: Any, bar: Any) -> Any:
 
 
 @njit
-def _members(bits: Any, low: Any, high: Any, found: Any) -> Any:
+def _members(bits: Any, low: Any, high: Any, members: Any) -> Any:
     """Write the indices of the scores with low ≤ magnitude < high, ascending; return how many there are."""
     count: Any = 0
     least, width = np.int32(low), np.uint32(high - low)
     for start in range(0, bits.size, _GROUP):
         group = bits[start : start + _GROUP]
-        members = np.int32(0)
+        inside = np.int32(0)
         for k in range(group.size):
             above = np.int32(np.int32(group[k] & _MAGNITUDE) - least)
-            members = np.int32(members + np.int32(np.uint32(above) < width))
-        if members > 0:
+            inside = np.int32(inside + np.int32(np.uint32(above) < width))
+        if inside > 0:
             for k in range(group.size):
-                found[count] = start + k
+                members[count] = start + k
                 count += np.uint32(np.int32(group[k] & _MAGNITUDE) - least) < width
     return count
 
 
 @njit
-def last_inside(scores: Any, expected: float, inside: int, found: Any) -> Any:
+def last_inside(scores: Any, expected: float, inside: int, members: Any) -> Any:
     """The index of the last of the `inside` scores, float32 (N,), of largest magnitude; ties by index.
 
-    `expected` is about its magnitude; another number costs time, not correctness. found, int32 (N + 1,), is working
+    `expected` is about its magnitude; another number costs time, not correctness. members, int32 (N + 1,), is working
     memory.
     """
     bits, middle = scores.view(np.int32), np.empty(1, np.float32)
@@ -75,22 +75,22 @@ def last_inside(scores: Any, expected: float, inside: int, found: Any) -> Any:
         step *= 4
         if (low > 0 and high < _ABOVE_ALL) or not low < bar < high:
             bar = (low + high) >> 1
-    count, rank = _members(bits, low, high, found), inside - 1 - at_high
+    count, rank = _members(bits, low, high, members), inside - 1 - at_high
     larger: Any = 0
     while high - low > 1:
         bar = (low + high) >> 1
         reached = 0
         for i in range(count):
-            reached += np.int64((bits[found[i]] & _MAGNITUDE) >= bar)
+            reached += np.int64((bits[members[i]] & _MAGNITUDE) >= bar)
         if reached > rank:
             low = bar
         else:
             high, larger = bar, reached
     rank -= larger
     for i in range(count):
-        if (bits[found[i]] & _MAGNITUDE) == low:
+        if (bits[members[i]] & _MAGNITUDE) == low:
             if rank == 0:
-                return found[i]
+                return members[i]
             rank -= 1
     return -1
 
@@ -99,10 +99,10 @@ def last_inside(scores: Any, expected: float, inside: int, found: Any) -> Any:
 def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
     bits = scores.view(np.int32)
-    # Up to `last` a magnitude as large as its own is inside; after it, only larger ones are.
-    own, start = np.int32(bits[last] & _MAGNITUDE), 0
+    # Up to `last` a magnitude as large as that of the last is inside; after it, only larger ones are.
+    bar_of_last, start = np.int32(bits[last] & _MAGNITUDE), 0
     while start < bits.size:
-        bar = own if start <= last else np.int32(own + 1)
+        bar = bar_of_last if start <= last else np.int32(bar_of_last + 1)
         stop = min(start + 256, bits.size)
         if start <= last < stop:
             stop = last + 1
@@ -160,7 +160,7 @@ def pick_rows(
     inside, expected, places = ranks
     scores, taken = aligned(1 << bits), subsets.shape[1]
     candidates = aligned(taken) if taken else scores
-    found = np.empty(candidates.size + 1, np.int32)
+    members = np.empty(candidates.size + 1, np.int32)
     for client in range(x.shape[0]):
         scale, length, natural = measure(x[client], clip)
         longer[client] = natural * length > 1
@@ -170,7 +170,7 @@ def pick_rows(
         _mix(x[client], scale, length, sign, first, later, bits, scores)
         for slot in range(taken):
             candidates[slot] = scores[subsets[client, slot]]
-        last = last_inside(candidates, expected, inside, found)
+        last = last_inside(candidates, expected, inside, members)
         place = places[client]
         if place >= 2 * inside:
             slot = _place_of(candidates, last, False, (place - 2 * inside) >> 1)

@@ -53,7 +53,7 @@ def _emits(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
     def make(emit: Callable[..., Any]) -> Any:
         @wraps(emit)  # Numba reads the parameters by inspection
         def define(_typing: Any, *given: Any) -> Any:
-            signature = result(*(own if kind is _ARRAY else kind for kind, own in zip(kinds, given, strict=True)))
+            signature = result(*(actual if kind is _ARRAY else kind for kind, actual in zip(kinds, given, strict=True)))
 
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 values = [

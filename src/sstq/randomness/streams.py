@@ -143,7 +143,7 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
         >>> signs(7, "signs", 6)
         array([ 1., -1., -1., -1., -1.,  1.], dtype=float32)
     """
-    values: NDArray[np.float32] = _signs_of_bits(words(seed, purpose, -(-count // 64))[None], count)[0]
+    values: NDArray[np.float32] = signs_of_words(words(seed, purpose, -(-count // 64))[None], count)[0]
     values.setflags(write=False)
     return values
 
@@ -151,15 +151,15 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
     """Return the `signs` of many seeds at once, (n, count)."""
     if len(seeds) <= _FEW:
-        return _signs_of_bits(np.stack([words(int(seed), purpose, -(-count // 64)) for seed in seeds]), count)
+        return signs_of_words(np.stack([words(int(seed), purpose, -(-count // 64)) for seed in seeds]), count)
     blocks = -(-count // 256)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
     counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))
     raw = _philox_block(counter, np.repeat(seeds, blocks), _key(0, purpose)[1])
-    return _signs_of_bits(raw.reshape(len(seeds), -1), count)
+    return signs_of_words(raw.reshape(len(seeds), -1), count)
 
 
-def _signs_of_bits(raw: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
+def signs_of_words(raw: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
     """The first `count` bits of each row of words as signs, (n, count)."""
     octets = np.ascontiguousarray(raw.astype("<u8", copy=False)).view(np.uint8)
     bits = np.unpackbits(octets, axis=1, count=count, bitorder="little")
@@ -182,9 +182,9 @@ def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int6
     threshold = np.partition(keys, chosen - 1)[chosen - 1]
     taken = keys < threshold
     taken[np.flatnonzero(keys == threshold)[: chosen - np.count_nonzero(taken)]] = True
-    found = np.flatnonzero(taken).astype(np.int64, copy=False)
-    found.setflags(write=False)
-    return found
+    ascending = np.flatnonzero(taken).astype(np.int64, copy=False)
+    ascending.setflags(write=False)
+    return ascending
 
 
 def mix_seed(base_seed: int, round_number: int) -> int:

@@ -260,8 +260,8 @@ def _read_matrix(matrix: object) -> NDArray[np.int64]:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"matrix must be a rectangular table of integers: {error}") from None
     if weights.ndim != 2 or weights.dtype != np.int64 or not all(1 <= length <= _SIZE_MAX for length in weights.shape):
-        found = f"{weights.dtype} of shape {weights.shape}"
-        raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {found}")
+        got = f"{weights.dtype} of shape {weights.shape}"
+        raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {got}")
     weights.setflags(write=False)
     return weights
 

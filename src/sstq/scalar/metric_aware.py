@@ -283,5 +283,5 @@ def _descend(start: Vector, density: Density, epsilon: float, rate: Rate) -> Vec
     logs = np.zeros(variable.max() + 1)
     logs[variable] = np.log(np.maximum(np.diff(start), _SMALLEST_GAP))
     bounds = [(np.log(_SMALLEST_GAP), np.log(2.0))] * logs.size
-    found = minimize(objective, logs, jac=True, method="L-BFGS-B", bounds=bounds, options=_SEARCH)
-    return codewords(found.x)[0]
+    descent = minimize(objective, logs, jac=True, method="L-BFGS-B", bounds=bounds, options=_SEARCH)
+    return codewords(descent.x)[0]

@@ -80,10 +80,10 @@ def linear_program(epsilon: float, density: Density) -> Windows:
     exact = sparse.hstack([sums, sparse.csr_matrix((2 * _GRID_TOKENS, _GRID_VALUES))], format="csr")
     costs = np.append(np.outer(shares, values**2), np.zeros(_GRID_VALUES))
     means = np.stack([np.ones(_GRID_TOKENS), tokens], axis=1).ravel()
-    found = linprog(costs, within, np.zeros(2 * cells), exact, means, bounds=(0, None), method="highs")
-    if found.x is None:
-        raise ValueError(f"epsilon = {epsilon}: the linear program of the channel has no solution ({found.message})")
-    lengths = np.maximum(found.x[cells:], 0.0)
+    solution = linprog(costs, within, np.zeros(2 * cells), exact, means, bounds=(0, None), method="highs")
+    if solution.x is None:
+        raise ValueError(f"epsilon = {epsilon}: the linear program of the channel has no solution ({solution.message})")
+    lengths = np.maximum(solution.x[cells:], 0.0)
     lengths[0] /= 2  # the code at 0 is its own mirror image; as a pair it counts half on each side
     total = 2 * lengths.sum()
     used = lengths > 1e-9 * total
@@ -132,8 +132,8 @@ def _descend(start: Windows, codes_at_top: int, epsilon: float, density: Density
         by_log_length = windows.lengths * (by_length - 2 * windows.lengths @ by_length)
         return loss / unit, np.where(logs == free, np.concatenate([steps * by_step, by_log_length]) / unit, 0.0)
 
-    found = minimize(objective, point, jac=True, method="BFGS", options=_SEARCH)
-    return _from_logs(np.clip(found.x, *_LOG_BOUNDS), top)[0]
+    descent = minimize(objective, point, jac=True, method="BFGS", options=_SEARCH)
+    return _from_logs(np.clip(descent.x, *_LOG_BOUNDS), top)[0]
 
 
 def _from_logs(logs: Vector, top: slice) -> tuple[Windows, Vector]:
