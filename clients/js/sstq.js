@@ -374,6 +374,7 @@ class Stated {
 
   done() {
     const left = [...this.left].join(", ");
+    if (this.left.has("bounds")) fail(this.code, `${this.what} has bounds: scale the vectors before, and leave them out`);
     if (left) fail(this.code, `${this.what} has what this module does not know: ${left}`);
   }
 }

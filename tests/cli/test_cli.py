@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import app, terminal
+from sstq.cli.usage import add_command
 from sstq.messages import vectors as vector_files
 from sstq.planning import plan
 from sstq.planning.clipping import NormSurvey
@@ -244,6 +246,16 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     assert not (tmp_path / "channel.png").exists()
 
 
+def test_an_extra_that_is_missing_is_named():
+    def lonely():
+        raise ModuleNotFoundError("No module named 'cryptography'", name="cryptography")
+
+    alone = typer.Typer()
+    add_command(alone, lonely)
+    result = CliRunner().invoke(alone)
+    assert (result.exit_code, result.stderr) == (1, "error: this needs cryptography: pip install 'sstq[client]'\n")
+
+
 # --- spec ---
 
 
@@ -381,7 +393,7 @@ def test_encode_says_nothing_of_the_data_unless_asked(tmp_path, spec):
     np.save(tmp_path / "long.npy", np.full((321, DIM), 100.0))
     silent = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "out.sstq")
     assert "clip" not in silent.output
-    told = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "told.sstq", "--report")
+    told = run("encode", tmp_path / "long.npy", "-m", spec, "-o", tmp_path / "told.sstq", "--verbose")
     assert "321 longer than clip" in told.stderr
     assert "keep them to yourself" in told.stderr
 
@@ -394,15 +406,16 @@ def test_encode_reads_every_kind_of_file_in_order(tmp_path, mechanism, spec, vec
     np.savetxt(tmp_path / "e.csv", vectors[:9], delimiter=",", header=",".join("abcdef"), comments="")
     out = ("-m", spec, "-o", tmp_path / "out.sstq", "--seed", 1, "--force")
     for arguments, expected in (
-        (["a.npz", "b.npz", "--column", "x"], vectors[100:300]),
-        (["c.parquet", "--column", "x"], vectors[:100]),
+        (["a.npz", "b.npz", "--columns", "x"], vectors[100:300]),
+        (["c.parquet", "--columns", "x"], vectors[:100]),
         (["d.parquet"], vectors[:100]),
         (["e.csv"], vectors[:9]),
     ):
         run("encode", *(tmp_path / word if "." in word else word for word in arguments), *out)
         (stored,) = sstq.read_messages(tmp_path / "out.sstq", mechanism)
         assert stored.to_bytes() == mechanism.encode(expected, rng=1).to_bytes()
-    assert "has 2 arrays (x, y)" in run("encode", tmp_path / "a.npz", *out, code=1).stderr
+    refused = run("encode", tmp_path / "a.npz", *out, code=2).stderr
+    assert refused.startswith("error: --columns must be one of the arrays of")
     np.save(tmp_path / "none.npy", np.zeros((0, DIM)))
     assert "there are no vectors" in run("encode", tmp_path / "none.npy", *out, code=1).stderr
 
@@ -745,6 +758,7 @@ TASK = ("--dim", 9, "--epsilon", 1)
         (("inspect", "none.json"), "none.json: No such file"),
         (("audit", "verify", "none.json"), "none.json: No such file"),
         (("account", "--ledger", "none.jsonl"), "none.jsonl"),
+        (("plan", "--dim", 3, "--epsilon", 1), "pass at least two of --epsilon, --clients and --target-error"),
     ],
 )
 def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from tests.service.nursery import nursery
 
 pytestmark = pytest.mark.slow
 
-KILLS = [3, pytest.param(25, marks=pytest.mark.soak)]
+KILLS = [2, pytest.param(25, marks=pytest.mark.soak)]
 
 
 @pytest.fixture
@@ -28,7 +28,8 @@ def test_killed_servers_lose_and_double_nothing(database_url, processes, start, 
     store.close()
 
 
-@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [25])
 def test_a_postgresql_stopped_as_by_a_crash_loses_and_doubles_nothing(own_postgres, start, kills):
     store = prepared(own_postgres.url())
     load = Load(store, [start(store, free_port()).url for _ in range(2)])

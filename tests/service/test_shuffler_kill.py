@@ -28,7 +28,7 @@ from tests.service.serving import ADMINISTRATOR
 
 pytestmark = pytest.mark.slow
 
-KILLS = 6
+KILLS = 4
 SENDERS = 4
 PAUSE = 40  # people between two kills
 MECHANISM = sstq.FrameUnit(dim=20, epsilon=2.0, frames=64, messages=2)
@@ -138,7 +138,7 @@ class Senders:
         raise AssertionError("an upload was never acknowledged")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
 def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path, request, between):
     databases = [f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")]
     if kind == "postgresql":

@@ -37,8 +37,14 @@ VectorsArgument = Annotated[
     list[Path],
     typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."),
 ]
-ColumnOption = Annotated[
-    str | None, typer.Option(help="Read this list column of Parquet files, or this array of .npz files.")
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet, or one array of an .npz."),
+]
+DelimiterOption = Annotated[str, typer.Option(help="Split the lines of CSV files here, such as ';' or '\\t'.")]
+BoundsOption = Annotated[
+    Path | None,
+    typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
 ]
 GroupNamesOption = Annotated[
     Path | None,
@@ -53,16 +59,35 @@ output_option = partial(typer.Option, "--output", "-o")
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
-def open_files(paths: list[Path], dim: int, column: str | None = None, **others: Any) -> list[VectorFile]:
-    """Open files of vectors, each of which may be given once only."""
+def open_files(
+    paths: list[Path], dim: int | None, columns: str | None, delimiter: str, **others: Any
+) -> list[VectorFile]:
+    """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
     from sstq.messages.vectors import open_vectors, refuse_repeated
 
-    opened = [open_vectors(path, dim, column, **others) for path in paths]
+    wanted = None if columns is None else [column.strip() for column in columns.split(",")]
+    files: list[VectorFile] = []
+    for path in paths:
+        files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
+        dim = files[0].dim
     try:
         refuse_repeated(paths)
     except ValueError as error:
         raise WrongUsage(str(error)) from error
-    return opened
+    return files
+
+
+def read_bounds(path: Path | None) -> dict[str, Any] | None:
+    """Read a JSON file of bounds."""
+    if path is None:
+        return None
+    try:
+        ranges = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WrongUsage(f"--bounds {path} is not JSON: {error}") from error
+    if not isinstance(ranges, dict):
+        raise WrongUsage(f'--bounds {path} must be {{"column": [low, high], …}}, got {type(ranges).__name__}')
+    return ranges
 
 
 def read_mechanism(path: Path) -> Mechanism:
@@ -81,17 +106,25 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms import SSTQ, FrameUnit
 
-    error = mechanism.typical_error()
+    error, clients = mechanism.typical_error(), mechanism.clients or clients
     facts: Facts = [
         ("mechanism", mechanism.name),
+        ("epsilon", f"{mechanism.epsilon!r}"),
+        ("bits per message", mechanism.message_bits),
+        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)"),
+    ]
+    if clients is not None:
+        total = mechanism.typical_error(clients).total
+        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
+    if mechanism.clients is None:
+        facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
+    facts += [
         ("dimension", mechanism.dim),
         ("clip", f"{mechanism.clip:g}"),
-        ("epsilon", f"{mechanism.epsilon!r}"),
         ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
         ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
         ("trust", mechanism.trust),
         ("coin", mechanism.coin),
-        ("bits per message", mechanism.message_bits),
         *several_messages(mechanism),
         ("unbiased", _unbiased_in_words(mechanism)),
     ]
@@ -108,15 +141,6 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
         allowed = mechanism.clients_allowed
         suffice = f"up to {allowed:,} in a round" if allowed else "none"
         facts += [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
-    facts.append(
-        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)")
-    )
-    clients = mechanism.clients or clients
-    if clients is not None:
-        total = mechanism.typical_error(clients).total
-        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
-    if mechanism.clients is None:
-        facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
     facts.append(("digest", mechanism.digest()))
     return facts
 

@@ -251,10 +251,10 @@ class Mechanism(Agreement):
             )
         if self.bounds is not None:
             read_ranges(self.bounds, self.dim)
+        self._check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
-        self._check_solved()
 
     def _check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
@@ -320,8 +320,8 @@ class Mechanism(Agreement):
         share = float(np.mean(lengths > self.clip * (1 + 1e-6)))
         if share > _CLIPPED_SHARE:
             warnings.warn(
-                f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; pass a "
-                "larger clip=, or bounds={name: (low, high)} with the range of each column. This line depends on the "
+                f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; use a "
+                "larger clip, or bounds with the range of each column. This line depends on the "
                 "data: keep it local",
                 ClippedWarning,
                 stacklevel=3,
@@ -344,8 +344,8 @@ class Mechanism(Agreement):
         if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
             return estimate
         note = (
-            "most vectors are longer than clip, or exactly as long; unless they are normalized, pass a larger clip= or "
-            "bounds="
+            "most vectors are longer than clip, or exactly as long; unless they are normalized, use a larger clip, "
+            "or bounds with the range of each column"
         )
         return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
 
@@ -376,7 +376,10 @@ class Mechanism(Agreement):
         return self._messages(columns, identifiers, source.simulated)
 
     def decode(self, messages: Messages) -> Floats:
-        """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean."""
+        """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean.
+
+        With bounds these are vectors of the ball, as `expected_mse` has them; means are in the units of the columns.
+        """
         if messages.digest != self.digest():
             raise ValueError("messages must come from this mechanism, got messages of another mechanism")
         return self._decode(messages)
