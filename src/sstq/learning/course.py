@@ -23,7 +23,8 @@ from sstq.learning.directions import (
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
 from sstq.learning.features import FeatureMap, Floats
 from sstq.learning.questions import Question
-from sstq.mechanisms import Frequencies, FrameUnit, GroupUnit
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
+from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.planning.shuffled_draw import shuffled_mechanism
 
@@ -96,9 +97,7 @@ class Budget:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             asked = Frequencies(categories, middle, messages=self.messages)
-            low, high = (
-                (middle, high) if shuffled_epsilon(asked, people, self.delta) <= self.epsilon else (low, middle)
-            )
+            low, high = (middle, high) if shuffled_epsilon(asked, people, self.delta) <= self.epsilon else (low, middle)
         return Frequencies(categories, low, messages=self.messages)
 
 
@@ -171,6 +170,20 @@ class LearningReport:
             parts.append(f"{_percent(self.true_accuracy, self.true_stderr)} true")
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
         return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
+
+
+def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:
+    """The standard error of the sum of some shares.
+
+    By randomized response a message names one category, so hits of different ones exclude each other. With larger sets
+    they hardly depend on each other.
+    """
+    apart = float(np.linalg.norm(estimate.stderr[chosen]))
+    rate = float(np.sum(estimate.other + estimate.value[chosen] * (estimate.own - estimate.other)))
+    singles = math.isclose(estimate.own + (len(estimate.value) - 1) * estimate.other, 1.0)
+    if not singles or not 0 < rate < 1:
+        return apart
+    return math.sqrt(rate * (1 - rate) / (estimate.count - 1)) / (estimate.own - estimate.other)
 
 
 def _percent(value: float, stderr: float) -> str:
@@ -314,8 +327,7 @@ class Course:
         right = {form: (outcomes >> place & 1) == 1 for place, form in enumerate(self.discriminants)}
         accuracies = {form: min(max(float(estimate.value[hits].sum()), 0.0), 1.0) for form, hits in right.items()}
         best = max(accuracies, key=lambda form: accuracies[form])
-        # Errors of different outcomes are negatively correlated: their squares add up to no less.
-        stderr = float(np.linalg.norm(estimate.stderr[right[best]]))
+        stderr = _sum_error(cast(FrequencyEstimate, estimate), right[best])
         normal = NormalDist()
         widened = normal.inv_cdf(1 - 0.025 / len(accuracies)) / normal.inv_cdf(1 - 0.025)
         return {

@@ -63,11 +63,12 @@ class Columns:
     """Columns of a table in units of their own spread, and a constant that keeps the length of a row.
 
     Values are (x − centre)/spread, at most 3 in magnitude; a missing value counts as the centre. The constant is √D for
-    D columns: features are scaled to length 1 later, and without it a row twice as long would look the same.
+    D columns: a classifier scales features to length 1, and without it a row twice as long would look the same.
 
     Args:
         centre: the public centre of every column.
         spread: the public spread of every column.
+        constant: whether there is a constant.
 
     Examples:
         >>> Columns(centre=(50, 0), spread=(20, 1))([[90.0, np.nan]]).round(2)
@@ -79,6 +80,7 @@ class Columns:
     name: ClassVar[str] = "columns"
     centre: Sequence[float]
     spread: Sequence[float]
+    constant: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("centre", -_LARGEST_COLUMN), ("spread", 1 / _LARGEST_COLUMN)):
@@ -110,6 +112,8 @@ class Columns:
         with np.errstate(all="ignore"):
             scaled = (rows.astype(np.float64) - self.centre) / self.spread
         scaled = np.where(np.isnan(scaled), 0.0, np.clip(scaled, -_MOST_SPREADS, _MOST_SPREADS))
+        if not self.constant:
+            return scaled
         return np.column_stack([scaled, np.full(len(scaled), math.sqrt(len(self.centre)))])
 
 
@@ -205,7 +209,7 @@ class GradientHistograms:
         return directions[ranks], frequency[ranks]
 
 
-_OURS: Mapping[str, Callable[..., Any]] = {map.name: map for map in (Columns, Pixels, GradientHistograms)}
+_OURS: Mapping[str, Callable[..., Any]] = {kind.name: kind for kind in (Columns, Pixels, GradientHistograms)}
 
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
@@ -290,7 +294,7 @@ def scaled_features(features: FeatureMap, bounds: Any, public: ArrayLike | None,
 def feature_count(features: FeatureMap) -> int | None:
     """The number of features, where the map tells it."""
     if isinstance(features, Columns):
-        return len(features.centre) + 1
+        return len(features.centre) + features.constant
     return len(features.cosines()[1]) if hasattr(features, "cosines") else None
 
 

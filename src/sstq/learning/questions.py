@@ -27,8 +27,8 @@ from sstq.learning.features import (
     mapped_features,
     unit_rows,
 )
-from sstq.learning.moments import moment_vectors
-from sstq.mechanisms import Frequencies, FrameUnit, GroupUnit, from_json
+from sstq.learning.moments import Bounds, error_vectors, moment_rows, symmetric_vectors
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit, from_json
 from sstq.mechanisms.answers import answer, plain_numbers
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
@@ -39,14 +39,16 @@ __all__ = ["Question", "encode"]
 _FORMAT, _VERSION = "sstq-question", 2
 _LARGEST = 1e30
 _MOST_SCORES = 8
-Kind = Literal["centre", "classes", "check", "recall", "moments"]
+Kind = Literal["centre", "classes", "check", "recall", "moments", "errors"]
 _SENT_BY: dict[Kind, type[Mechanism]] = {
     "centre": FrameUnit,
     "classes": GroupUnit,
     "check": Frequencies,
     "recall": Frequencies,
     "moments": FrameUnit,
+    "errors": FrameUnit,
 }
+_OF_TARGETS = ("moments", "errors")
 Scores = tuple[Floats, Floats]
 """The coefficients, (classes, p), and the intercepts, (classes,), of a classifier."""
 
@@ -58,15 +60,17 @@ class Question:
     Attributes:
         kind: "centre" for the mean of the features, "classes" for the features and the private label, "check" for
             which of some classifiers are right, "recall" for the label and whether a classifier is right, "moments" for
-            products of features and a target.
+            products of features and a target, "errors" for the squared error of a regression.
         mechanism: the mechanism of the message: `GroupUnit` for classes, `Frequencies` for check and recall,
             `FrameUnit` otherwise.
         directions: (p, D), applied to unit features after the centre is subtracted; None for the features themselves.
         centre: the centre of the features, (D,); None for zero.
         features: the public map; None if devices apply their own map first.
         classes: the labels, in the order of the mechanism's groups or of the classifier's scores.
-        bounds: the bounds of the norm of the features and of the target, for moments; larger ones are clipped.
-        scores: the classifiers to judge: coefficients (classes, p) and intercepts (classes,) of each.
+        bounds: for moments and errors, the bound of the norm of the features, the middle of the target's range and half
+            its length; what is beyond is clipped.
+        scores: what to judge: coefficients (classes, p) and intercepts (classes,) of classifiers, or of the one
+            regression, as of one class.
 
     Examples:
         >>> from sstq.mechanisms import GroupUnit
@@ -81,7 +85,7 @@ class Question:
     centre: Floats | None = None
     features: FeatureMap = None
     classes: Sequence[Any] = ()
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     scores: Sequence[Scores] = ()
     _places: dict[Any, int] = field(init=False, repr=False)
 
@@ -89,18 +93,24 @@ class Question:
         wanted = _SENT_BY[check_option("kind", self.kind, tuple(_SENT_BY))]
         if not isinstance(self.mechanism, wanted):
             raise ValueError(f"mechanism must be {wanted.__name__} for kind {self.kind!r}, got {self.mechanism!r}")
-        if (self.bounds is None) == (self.kind == "moments"):
-            raise ValueError(f"bounds must be given exactly for kind 'moments', got {self.bounds!r} for {self.kind!r}")
-        if bool(self.scores) != isinstance(self.mechanism, Frequencies) or len(self.scores) > _MOST_SCORES:
+        if (self.bounds is not None) != (self.kind in _OF_TARGETS):
+            raise ValueError(f"bounds must be given exactly for targets, got {self.bounds!r} for kind {self.kind!r}")
+        judging = self.kind in ("check", "recall", "errors")
+        if bool(self.scores) != judging or len(self.scores) > (_MOST_SCORES if self.kind == "check" else 1):
             raise ValueError(f"scores must be given exactly to judge them, got {len(self.scores)} for {self.kind!r}")
         groups, dim = self.mechanism.groups or 0, self.mechanism.dim
-        if isinstance(self.mechanism, Frequencies):
+        if self.scores:
             groups, dim = self.scores[0][0].shape
             if any(coef.shape != (groups, dim) or intercept.shape != (groups,) for coef, intercept in self.scores):
                 raise ValueError("scores must have coefficients of one shape, and one intercept per class, got others")
-            outcomes = 2 ** len(self.scores) if self.kind == "check" else 2 * groups * len(self.scores)
+        if isinstance(self.mechanism, Frequencies):
+            outcomes = 2 ** len(self.scores) if self.kind == "check" else 2 * groups
             if self.mechanism.categories != outcomes:
                 raise ValueError(f"categories must be {outcomes} for these scores, got {self.mechanism.categories}")
+        elif self.kind == "errors":
+            if (groups, self.mechanism.dim) != (1, 2):
+                raise ValueError("scores must be of one regression and dim must be 2 for kind 'errors', got others")
+            groups = 0
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
         if len(places) != len(labels) or len(labels) != groups:
@@ -130,7 +140,11 @@ class Question:
         with np.errstate(all="ignore"):
             found = mapped_features(self.features, X)
             if self.bounds is not None:
-                return moment_vectors(found, _targets(y, len(found)), self.bounds)
+                whole = moment_rows(found, _targets(y, len(found)), self.bounds)
+                if not self.scores:
+                    return symmetric_vectors(whole)
+                coef, intercept = self.scores[0]
+                return error_vectors(whole, coef[0], float(intercept[0]))
             rows = self.unit_features(unit_rows(found))
             if not self.scores:
                 return rows
@@ -217,9 +231,9 @@ class Question:
         for name, value in (("classes", data["classes"]), ("scores", data["scores"])):
             if not isinstance(value, list):
                 raise ValueError(f"{name} must be a list, got {value!r}")
-        for name, value in (("bounds", data["bounds"]), *(("scores", pair) for pair in data["scores"])):
-            if value is not None and (not isinstance(value, list) or len(value) != 2):
-                raise ValueError(f"{name} must be pairs, got {value!r}")
+        for name, value, count in (("bounds", data["bounds"], 3), *(("scores", pair, 2) for pair in data["scores"])):
+            if value is not None and (not isinstance(value, list) or len(value) != count):
+                raise ValueError(f"{name} must have {count} parts, got {value!r}")
         bounds, scores = data["bounds"], data["scores"]
         return cls(
             data["kind"],
@@ -289,9 +303,13 @@ def _place(label: Any, places: Mapping[Any, int]) -> int:
         return -1
 
 
-def checked_bounds(norm: Any, target: Any) -> tuple[float, float]:
-    """The bounds of the norm of the features and of the target."""
-    return check_number("x_bound", norm, 1e-100, 1e100), check_number("y_bound", target, 1e-100, 1e100)
+def checked_bounds(norm: Any, middle: Any, half: Any) -> Bounds:
+    """The bound of the norm of the features, the middle of the target's range and half its length."""
+    return (
+        check_number("x_bound", norm, 1e-100, 1e100),
+        check_number("y_bound", middle, -1e100, 1e100),
+        check_number("y_bound", half, 1e-100, 1e100),
+    )
 
 
 def _targets(y: ArrayLike | None, count: int) -> Floats:
