@@ -158,9 +158,10 @@ def _classifier(job: Job, found: _Data, public: NDArray[np.int64]) -> PrivateCla
         "epsilon": job.epsilon,
         "classes": range(10),
         "random_state": None if job.method == "system" else job.seed,
+        "features": _Mapped(found.map),
     }
     if job.method == "alone":
-        return PrivateClassifier(features=_Mapped(found.map), **options)
+        return PrivateClassifier(**options)
     options["public"] = found.train[public]
     if job.method == "central":
         return CentralClassifier(**options)
@@ -194,7 +195,12 @@ def _without_noise(
     from paper.reproduction.central import ExactClassifier
 
     model = ExactClassifier(
-        _NO_PRIVACY, public=found.train[public], classes=range(10), max_features=directions, random_state=job.seed
+        _NO_PRIVACY,
+        features=_Mapped(found.map),
+        public=found.train[public],
+        classes=range(10),
+        max_features=directions,
+        random_state=job.seed,
     )
     model.fit(found.train[people], found.train_labels[people])
     return float(model.score(found.test, found.test_labels))
@@ -210,7 +216,12 @@ def _train(
     from sstq.learning import PrivateClassifier
 
     asked = PrivateClassifier(
-        _epsilon(job), public=found.train[public], classes=range(10), blocks=1, random_state=job.seed
+        _epsilon(job),
+        features=_Mapped(found.map),
+        public=found.train[public],
+        classes=range(10),
+        blocks=1,
+        random_state=job.seed,
     ).question(len(people) // 10)
     method, rounds, rate = _COHORTS[job.method]
     weights = train_in_cohorts(
