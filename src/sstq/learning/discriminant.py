@@ -135,7 +135,7 @@ class Discriminant:
         centred, noise = found.centred * weights, found.noise * weights**2
         covariance = public.T @ public / len(public)
         ridge = np.diag(groups**2 * noise / energies + _RIDGE * np.trace(covariance) / size)
-        inverse: Floats = np.linalg.inv(covariance + ridge)
+        inverse = np.linalg.inv(covariance + ridge).astype(np.float64)
         fisher, constants = _canonical(found.shares, centred, noise, inverse)
         coefs: dict[Form, tuple[Floats, Floats]] = {
             "regression": (centred @ inverse, found.shares),

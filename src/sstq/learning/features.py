@@ -273,17 +273,17 @@ def scaled_features(features: FeatureMap, bounds: Any, public: ArrayLike | None,
         if bounds is not None:
             raise ValueError("bounds must be left out: features have a scale already")
         return features
+    rows = None if public is None else apply_features(None, public)
     if bounds is None:
-        if public is None:
+        if rows is None:
             raise ValueError(
                 "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
                 "for features that have one already, pass features=your_map"
             )
-        return Columns.like(apply_features(None, public))
+        return Columns.like(rows)
     given = bounds if isinstance(bounds, Mapping) else np.asarray(bounds, dtype=np.float64)
     if isinstance(given, np.ndarray) and given.shape == (2,):
-        if public is not None:
-            columns = np.shape(public)[-1]
+        columns = columns if rows is None else rows.shape[1]
         if columns is None:
             raise ValueError("bounds must be one pair per column in a deployment, which does not know their number")
         given = np.tile(given, (columns, 1))

@@ -40,7 +40,7 @@ _FORMAT, _VERSION = "sstq-question", 2
 _LARGEST = 1e30
 _MOST_SCORES = 8
 Kind = Literal["centre", "classes", "check", "recall", "moments", "errors"]
-_SENT_BY: dict[Kind, type[Mechanism]] = {
+_SENT_BY: dict[str, type[Mechanism]] = {
     "centre": FrameUnit,
     "classes": GroupUnit,
     "check": Frequencies,
@@ -152,7 +152,8 @@ class Question:
             # A label that is none of the classes is one that no classifier knows.
             right = [(rows @ coef.T + intercept).argmax(axis=1) == labels for coef, intercept in self.scores]
             if self.kind == "check":
-                return np.sum([2**place * hits for place, hits in enumerate(right)], axis=0)[:, None] * 1.0
+                places = np.sum([2.0**place * hits for place, hits in enumerate(right)], axis=0)
+                return np.asarray(places[:, None], dtype=np.float64)
             return np.where(labels < 0, np.nan, 2 * labels + right[0])[:, None]
 
     def unit_features(self, rows: Floats) -> Floats:

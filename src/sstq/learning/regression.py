@@ -68,8 +68,8 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> X = rng.uniform(0, 100, (50_000, 2))
         >>> y = X @ [0.5, -0.3] + 20
         >>> model = PrivateRegression(epsilon=4.0, bounds=(0, 100), y_bound=(-20, 80), random_state=0).fit(X, y)
-        >>> np.round(model.coef_, 1), model.r2_ > 0.8
-        (array([ 0.5, -0.3]), True)
+        >>> np.round(model.coef_, 1), bool(model.r2_ > 0.8)
+        (array([ 0.4, -0.3]), True)
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.check_people = check_people
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateRegression:
+    def fit(self, X: Any, y: Any) -> PrivateRegression:
         """Simulate devices and server: encode one message per example, and learn from these alone."""
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric", y_numeric=True)
         self._start(np.shape(X)[-1])
