@@ -240,13 +240,13 @@ def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Itera
 
 def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
     """Kill the server under load; in the end the state must have the bits of one pass over all that was sent."""
-    from tests.service.killing import differences, killed_under_load, options, prepared
+    from tests.service.killing import differences, killed_under_load, prepared, settings_of
     from tests.service.nursery import nursery
 
     store = prepared(database)
     with nursery(folder / "kills.log") as parent:
-        processes = 1 if store.database.sqlite else 2
-        load = killed_under_load(store, lambda port: parent.start(*options(store, folder, port)), KILLS, processes)
+        processes = 1 if store.sqlite else 2
+        load = killed_under_load(store, lambda port: parent.start(**settings_of(store, folder, port)), KILLS, processes)
     wrong = differences(store, load.acknowledged)
     store.close()
     note = f"{KILLS} kills, {len(load.acknowledged):,} uploads of our own client, each repeated until acknowledged"

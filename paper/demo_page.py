@@ -20,8 +20,6 @@ from paper.reproduction.methods import METHODS
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.files.atomic import atomic_file
 
-__all__ = ["Table", "demo_tables", "draw_demo", "write_demo"]
-
 # An accuracy that is known less well than this is not worth printing.
 _WIDEST = 0.05
 

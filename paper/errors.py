@@ -20,8 +20,6 @@ import sstq
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 from sstq.files.atomic import write_csv
 
-__all__ = ["FAMILIES", "RECORD", "draw_errors", "headline", "measure_errors", "read_errors", "write_errors"]
-
 DIM, EPSILON, PEOPLE, RUNS = 200, 3.0, 20_000, 5
 RECORD = Path(__file__).parents[1] / "experiments" / "errors" / "errors.csv"
 # Messages longer than this have their own panel.

@@ -9,8 +9,6 @@ from typing import Any
 
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
-__all__ = ["draw_training", "privacy_in_words"]
-
 _COLOURS = (ACCENT, SECOND, "#3c7d3c", "#8b5aa8", "#c08a1e", "#2a8f8f", "#a03060", "#5b6b2f", FAINT)
 
 

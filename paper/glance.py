@@ -11,8 +11,6 @@ import sstq
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.frames.kashin import represent
 
-__all__ = ["draw_glance"]
-
 DIM, EPSILON, BITS = 200, 3.0, 4
 
 

@@ -1,25 +1,65 @@
-"""The tables of docs/paper.md, from the record in `experiments/`; a test compares them with the page."""
+"""The tables and pictures of docs/paper.md, from the record in `experiments/`; a test compares them with the page."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from paper.gallery import EXPERIMENTS
+from paper.errors import draw_errors, read_errors
+from paper.glance import draw_glance
+from paper.orders import bit_widths, draw_bits
+from paper.reproduction.figures import draw_mse, draw_networks, draw_regressions
 from paper.reproduction.methods import METHODS
 from paper.reproduction.printed import paper_number
+from sstq.canvas import save
 
-__all__ = ["mse_table", "network_table", "regression_table"]
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
-Row = Mapping[str, str]
+Row = dict[str, str]
 
 
-def _results(name: str, file: str = "results.csv") -> list[dict[str, str]]:
-    path = EXPERIMENTS / name / file
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8") as lines:
+def _results(name: str, file: str = "results.csv") -> list[Row]:
+    with (EXPERIMENTS / name / file).open(encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
+
+
+def read_curves(name: str) -> list[dict[str, Any]]:
+    """Read the curves of an experiment: whatever looks like a number is one, and nan if it is missing.
+
+    Examples:
+        >>> read_curves("mse")[0]["dim"]
+        100
+    """
+    return [{key: _value(text) for key, text in row.items()} for row in _results(name, "curves.csv")]
+
+
+def _value(text: str) -> Any:
+    if text.isdecimal():
+        return int(text)
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return text
+
+
+def draw_gallery(folder: Path) -> list[Path]:
+    """Draw all pictures to a folder and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    networks = {name: read_curves(name) for name in ("fashion-mnist", "cifar-10")}
+    pictures = {
+        "figure-1.png": draw_networks(networks),
+        "figure-2.png": draw_mse(read_curves("mse")),
+        "figure-3.png": draw_regressions("regression", read_curves("regression")),
+        "figure-4.png": draw_regressions("bitwidth", read_curves("bitwidth")),
+    }
+    for name, figure in pictures.items():
+        save(figure, folder / name)
+    draw_errors(read_errors(), folder / "errors.png")
+    draw_bits(bit_widths(), folder / "bits.png")
+    draw_glance(folder / "glance.png")
+    return [folder / name for name in ("errors.png", "bits.png", "glance.png", *pictures)]
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -39,41 +79,19 @@ def _printed(experiment: str, setting: str, method: str) -> str:
 
 def network_table(experiment: str) -> str:
     """Accuracies and losses of Figure 1: the paper's, of one seed, and of five."""
-    rows = _results(experiment)
-    accuracies = [row for row in rows if row["setting"].startswith("accuracy") and "seed" not in row["setting"]]
-    nearest = {row["method"]: row for row in rows if "; seed" in row["setting"]}
-    losses = {row["method"]: row for row in rows if row["setting"] == "loss"}
-    alone = {row["method"]: row for row in _results(experiment, "seed-0.csv") if row["setting"] == "loss"}
-    seed = next(iter(nearest.values()))["setting"].partition("; seed ")[2][0]
+    rows: dict[str, dict[str, Row]] = {}
+    for row in _results(experiment):
+        rows.setdefault(row["setting"].partition(" at a total")[0], {})[row["method"]] = row
     table = []
-    for row in accuracies:
-        method = row["method"]
-        table.append(
-            [
-                METHODS[method].label,
-                _printed(experiment, "accuracy", method),
-                f"{float(nearest[method]['ours']):.1f}",
-                _spread(row, 1),
-                _printed(experiment, "loss", method),
-                f"{float(alone[method]['ours']):.2f}" if method in alone else "",
-                _spread(losses[method], 2),
-            ]
-        )
-    columns = [
-        "method",
-        "accuracy, %: paper",
-        f"seed {seed}",
-        "five seeds",
-        "loss: paper",
-        f"seed {seed}",
-        "five seeds",
-    ]
-    return _without_empty(columns, table)
-
-
-def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    return _table([columns[place] for place in kept], [[row[place] for place in kept] for row in rows])
+    for method, accuracy in rows["accuracy"].items():
+        cells = [METHODS[method].label]
+        for name, row, digits in (("accuracy", accuracy, 1), ("loss", rows["loss"][method], 2)):
+            alone = rows[f"seed 0: {name}"].get(method)
+            seed_0 = "" if alone is None else f"{float(alone['ours']):.{digits}f}"
+            cells += [_printed(experiment, name, method), seed_0, _spread(row, digits)]
+        table.append(cells)
+    each = ("paper", "seed 0", "five seeds")
+    return _table(["method", "accuracy, %: paper", *each[1:], "loss: paper", *each[1:]], table)
 
 
 def mse_table() -> str:

@@ -53,9 +53,9 @@ _SLOW_DOCTESTS: set[str] = set()
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.register_profile("patient", _PATIENT)
-hypothesis.settings.register_profile("quick", _PATIENT, max_examples=20)
-hypothesis.settings.register_profile("soak", _PATIENT, max_examples=1000)
+hypothesis.settings.register_profile("patient", _PATIENT, max_examples=25)
+hypothesis.settings.register_profile("quick", _PATIENT, max_examples=10)
+hypothesis.settings.register_profile("soak", _PATIENT, max_examples=200)
 hypothesis.settings.load_profile("patient")
 
 # Hundreds of processes are started by tests; each would compile the sources anew.
@@ -110,7 +110,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int,
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that take longest come first: no worker is left with one when the others are done.
 
-    Property tests run in every lane: 20 examples in the quick one, 100 in the whole suite, 1000 in `make soak`.
+    Property tests run in every lane: 10 examples in the quick one, 25 in the whole suite, 200 in `make soak`.
     """
     for item in items:
         if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):

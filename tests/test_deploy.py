@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -49,18 +50,32 @@ def test_the_image_serves_as_a_user_without_rights(instructions):
     assert json.loads(dict(instructions)["CMD"]) == ["sstq", "serve"]
 
 
+def options(command):
+    """The variables that are options of a server."""
+    texts = [(ROOT / "src/sstq/cli" / file).read_text() for file in (f"{command}.py", "listening.py")]
+    return {name for text in texts for name in re.findall(r'envvar="(SSTQ_[A-Z_]+)"', text)} | {"SSTQ_UPGRADE"}
+
+
+def variables(command):
+    """All variables that a server reads."""
+    from sstq.service.settings import Settings, ShufflerSettings
+
+    read = fields(Settings if command == "serve" else ShufflerSettings)
+    return options(command) | {f"SSTQ_{own.name.upper()}" for own in read}
+
+
 @pytest.mark.parametrize(
     ("name", "service", "command"),
     [("compose.yaml", "collector", "serve"), ("compose.shuffler.yaml", "shuffler", "shuffler")],
 )
 def test_every_variable_is_an_option_of_the_server(instructions, name, service, command):
-    source = "".join((ROOT / "src/sstq/cli" / file).read_text() for file in (f"{command}.py", "listening.py"))
+    known = variables(command)
     text = " ".join(rest for word, rest in instructions if word == "ENV") + " ".join(
         read(name)["services"][service]["environment"]
     )
     names = set(re.findall(r"SSTQ_\w+", text))
     assert names
-    assert all(f'"{name}"' in source for name in names)
+    assert names <= known
 
 
 def test_only_this_machine_reaches_the_collector_and_nobody_the_database(compose):
@@ -98,11 +113,23 @@ def test_data_outlives_the_containers(compose):
 
 def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights():
     text = (DEPLOY / "sstq-collector.service").read_text()
-    source = "".join((ROOT / "src/sstq/cli" / file).read_text() for file in ("serve.py", "listening.py"))
-    (command,) = re.findall(r"^ExecStart=\S+/sstq serve (.*)$", text, flags=re.MULTILINE)
-    for option in re.findall(r"--([a-z-]+)", command):
-        assert option.replace("-", "_") in source
-    for variable in re.findall(r"^Environment=(SSTQ_[A-Z]+)=", text, flags=re.MULTILINE):
-        assert f'envvar="{variable}"' in source
+    assert "\nExecStart=/opt/sstq/bin/sstq serve\n" in text
+    found = set(re.findall(r"\b(SSTQ_[A-Z_]+)=", text))
+    assert {"SSTQ_FOLDER", "SSTQ_PROXIES"} <= found <= variables("serve")
+
+
+def test_every_variable_is_in_the_table_and_in_the_help():
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    for command in ("serve", "shuffler"):
+        for variable in re.findall(r"SSTQ_[A-Z_]+", (ROOT / "src/sstq/cli" / f"{command}.py").read_text()):
+            assert variable in variables(command)
+    only = variables("shuffler") - options("serve") - options("shuffler")
+    assert only == set(re.findall(r"^\| `(SSTQ_[A-Z_]+)`", page, flags=re.MULTILINE))
+    said = "".join((ROOT / "src/sstq/cli" / f"{command}.py").read_text() for command in ("serve", "shuffler"))
+    assert all(name in said for name in only)
+
+
+def test_the_unit_of_systemd_has_no_rights():
+    text = (DEPLOY / "sstq-collector.service").read_text()
     for line in ("DynamicUser=yes", "UMask=0077", "StateDirectoryMode=0700", "NoNewPrivileges=yes"):
         assert f"\n{line}\n" in text

@@ -3,6 +3,7 @@
 import { Client, Ledger } from "./sstq.js";
 
 const CAMPAIGN = new URL("../demo-poll", document.baseURI).href;
+const SENDER = new URL("sender.json", document.baseURI);
 const ESTIMATE = new URL("../v1/campaigns/demo-poll/estimate", document.baseURI);
 const ANSWERS = { "strongly disagree": -1, disagree: -0.5, "no opinion": 0, agree: 0.5, "strongly agree": 1 };
 // The most that this page lets a campaign ask for per message, and what a visitor may spend here in all: two messages.
@@ -189,9 +190,9 @@ async function addSimulated(client) {
   await client.send(people);
   simulated.count += people.length;
   for (const answers of people) answers.forEach((answer, i) => (simulated.sums[i] += answer));
-  const bytes = people.length * Math.ceil(client.campaign.mechanism.messageBits / 8); // an upload each
+  const bytes = Math.ceil((people.length * client.campaign.mechanism.messageBits) / 8); // one batch
   const sent = `${whole.format(simulated.count)} so far; the last ${whole.format(people.length)} took`;
-  const about = "They answer at random in this page and send as real ones do.";
+  const about = "They answer at random in this page, which sends their private messages as one batch.";
   setText(at("simulated"), `${about} ${sent} ${whole.format(bytes)} bytes.`);
 }
 
@@ -215,7 +216,10 @@ async function start() {
   const onRetry = (error, seconds) => showProblem(`${error.message}. Next try in ${Math.ceil(seconds)} s.`);
   const options = { mostEpsilon: MOST_EPSILON, patience: PATIENCE_SECONDS, timeout: REQUEST_SECONDS, onRetry };
   const client = await Client.open(CAMPAIGN, { ...options, ledger });
-  const others = await Client.open(CAMPAIGN, options); // other people: not this one's budget
+  // Other people, not this one's budget: one batch with a sender's token, which the demonstration gives to everybody.
+  const sender = await fetch(SENDER, { credentials: "omit" });
+  const { send_token: token } = await sender.json();
+  const others = await Client.open(CAMPAIGN, { ...options, token });
   at("problem").hidden = true;
   const { labels, mechanism } = client.campaign, form = at("poll");
   showQuestions(labels);

@@ -3,32 +3,46 @@
 experiment ──▶ jobs (method, seed) ──▶ one result file each ──▶ a section ──▶ its record: tables and pictures
 """
 
-from paper.reproduction.experiments import EXPERIMENTS, Experiment
-from paper.reproduction.jobs import Job, run_job
-from paper.reproduction.lines import Line, Section
-from paper.reproduction.methods import METHODS, Method
-from paper.reproduction.printed import PAPER, PaperNumber, paper_number
-from paper.reproduction.records import markdown_table, write_record
-from paper.reproduction.runner import read_result, run_jobs
-from paper.reproduction.scales import FULL, QUICK, Scale
+from __future__ import annotations
 
-__all__ = [
-    "EXPERIMENTS",
-    "FULL",
-    "METHODS",
-    "PAPER",
-    "QUICK",
-    "Experiment",
-    "Job",
-    "Line",
-    "Method",
-    "PaperNumber",
-    "Scale",
-    "Section",
-    "markdown_table",
-    "paper_number",
-    "read_result",
-    "run_job",
-    "run_jobs",
-    "write_record",
-]
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from paper.reproduction.images import image_jobs, image_section
+from paper.reproduction.jobs import Job
+from paper.reproduction.lines import Results, Section
+from paper.reproduction.methods import Scale
+from paper.reproduction.mse import mse_jobs, mse_section
+from paper.reproduction.once import once_jobs, once_section
+from paper.reproduction.regression import bitwidth_jobs, bitwidth_section, regression_jobs, regression_section
+from paper.reproduction.tables import tables_jobs, tables_section
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of the paper.
+
+    Attributes:
+        jobs: the jobs that it needs.
+        section: what it found, from the results of these jobs.
+    """
+
+    jobs: Callable[[Scale], list[Job]]
+    section: Callable[[Scale, Results], Section]
+
+
+def _images(name: str) -> Experiment:
+    return Experiment(partial(image_jobs, name), partial(image_section, name))
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "mse": Experiment(mse_jobs, mse_section),
+    "regression": Experiment(regression_jobs, regression_section),
+    "bitwidth": Experiment(bitwidth_jobs, bitwidth_section),
+    "fashion-mnist": _images("fashion-mnist"),
+    "cifar-10": _images("cifar-10"),
+    "once": Experiment(once_jobs, once_section),
+    "tables": Experiment(tables_jobs, tables_section),
+}
+"""In the order of the paper."""

@@ -13,8 +13,6 @@ from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS
 from paper.reproduction.printed import paper_number
 from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
-__all__ = ["COLOURS", "draw_mse", "draw_networks", "draw_regressions", "draw_section"]
-
 COLOURS = {
     "clean": INK,
     "privunit": "#8c6d31",
@@ -25,13 +23,14 @@ COLOURS = {
     "sstq-uniform": "#a06cd5",
     "sstq-metric": "#c98bb9",
     "sstq-metric-sharp": "#d16d9e",
+    "sstq-laplace": "#8f3f6b",
     "sstq-certified": SECOND,
     "sstq-optimal": "#2a8f8f",
     "frameunit": ACCENT,
     "privunitg": "#d99a00",
 }
 # They differ without colour.
-_MARKS = dict(zip(COLOURS, "oPXDdsv^<*phH", strict=True))
+_MARKS = dict(zip(COLOURS, "oPXDdsv^<>*phH", strict=True))
 _GRID = "#e5e5e5"
 # The paper's numbers are those after so many rounds; shorter runs are not compared with them.
 _PAPER_ROUNDS = 100

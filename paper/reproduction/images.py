@@ -8,11 +8,8 @@ from typing import Any
 
 from paper.reproduction.jobs import Job
 from paper.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, interval, judge
-from paper.reproduction.methods import EPSILON, METHODS
+from paper.reproduction.methods import EPSILON, METHODS, Scale
 from paper.reproduction.printed import PaperNumber, paper_number
-from paper.reproduction.scales import Scale
-
-__all__ = ["image_jobs", "image_section"]
 
 _BITS = 4
 _POINTS = 2.0
@@ -31,7 +28,7 @@ def image_jobs(kind: str, scale: Scale) -> list[Job]:
     """Return one job per seed and method, seed by seed, so that an interrupted run has complete seeds.
 
     Examples:
-        >>> from paper.reproduction.scales import FULL
+        >>> from paper.reproduction.methods import FULL
         >>> len(image_jobs("fashion-mnist", FULL))
         60
     """
@@ -49,8 +46,9 @@ def image_section(kind: str, scale: Scale, results: Results) -> Section:
         groups.setdefault(job.method, []).append(job)
     clean = [_accuracy(results[job]) for job in groups["clean"]]
     lines = [_accuracy_line(kind, scale, results, group, clean) for group in groups.values()]
-    lines += _nearest_seed_lines(kind, results, groups, clean)
-    lines += [_loss_line(kind, scale, results, group) for group in groups.values()]
+    lines += [_loss_line(kind, results, group) for group in groups.values()]
+    if scale.seeds > 1:
+        lines += [line for group in groups.values() for line in _seed_0_lines(kind, results, group)]
     text = _text(kind, scale)
     curves = [row for group in groups.values() for row in _curve(results, group)]
     return Section(kind, _TITLES.get(kind, kind), text, lines, (f"{kind}.png",), curves)
@@ -78,26 +76,6 @@ def _text(kind: str, scale: Scale) -> str:
     return text
 
 
-def _nearest_seed_lines(kind: str, results: Results, groups: dict[str, list[Job]], clean: list[float]) -> list[Line]:
-    """The accuracies of the seed whose Clean is closest to the paper's, which has one seed."""
-    base = paper_number(kind, "accuracy", "clean")
-    if base is None or len(clean) < 2 or groups["clean"][0].count < _PAPER_ROUNDS:
-        return []
-    best = min(range(len(clean)), key=lambda seed: abs(clean[seed] - base.value))
-    setting = f"{_setting(groups['clean'])}; seed {best}: the nearest to the paper's Clean"
-    lines = []
-    for method, group in groups.items():
-        final = _accuracy(results[group[best]])
-        compared = base.value - (clean[best] - final)
-        paper = paper_number(kind, "accuracy", method)
-        verdict = judge(compared, paper, absolute=_POINTS)
-        line = Line(setting, method, METHODS[method].label, final, math.nan, 1, compared, paper, verdict, unit="%")
-        if paper is not None and verdict == DIFFERS:
-            line = replace(line, remark=_reason(method, [clean[best] - final], base.value - paper.value, final, paper))
-        lines.append(line)
-    return lines
-
-
 def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], clean: list[float]) -> Line:
     method = group[0].method
     finals = [_accuracy(results[job]) for job in group]
@@ -106,45 +84,47 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
     gap, gap_half = interval(gaps)
     paper, base = paper_number(kind, "accuracy", method), paper_number(kind, "accuracy", "clean")
     compared = mean if base is None or method == "clean" else base.value - gap
-    line = Line(_setting(group), method, METHODS[method].label, mean, half, scale.seeds, compared, paper, unit="%")
+    setting = f"accuracy at a total ε of {group[0].count * EPSILON:g} (Clean: not private)"
+    line = Line(setting, method, METHODS[method].label, mean, half, scale.seeds, compared, paper)
     if group[0].count < _PAPER_ROUNDS:
         return replace(line, verdict=NOT_COMPARED if paper else "")
     verdict = judge(compared, paper, absolute=_POINTS)
     if method == "clean":
-        reason = _CLEAN_MOVES if verdict == DIFFERS else ""
-        return replace(line, verdict=verdict, remark=reason)
+        return replace(line, verdict=verdict, remark=_CLEAN_MOVES if verdict == DIFFERS else "")
     remark = f"Gap to Clean {gap:.1f}" + (f" ± {gap_half:.1f}" if scale.seeds > 1 else "") + " points"
     if paper is None or base is None:
         return replace(line, remark=f"{remark}.")
     remark = f"{remark}, the paper's {base.value - paper.value:.1f}."
     if verdict == DIFFERS:
-        remark = f"{remark} {_reason(method, gaps, base.value - paper.value, mean, paper)}"
+        remark = f"{remark} {_reason(method, gaps, mean, paper)}"
     return replace(line, verdict=verdict, remark=remark)
 
 
-def _reason(method: str, gaps: list[float], paper_gap: float, mean: float, paper: PaperNumber) -> str:
+def _reason(method: str, gaps: list[float], mean: float, paper: PaperNumber) -> str:
     """Why a gap differs, as far as we can tell."""
     if max(mean, paper.value) < _AT_CHANCE:
         return "Both are at the level of guessing, so the gap only says how good Clean is."
-    low, high = min(gaps), max(gaps)
-    if len(gaps) == 1:
-        seeds = f"Two single seeds are compared: our gap is {low:.1f}, the paper's {paper_gap:.1f}."
-    elif low <= paper_gap <= high:
-        seeds = f"Single seeds of ours range from {low:.1f} to {high:.1f}, and the paper has one seed."
-    else:
-        seeds = f"Single seeds of ours range from {low:.1f} to {high:.1f}; the paper's one seed is outside that range."
+    seeds = f"Single seeds of ours range from {min(gaps):.1f} to {max(gaps):.1f}; the paper has one seed."
     is_shrunk = METHODS[method].arguments.get("kashin") == "paper" and mean < paper.value
     return f"{seeds} {_SHRUNK}" if is_shrunk else seeds
 
 
-def _loss_line(kind: str, scale: Scale, results: Results, group: list[Job]) -> Line:
+def _loss_line(kind: str, results: Results, group: list[Job], setting: str = "loss") -> Line:
     method = group[0].method
     mean, half = interval([results[job]["train_loss"][-1] for job in group])
     paper = paper_number(kind, "loss", method)
     verdict = NOT_COMPARED if paper else ""
-    return Line(
-        "loss", method, METHODS[method].label, mean, half, scale.seeds, mean, paper, verdict, "", "cross-entropy"
-    )
+    label = METHODS[method].label
+    return Line(setting, method, label, mean, half, len(group), mean, paper, verdict)
+
+
+def _seed_0_lines(kind: str, results: Results, group: list[Job]) -> list[Line]:
+    """One seed, as the paper has: how far single seeds go, so its numbers are not judged again."""
+    method, final = group[0].method, _accuracy(results[group[0]])
+    paper = paper_number(kind, "accuracy", method)
+    verdict, label = NOT_COMPARED if paper else "", METHODS[method].label
+    accuracy = Line("seed 0: accuracy", method, label, final, math.nan, 1, final, paper, verdict)
+    return [accuracy, _loss_line(kind, results, group[:1], "seed 0: loss")]
 
 
 def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
@@ -167,10 +147,6 @@ def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _setting(group: list[Job]) -> str:
-    return f"accuracy at a total ε of {group[0].count * EPSILON:g} (Clean: not private)"
 
 
 def _accuracy(result: Any) -> float:

@@ -10,18 +10,19 @@ import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from paper.datasets import load
 from paper.reproduction.methods import METHODS
-from paper.reproduction.nonprivate import nonprivate_norm_scaled_mean
-
-if TYPE_CHECKING:
-    from paper.training import Problem, Server, Settings
-
-__all__ = ["Job", "data_folder", "run_job"]
+from paper.training.models import HiddenLayer
+from paper.training.problems import SETTINGS, Problem, Settings, iid_partition, image_problem, regression_problem
+from paper.training.rounds import Server, private_mean, train
+from sstq.mechanisms import Mechanism
 
 MSE_CLIP = 0.2
-ORDER_EPSILONS = (1.0, 3.0)
 _TRIALS_AT_A_TIME = 50
 # The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/paper.md).
 _START = "he"
@@ -34,13 +35,13 @@ class Job:
     """One piece of an experiment.
 
     Attributes:
-        kind: "mse", "orders", "regression", "timing", the data set of a training, or that after "once-".
+        kind: "mse", "regression", "timing", the data set of a training, or that after "once-".
         method: a key of `METHODS`.
         seed: the seed of all randomness.
         bits: the bit width b, for methods that use it.
         count: training rounds, trials of an error measurement, or timed rounds; 0 for exact results.
         dim: the dimension; 0 if the data set determines it.
-        scaling: "clip", as private messages must be, or "norm" (see `paper.reproduction.nonprivate`).
+        scaling: "clip", as private messages must be, or "norm" (see `nonprivate_norm_scaled_mean`).
         epsilon: the ε of a message, if not the paper's.
     """
 
@@ -90,8 +91,6 @@ def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
 
     if job.kind == "mse":
         return _measure_error(job)
-    if job.kind == "orders":
-        return _exact_error(job)
     if job.kind == "timing":
         return _time_rounds(job)
     if is_once(job):
@@ -106,8 +105,6 @@ def data_folder(name: str, data: Path | None) -> Path | None:
 
 def _measure_error(job: Job) -> dict[str, Any]:
     """The exact error of one Gaussian vector of norm C = 0.2, and the error measured in trials."""
-    import numpy as np
-
     rng = np.random.default_rng([job.seed, 5])
     vector = rng.standard_normal(job.dim)
     vector *= MSE_CLIP / np.linalg.norm(vector)
@@ -128,21 +125,7 @@ def _measure_error(job: Job) -> dict[str, Any]:
     }
 
 
-def _exact_error(job: Job) -> dict[str, Any]:
-    """The exact error of one Gaussian unit vector at the small and the large ε."""
-    import numpy as np
-
-    vector = np.random.default_rng([job.seed, 6]).standard_normal(job.dim)
-    vector /= np.linalg.norm(vector)
-    built = [METHODS[job.method].build(job.dim, 1.0, job.bits, epsilon=epsilon) for epsilon in ORDER_EPSILONS]
-    return {
-        "mse": [mechanism.expected_mse(vector).total for mechanism in built],
-        "message_bits": built[0].message_bits,
-    }
-
-
 def _train(job: Job, data: Path | None) -> dict[str, Any]:
-    from paper.training import train
 
     problem, settings, server = _set_up(job, data)
     mechanism = METHODS[job.method].build(problem.model.dim, settings.clip, job.bits)
@@ -169,14 +152,11 @@ def _train(job: Job, data: Path | None) -> dict[str, Any]:
 
 
 def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
-    from paper.training import SETTINGS, Server, image_problem, regression_problem
 
     settings = SETTINGS[job.kind]
     server = Server(settings.rate, settings.norm_cap)
     if job.kind == "regression":
         return regression_problem(job.dim, settings.clients, job.seed), settings, server
-    from paper.datasets import load
-
     return (
         image_problem(load(job.kind, data_folder(job.kind, data)), settings.clients, job.seed, start=_START),
         settings,
@@ -186,10 +166,6 @@ def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
 
 def _time_rounds(job: Job) -> dict[str, Any]:
     """Time a round of the paper's network with 100 clients; images of noise take as long as real ones."""
-    import numpy as np
-
-    from paper.training import SETTINGS, HiddenLayer, Problem, Server, iid_partition, private_mean
-
     settings = SETTINGS["fashion-mnist"]
     inputs = _INPUTS[job.dim]
     rng = np.random.default_rng(job.seed)
@@ -199,13 +175,13 @@ def _time_rounds(job: Job) -> dict[str, Any]:
     problem = Problem("noise", model, x, y, iid_partition(len(x), settings.clients, job.seed), x, y)
     mechanism = METHODS[job.method].build(model.dim, settings.clip, job.bits)
     server = Server(settings.rate, settings.norm_cap)
-    parameters, velocity = model.initial(job.seed), np.zeros(model.dim)
+    parameters = model.initial(job.seed)
     seconds: list[float] = []
     for number in range(1 + job.count):
         start = time.perf_counter()
         examples = problem.batches(settings.batch, job.seed, number)
         mean = private_mean(mechanism, model.gradients(parameters, *examples), number, rng)
-        parameters, velocity = server.step(parameters, mean, velocity, number)
+        parameters, _ = server.step(parameters, mean, np.zeros(model.dim))
         seconds.append(time.perf_counter() - start)
     return {"seconds": seconds[1:], "message_bits": mechanism.message_bits}
 
@@ -213,3 +189,32 @@ def _time_rounds(job: Job) -> dict[str, Any]:
 def _number(value: float | None) -> float | None:
     """Round to six digits, which is more than the figures need; None for missing values."""
     return None if value is None or math.isnan(value) else float(f"{value:.6g}")
+
+
+_BELOW_ONE = 1 - 1e-6
+
+
+def nonprivate_norm_scaled_mean(
+    mechanism: Mechanism,
+    gradients: NDArray[np.float32],
+    round_number: int,  # noqa: ARG001 (private coins only)
+    rng: np.random.Generator | None,
+) -> NDArray[np.float64]:
+    """The mean of decoded directions, each times its (clipped) norm. NOT PRIVATE: the norms are used in clear.
+
+    With noise for vectors of norm up to C = 1, as local privacy requires, PrivUnit ends at 172 for d = 200 where the
+    paper prints 130. The paper's numbers are those of messages about g/‖g‖ whose decoded vectors are multiplied by
+    ‖g‖, about 0.2 there: the server would have to know every client's exact norm, which nothing protects.
+
+    Examples:
+        >>> import sstq
+        >>> mechanism = sstq.mechanism("privunitg", dim=50, epsilon=3.0)
+        >>> tiny = np.full((10, 50), 1e-6)
+        >>> bool(np.abs(nonprivate_norm_scaled_mean(mechanism, tiny, 1, np.random.default_rng(0))).max() < 1e-4)
+        True
+    """
+    norms = np.linalg.norm(gradients.astype(np.float64), axis=1, keepdims=True)
+    directions = gradients * (_BELOW_ONE * mechanism.clip / np.maximum(norms, 1e-300))
+    decoded = mechanism.decode(mechanism.encode(directions, rng=rng))
+    mean: NDArray[np.float64] = np.mean(decoded * (np.minimum(norms, mechanism.clip) / mechanism.clip), axis=0)
+    return mean

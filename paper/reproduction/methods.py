@@ -1,4 +1,4 @@
-"""The methods compared: the paper's seven with the paper's recipe, and ours.
+"""The methods compared, the paper's seven with the paper's recipe and ours, and the sizes of the experiments.
 
 The paper's recipe clamps an infeasible Kashin level (K = 2), so its SSTQ and SQKR are biased; its PrivUnit is the bare
 hemisphere, about 2.6 times the least error; and its metric-aware decoder is the identity, which shrinks. We reproduce
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism
-
-__all__ = ["EPSILON", "METHODS", "Method"]
 
 EPSILON = 3.0
 """The ε of every message in the paper's experiments."""
@@ -82,6 +80,13 @@ _ALL = (
         {"channel": "metric-aware", "codebook": "uniform", "decoder": "identity"} | _PAPER_SSTQ,
         takes_bits=True,
     ),
+    Method(
+        "sstq-laplace",
+        "SSTQ discrete Laplace",
+        "sstq",
+        {"channel": "discrete-laplace", "codebook": "uniform", "decoder": "identity"} | _PAPER_SSTQ,
+        takes_bits=True,
+    ),
     Method("sstq-certified", "SSTQ certified, b = 2", "sstq", {"bits": 2}, from_paper=False),
     Method("sstq-optimal", "SSTQ optimal channel, b = 4", "sstq", {"bits": 4, "channel": "optimal"}, from_paper=False),
     Method("frameunit", "FrameUnit", "frameunit", {}, from_paper=False),
@@ -90,3 +95,76 @@ _ALL = (
 
 METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
 """By key, in the order of tables."""
+
+# The sizes of the experiments: the paper's, or a quick look at everything.
+_METHODS = tuple(key for key in METHODS if key not in ("sqkr-3", "sqkr-dense"))
+# Variants of metric-aware that other experiments show; on images a method takes minutes per seed.
+_LEFT_OUT = {
+    "tables": ("sstq-laplace",),
+    "fashion-mnist": ("sstq-laplace",),
+    "cifar-10": ("sstq-laplace", "sstq-metric-sharp"),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The sizes of all experiments.
+
+    Attributes:
+        quick: whether this is less than the paper ran.
+        seeds: the number of seeds.
+        methods: keys of `METHODS`.
+        mse_dims: dimensions of the error measurement.
+        trials: the trials of the error measurement per seed.
+        regression_dims: dimensions of the regression.
+        bit_widths: the bit widths to compare.
+        rounds: the training rounds by data set, including regressions.
+        image_methods: keys of `METHODS` by data set, if fewer than all are run.
+        timing_dims: dimensions at which a round is timed.
+        timed_rounds: the number of timed rounds.
+        once_epsilons: the values of total ε per person in the experiment `once`.
+        once_small_epsilons: further values, for which only the methods of the comparison of trust are run.
+        once_datasets: the data sets of `once`; the first has all ε and methods.
+    """
+
+    quick: bool = False
+    seeds: int = 5
+    methods: tuple[str, ...] = _METHODS
+    mse_dims: tuple[int, ...] = (100, 500, 1000, 5000, 10_000)
+    trials: int = 200
+    regression_dims: tuple[int, ...] = (100, 200, 500)
+    bit_widths: tuple[int, ...] = (4, 8)
+    rounds: tuple[tuple[str, int], ...] = (("regression", 100), ("fashion-mnist", 100), ("cifar-10", 100))
+    image_methods: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    timing_dims: tuple[int, ...] = (25_450, 98_666)
+    timed_rounds: int = 3
+    once_epsilons: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 6.0)
+    once_small_epsilons: tuple[float, ...] = (0.25, 0.5)
+    once_datasets: tuple[str, ...] = ("fashion-mnist", "cifar-10")
+
+    def rounds_of(self, kind: str) -> int:
+        """Return the number of training rounds."""
+        return dict(self.rounds)[kind]
+
+    def methods_of(self, kind: str) -> tuple[str, ...]:
+        """Return the methods of an experiment."""
+        methods = dict(self.image_methods).get(kind, self.methods)
+        return tuple(method for method in methods if method not in _LEFT_OUT.get(kind, ()))
+
+
+FULL = Scale()
+QUICK = Scale(
+    quick=True,
+    seeds=1,
+    mse_dims=(100, 1000),
+    trials=200,
+    regression_dims=(100, 200),
+    rounds=(("regression", 100), ("fashion-mnist", 10), ("cifar-10", 3)),
+    image_methods=(("cifar-10", ("clean", "sstq-uniform", "frameunit")),),
+    timing_dims=(25_450,),
+    timed_rounds=1,
+    once_epsilons=(3.0,),
+    once_small_epsilons=(),
+    once_datasets=("fashion-mnist",),
+)
+"""Two minutes on two cores; where it trains for fewer rounds, its accuracies say nothing about the paper's."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from paper.datasets import Dataset, load
 from paper.reproduction.jobs import Job, data_folder
 from paper.reproduction.lines import Line, Results, Section, interval
-from paper.reproduction.scales import Scale
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sstq.learning import PrivateClassifier
-
-__all__ = ["ONCE_LABELS", "TRUST_METHODS", "once_jobs", "once_section"]
+from paper.reproduction.methods import Scale
+from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
+from sstq.learning import GradientHistograms, PrivateClassifier
 
 ONCE_LABELS: Mapping[str, str] = {
     "groupunit": "GroupUnit, one message per person",
@@ -97,40 +95,19 @@ def is_once(job: Job) -> bool:
     return job.kind.startswith(_KIND)
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Return the features of all images, and their labels."""
-
-    train: NDArray[np.float32]
-    train_labels: NDArray[np.int64]
-    test: NDArray[np.float32]
-    test_labels: NDArray[np.int64]
-    map: Any
-
-
 @lru_cache(maxsize=2)
-def _load(dataset: str, folder: Path | None) -> _Data:
-    from paper.datasets import load
-    from sstq.learning import GradientHistograms
-
+def _load(dataset: str, folder: Path | None) -> Dataset:
+    """The data set with features in the place of its images."""
     images = load(dataset, folder)
     features = GradientHistograms(images.image_shape, cell=_TASKS[dataset].cell)
-    return _Data(
-        features(images.train_images),
-        images.train_labels,
-        features(images.test_images),
-        images.test_labels,
-        features,
-    )
+    return replace(images, train_images=features(images.train_images), test_images=features(images.test_images))
 
 
 def run_once(job: Job, data: Path | None) -> dict[str, Any]:
     """Learn from everybody except the public examples, and test."""
-    import numpy as np
-
     dataset = job.kind.removeprefix(_KIND)
     found = _load(dataset, data_folder(dataset, data))
-    order = np.random.default_rng([job.seed, 16]).permutation(len(found.train))
+    order = np.random.default_rng([job.seed, 16]).permutation(len(found.train_images))
     public, people = np.split(order, [_TASKS[dataset].public])
     start = time.perf_counter()
     if job.method in _COHORTS:
@@ -143,26 +120,23 @@ def run_once(job: Job, data: Path | None) -> dict[str, Any]:
 class _Mapped:
     """Features computed beforehand, with the fixed cosines of their map."""
 
-    def __init__(self, features: Any) -> None:
-        self.cosines = features.cosines
+    def __init__(self, found: Dataset) -> None:
+        self.cosines = GradientHistograms(found.image_shape, cell=_TASKS[found.name].cell).cosines
 
     def transform(self, X: Any) -> Any:
         return X
 
 
-def _classifier(job: Job, found: _Data, public: NDArray[np.int64]) -> PrivateClassifier:
-    from paper.reproduction.central import CentralClassifier, ExactClassifier
-    from sstq.learning import PrivateClassifier
-
+def _classifier(job: Job, found: Dataset, public: NDArray[np.int64]) -> PrivateClassifier:
     options: dict[str, Any] = {
         "epsilon": job.epsilon,
         "classes": range(10),
         "random_state": None if job.method == "system" else job.seed,
-        "features": _Mapped(found.map),
+        "features": _Mapped(found),
     }
     if job.method == "alone":
         return PrivateClassifier(**options)
-    options["public"] = found.train[public]
+    options["public"] = found.train_images[public]
     if job.method == "central":
         return CentralClassifier(**options)
     if job.method == "none":
@@ -175,10 +149,10 @@ def _classifier(job: Job, found: _Data, public: NDArray[np.int64]) -> PrivateCla
 
 
 def _learn(
-    job: Job, found: _Data, public: NDArray[np.int64], people: NDArray[np.int64]
+    job: Job, found: Dataset, public: NDArray[np.int64], people: NDArray[np.int64]
 ) -> tuple[float, dict[str, Any]]:
-    model = _classifier(job, found, public).fit(found.train[people], found.train_labels[people])
-    report = model.report(found.test, found.test_labels)
+    model = _classifier(job, found, public).fit(found.train_images[people], found.train_labels[people])
+    report = model.report(found.test_images, found.test_labels)
     known: dict[str, Any] = {"directions": report.directions, "predicted": report.predicted_accuracy}
     if job.method in _SHUFFLED:
         known["local_epsilon"] = report.local_epsilon
@@ -189,36 +163,29 @@ def _learn(
 
 
 def _without_noise(
-    job: Job, found: _Data, public: NDArray[np.int64], people: NDArray[np.int64], directions: int
+    job: Job, found: Dataset, public: NDArray[np.int64], people: NDArray[np.int64], directions: int
 ) -> float:
     """The accuracy with as many directions, without privacy."""
-    from paper.reproduction.central import ExactClassifier
-
     model = ExactClassifier(
         _NO_PRIVACY,
-        features=_Mapped(found.map),
-        public=found.train[public],
+        features=_Mapped(found),
+        public=found.train_images[public],
         classes=range(10),
         max_features=directions,
         random_state=job.seed,
     )
-    model.fit(found.train[people], found.train_labels[people])
-    return float(model.score(found.test, found.test_labels))
+    model.fit(found.train_images[people], found.train_labels[people])
+    return float(model.score(found.test_images, found.test_labels))
 
 
 def _train(
-    job: Job, found: _Data, public: NDArray[np.int64], people: NDArray[np.int64]
+    job: Job, found: Dataset, public: NDArray[np.int64], people: NDArray[np.int64]
 ) -> tuple[float, dict[str, Any]]:
     """Softmax regression along the directions that a ball of as much noise is given."""
-    import numpy as np
-
-    from paper.reproduction.cohorts import train_in_cohorts
-    from sstq.learning import PrivateClassifier
-
     asked = PrivateClassifier(
         _epsilon(job),
-        features=_Mapped(found.map),
-        public=found.train[public],
+        features=_Mapped(found),
+        public=found.train_images[public],
         classes=range(10),
         blocks=1,
         random_state=job.seed,
@@ -227,14 +194,14 @@ def _train(
     weights = train_in_cohorts(
         method,
         _epsilon(job),
-        asked.vectors(found.train[people]),
+        asked.vectors(found.train_images[people]),
         found.train_labels[people],
         10,
         rounds=rounds,
         rate=rate,
         seed=job.seed,
     )
-    right = (asked.vectors(found.test) @ weights.T).argmax(axis=1) == found.test_labels
+    right = (asked.vectors(found.test_images) @ weights.T).argmax(axis=1) == found.test_labels
     return float(np.mean(right)), {"directions": asked.mechanism.dim}
 
 
@@ -266,9 +233,7 @@ def once_section(scale: Scale, results: Results) -> Section:
         total = "no privacy" if math.isinf(epsilon) else f"total ε = {epsilon:g} per person"
         total += f" (δ = {_DELTA:g})" if method in ("central", *_SHUFFLED) else ""
         setting = f"{_TASKS[dataset].title}, {total}"
-        lines.append(
-            Line(setting, method, ONCE_LABELS[method], mean, half, len(jobs), mean, remark=_remark(found), unit="%")
-        )
+        lines.append(Line(setting, method, ONCE_LABELS[method], mean, half, len(jobs), mean, remark=_remark(found)))
         curves.append(
             {
                 "dataset": dataset,

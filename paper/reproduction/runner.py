@@ -16,8 +16,6 @@ from paper.reproduction.jobs import Job, run_job
 from sstq.files.atomic import atomic_file
 from sstq.kernels.threads import core_count
 
-__all__ = ["read_result", "run_jobs"]
-
 _FORMAT = "sstq-reproduction-1"
 # Limits the threads that libraries start in a worker, which has one core; they read it when they are imported.
 _THREAD_SETTINGS = ("SSTQ_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

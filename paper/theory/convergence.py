@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from paper.theory.metric_aware import metric_aware_bias_bound, metric_aware_mse_bound
 from paper.theory.optimized_codebooks import optimized_mse_bound
@@ -17,7 +18,6 @@ __all__ = [
     "dsgd_bound",
     "dsgd_bound_at",
     "dsgd_noise",
-    "dsgd_rounds",
     "dsgd_step_size",
     "flat_descent",
     "metric_aware_descent",
@@ -64,27 +64,13 @@ class Descent:
 
 
 def dsgd_noise(descent: Descent) -> float:
-    """Theorem 6.2's V = 2(ωG² + σ²)/n + ζ², a bound on E‖mean ĝ_i − ∇F‖².
-
-    Examples:
-        >>> dsgd_noise(Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0))
-        1.0
-    """
+    """Theorem 6.2's V = 2(ωG² + σ²)/n + ζ², a bound on E‖mean ĝ_i − ∇F‖²."""
     power = descent.omega * descent.gradient_bound**2 + descent.sigma**2
     return 2 * power / descent.clients + descent.zeta**2
 
 
 def dsgd_step_size(descent: Descent, rounds: int) -> float:
-    """Theorem 6.2's η = min{1/(4L), √(Δ₀/(LVT))}.
-
-    Args:
-        descent: the problem.
-        rounds: T ≥ 1.
-
-    Examples:
-        >>> dsgd_step_size(Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0), rounds=200)
-        0.1
-    """
+    """Theorem 6.2's η = min{1/(4L), √(Δ₀/(LVT))}."""
     rounds = _check_rounds(rounds)
     longest = 1 / (4 * descent.smoothness)
     noise = dsgd_noise(descent)
@@ -98,15 +84,6 @@ def dsgd_bound_at(descent: Descent, rounds: int, step_size: float) -> float:
 
     Warning:
         The remark omits η ≤ 1/(4L), without which the proof does not hold: a step above 2/L diverges on a quadratic.
-
-    Args:
-        descent: the problem.
-        rounds: T ≥ 1.
-        step_size: η in (0, 1/(4L)].
-
-    Examples:
-        >>> round(dsgd_bound_at(Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0), 200, 0.1), 12)
-        0.8
     """
     step_size = check_number("step_size", step_size, 1 / _HUGE, (1 + 1e-12) / (4 * descent.smoothness))
     progress = 4 * descent.initial_gap / (step_size * _check_rounds(rounds))
@@ -118,10 +95,6 @@ def dsgd_bound(descent: Descent, rounds: int) -> float:
 
     It also holds for the mean over t, and for any T.
 
-    Args:
-        descent: the problem.
-        rounds: T ≥ 1.
-
     Examples:
         >>> round(dsgd_bound(Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0), 800), 3)
         0.44
@@ -131,82 +104,28 @@ def dsgd_bound(descent: Descent, rounds: int) -> float:
     return 16 * curvature / rounds + 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds) + 2 * descent.zeta**2
 
 
-def dsgd_rounds(descent: Descent, target: float) -> int:
-    """Remark F.1, inverted: the least T for which `dsgd_bound` is at most `target`.
-
-    It grows in proportion to ω, as the remark says, once the noise dominates.
-
-    Args:
-        descent: the problem.
-        target: above 2ζ², which no number of rounds gets below.
-
-    Examples:
-        >>> problem = Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0)
-        >>> rounds = dsgd_rounds(problem, 0.1)
-        >>> dsgd_bound(problem, rounds) <= 0.1 < dsgd_bound(problem, rounds - 1)
-        True
-    """
-    floor = 2 * descent.zeta**2
-    target = check_number("target", target, floor, _HUGE)
-    if target == floor:
-        raise ValueError(f"target must be above 2ζ² = {floor:g}, got {target:g}")
-    # 16·a·s² + 8·√(aV)·s = target − 2ζ² in s = 1/√T.
-    a = descent.smoothness * descent.initial_gap
-    if a == 0:
-        return 1
-    linear = 8 * math.sqrt(a * dsgd_noise(descent))
-    excess = target - floor
-    inverse_root = 2 * excess / (linear + math.sqrt(linear**2 + 64 * a * excess))
-    rounds = max(1, math.floor(inverse_root**-2) - 1)
-    while dsgd_bound(descent, rounds) > target:
-        rounds += 1
-    return rounds
-
-
 def flat_descent(
     dim: int,
     epsilon: float,
     bits: int,
     *,
-    smoothness: float,
-    initial_gap: float,
-    clients: int,
-    gradient_bound: float,
-    sigma: float = 0.0,
     level: float | None = None,
     frame_size: int | None = None,
+    **known: Any,
 ) -> Descent:
     """Corollary 6.3: with flat randomized response and the optimized codebook ζ = 0 and ω = O(d·2^b/(ε ∧ ε²)).
 
-    The result goes into `dsgd_bound`; its ω is the explicit bound of Theorem 4.3.
+    The result goes into `dsgd_bound`; its ω is the explicit bound of Theorem 4.3. `known` has the other attributes of
+    `Descent`; its `gradient_bound` is also the clip.
 
     Warning:
         The corollary asks for E‖g_i‖² ≤ G² only. The mechanism needs a bound on ‖g_i‖ itself, which becomes its clip:
         gradients longer than the clip are shortened, so the estimate is biased and the gradient need not
         converge to 0. So `gradient_bound` must bound the norm of every gradient. Shorter gradients do not help: the
         error is proportional to clip², not to ‖g_i‖².
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        bits: b in [2, 12].
-        smoothness: L.
-        initial_gap: Δ₀.
-        clients: n, the number of clients.
-        gradient_bound: G with ‖g_i‖ ≤ G always; also the clip.
-        sigma: σ of the stochastic gradients.
-        level: K ≥ √(N/d); the default is the library's.
-        frame_size: N ≥ d; the default is 2^⌈log₂ 2.5d⌉.
-
-    Examples:
-        >>> problem = flat_descent(
-        ...     100, 3.0, 2, smoothness=1.0, initial_gap=1.0, clients=100_000, gradient_bound=1.0
-        ... )
-        >>> round(dsgd_bound(problem, 1000), 3)
-        0.046
     """
     omega = optimized_mse_bound(dim, epsilon, bits, level=level, frame_size=frame_size)
-    return Descent(smoothness, initial_gap, clients, gradient_bound, omega, sigma)
+    return Descent(omega=omega, **known)
 
 
 def metric_aware_descent(
@@ -214,13 +133,9 @@ def metric_aware_descent(
     epsilon: float,
     bits: int,
     *,
-    smoothness: float,
-    initial_gap: float,
-    clients: int,
-    gradient_bound: float,
-    sigma: float = 0.0,
     level: float | None = None,
     frame_size: int | None = None,
+    **known: Any,
 ) -> Descent:
     """Corollary 6.4: with the metric-aware channel and identity decoding ζ² = O(G²/ε²), ω = O(d(1 + 1/ε + 1/ε²)).
 
@@ -228,29 +143,11 @@ def metric_aware_descent(
         True, but it says something only for ε > 8√2·K/√ρ, which is at least 11.3, about 20 at the default level: the
         bound ends in 2ζ² = 128·K²G²/(ρε²), and ‖∇F‖² ≤ G² holds anyway. The corollary's neighbourhood is a weakness of
         the proof, not of the algorithm: identity decoding mostly shrinks gradients, which slows the descent.
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        bits: b in [1, 12], with the uniform codebook.
-        smoothness: L.
-        initial_gap: Δ₀.
-        clients: n, the number of clients.
-        gradient_bound: G with ‖g_i‖ ≤ G always; also the clip (see `flat_descent`).
-        sigma: σ of the stochastic gradients.
-        level: K ≥ √(N/d); the default is the library's.
-        frame_size: N ≥ d; the default is 2^⌈log₂ 2.5d⌉.
-
-    Examples:
-        >>> problem = metric_aware_descent(
-        ...     100, 3.0, 4, smoothness=1.0, initial_gap=1.0, clients=10**9, gradient_bound=1.0
-        ... )
-        >>> dsgd_bound(problem, 10**9) > 1.0  # more than G², however many clients and rounds
-        True
     """
     omega = metric_aware_mse_bound(dim, epsilon, bits, norm=0.0, level=level, frame_size=frame_size)
-    bias2 = metric_aware_bias_bound(dim, epsilon, level=level, frame_size=frame_size, clip=max(gradient_bound, 1e-100))
-    return Descent(smoothness, initial_gap, clients, gradient_bound, omega, sigma, math.sqrt(bias2))
+    bound = max(known["gradient_bound"], 1e-100)
+    bias2 = metric_aware_bias_bound(dim, epsilon, level=level, frame_size=frame_size, clip=bound)
+    return Descent(omega=omega, zeta=math.sqrt(bias2), **known)
 
 
 def _check_rounds(rounds: int) -> int:

@@ -6,24 +6,29 @@ error and bias hold with 4·B·r in the place of ε.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from paper.theory.setting import check_epsilon, make_setting
-from sstq.checks import check_argument, check_number
-from sstq.scalar.codebooks import Codebook, panter_dite_codebook
+from paper.theory.optimized_codebooks import flat_second_moment
+from paper.theory.representations import check_epsilon, make_setting
+from sstq.checks import check_argument, check_number, check_option
+from sstq.scalar.codebooks import BITS_MAX, Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, laplace_probabilities, resolve_rate
 
 __all__ = [
+    "balanced_bits",
+    "best_flat_bits",
     "gap_constant",
     "metric_aware_bias_bound",
     "metric_aware_drift",
     "metric_aware_mse_bound",
     "metric_aware_privacy_loss",
     "oscillation_ratio",
-    "panter_dite_distortion",
     "refined_mse_bound",
     "spatial_constant",
+    "stated_bits",
 ]
 
 
@@ -35,17 +40,8 @@ def metric_aware_privacy_loss(codebook: Codebook, epsilon: float) -> float:
         allows both the kernel and its normaliser e^{ε|c_k − c_m|/(2Δ)}; but where the kernel's ratio is that large, at
         the two ends, the normalisers are equal. `rate="calibrated"` of the channel spends all of ε.
 
-    Args:
-        codebook: the codewords in units of B, at least two of them different.
-        epsilon: the nominal ε in [1e-6, 32].
-
     Returns:
         The exact privacy loss of the channel with the paper's rate.
-
-    Examples:
-        >>> from sstq.scalar.codebooks import uniform_codebook
-        >>> round(metric_aware_privacy_loss(uniform_codebook(4), 3.0), 6)
-        1.45
     """
     epsilon = check_epsilon(epsilon)
     values = np.unique(codebook.values)
@@ -53,16 +49,7 @@ def metric_aware_privacy_loss(codebook: Codebook, epsilon: float) -> float:
 
 
 def gap_constant(codebook: Codebook) -> float:
-    """Theorem 5.2's C ≥ 1: the largest gap of the codebook over that of the uniform one, 2B/(2^b − 1).
-
-    Args:
-        codebook: the codewords.
-
-    Examples:
-        >>> from sstq.scalar.codebooks import optimized_codebook, uniform_codebook
-        >>> round(gap_constant(uniform_codebook(4)), 12), round(gap_constant(optimized_codebook(4, 3.0)), 2)
-        (1.0, 4.0)
-    """
+    """Theorem 5.2's C ≥ 1: the largest gap of the codebook over that of the uniform one, 2B/(2^b − 1)."""
     return float(np.diff(codebook.values).max()) * (codebook.size - 1) / 2
 
 
@@ -70,16 +57,6 @@ def metric_aware_drift(codebook: Codebook, epsilon: float, rate: Rate = "paper")
     """The largest drift max_k |E[z | c_k] − c_k| in units of B, which the proof of Theorem 5.2 bounds by 8/ε.
 
     With it in the place of 8/ε the theorem's bound on the bias becomes ζ² ≤ (K²/ρ)·drift², which never exceeds 4·K²/ρ.
-
-    Args:
-        codebook: the codewords.
-        epsilon: ε in [1e-6, 32].
-        rate: the rate of the Laplace kernel, "paper" or "calibrated".
-
-    Examples:
-        >>> from sstq.scalar.codebooks import uniform_codebook
-        >>> round(metric_aware_drift(uniform_codebook(4), 3.0), 2), round(8 / 3.0, 2)
-        (0.76, 2.67)
     """
     values = np.unique(codebook.values)
     answers = laplace_probabilities(values, resolve_rate(values, check_epsilon(epsilon), rate)) @ values
@@ -95,17 +72,6 @@ def metric_aware_bias_bound(
         True, but it says something only for ε > 8·K/√ρ, about 14: always answering 0 has squared bias ‖x‖² ≤ clip². At
         ε = 3 the bound is 23, the bias 0.53: three quarters of the signal are gone. `metric_aware_drift` gives a better
         constant.
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        level: K ≥ √(N/d); the default is the library's.
-        frame_size: N ≥ d; the default is 2^⌈log₂ 2.5d⌉.
-        clip: the bound on ‖x‖.
-
-    Examples:
-        >>> round(metric_aware_bias_bound(1000, 3.0), 1)
-        23.0
     """
     setting = make_setting(dim, level, frame_size, clip)
     epsilon = check_epsilon(epsilon)
@@ -123,24 +89,7 @@ def metric_aware_mse_bound(
     frame_size: int | None = None,
     clip: float = 1.0,
 ) -> float:
-    """Theorem 5.2: E‖x̂ − x‖² ≤ d·(K²/ρ)·clip²·(1 + 2C²/(2^b − 1)² + 16/ε + 256/ε²) − ‖x‖², with identity decoding.
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        bits: b in [1, 12].
-        gap_constant: C ≥ 1, from `gap_constant(codebook)`; 1 for the uniform codebook.
-        norm: ‖x‖ in [0, clip]; by default clip.
-        level: K ≥ √(N/d); the default is the library's.
-        frame_size: N ≥ d; the default is 2^⌈log₂ 2.5d⌉.
-        clip: the bound on ‖x‖.
-
-    Examples:
-        >>> from sstq import SSTQ
-        >>> mechanism = SSTQ(dim=100, epsilon=3.0, bits=4, channel="metric-aware", rate="paper")
-        >>> mechanism.expected_mse(np.full(100, 0.1)).total < metric_aware_mse_bound(100, 3.0, 4)
-        True
-    """
+    """Theorem 5.2: E‖x̂ − x‖² ≤ d·(K²/ρ)·clip²·(1 + 2C²/(2^b − 1)² + 16/ε + 256/ε²) − ‖x‖², with identity decoding."""
     constant = check_number("gap_constant", gap_constant, 1 - 1e-9, 4096)
     return _mse_bound(dim, epsilon, bits, constant**2, norm, level, frame_size, clip)
 
@@ -150,10 +99,6 @@ def oscillation_ratio(density: Density, bits: int) -> float:
 
     For the piecewise constant densities of this library the supremum and infimum are those of the cells that the gap
     touches, so the ratio is at least 1, and infinite where a cell is empty.
-
-    Args:
-        density: a public density of the coordinates.
-        bits: b in [1, 12].
 
     Examples:
         >>> oscillation_ratio(Density.uniform(), 4)
@@ -179,39 +124,8 @@ def spatial_constant(density: Density, bits: int) -> float:
         The theorem asks for a continuous density, but Kashin representations pile up at exactly ±B (11 % of the
         coordinates at β = 1.8). It holds with such point masses as well, f being the continuous part alone: they are
         codewords and are not rounded.
-
-    Args:
-        density: a public density of the coordinates; point masses at ±B are allowed.
-        bits: b in [1, 12].
-
-    Examples:
-        >>> [round(spatial_constant(Density.censored_gaussian(1.8), bits), 3) for bits in (1, 2, 4, 8)]
-        [1.0, 1.0, 0.68, 0.575]
     """
     return min(1.0, 2 / 3 * density.shape_factor() * oscillation_ratio(density, bits))
-
-
-def panter_dite_distortion(density: Density, bits: int) -> float:
-    """Section 5.1, the limit ε → ∞ at high resolution: E[Var(v | y)] → (2/3)·C_f·B²/(M − 1)² for Panter–Dite codebooks.
-
-    It is (1/(6(M − 1)²))·∫f/λ² with the optimal point density λ ∝ f^{1/3}.
-
-    Args:
-        density: a public density of the coordinates.
-        bits: b in [1, 12].
-
-    Returns:
-        The limit in units of B².
-
-    Examples:
-        >>> from paper.theory import rounding_variance
-        >>> density = Density.censored_gaussian(1.8)
-        >>> exact = rounding_variance(panter_dite_codebook(6, density), density)
-        >>> round(exact / panter_dite_distortion(density, 6), 2)
-        1.0
-    """
-    bits = check_argument("bits", bits)
-    return 2 / 3 * density.shape_factor() / ((1 << bits) - 1) ** 2
 
 
 def refined_mse_bound(
@@ -231,22 +145,6 @@ def refined_mse_bound(
 
     Warning:
         True, but what it refines is negligible: 2C²/(2^b − 1)² is 0.009 beside 256/ε² = 28 at b = 4, ε = 3.
-
-    Args:
-        dim: d.
-        epsilon: ε in [1e-6, 32].
-        bits: b in [1, 12].
-        density: the known, public density of the coordinates, see `spatial_constant`.
-        norm: ‖x‖ in [0, clip]; by default clip.
-        level: as in `metric_aware_mse_bound`.
-        frame_size: as in `metric_aware_mse_bound`.
-        clip: as in `metric_aware_mse_bound`.
-
-    Examples:
-        >>> density = Density.censored_gaussian(1.8)
-        >>> refined = refined_mse_bound(1000, 3.0, 4, density)
-        >>> 0.999 < refined / metric_aware_mse_bound(1000, 3.0, 4) < 1
-        True
     """
     constant = spatial_constant(density, bits)
     return _mse_bound(dim, epsilon, bits, constant, norm, level, frame_size, clip)
@@ -267,3 +165,53 @@ def _mse_bound(
     length = setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
     rounding = 2 * squared_constant / ((1 << bits) - 1) ** 2
     return setting.scale * (1 + rounding + 16 / epsilon + 256 / epsilon**2) - length**2
+
+
+def stated_bits(epsilon: float) -> int:
+    """Section 5, as printed: the metric-aware channel needs b = O(⌈log₂ ε⌉) bits; this is ⌈log₂ ε⌉.
+
+    Warning:
+        It fails for ε ≤ 1, where it is 0 or less, though no fewer than one bit can be sent; and it does not solve the
+        equation that it is derived from, which has √ε in the place of ε (see `balanced_bits`).
+
+    Examples:
+        >>> [stated_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 10.0)]
+        [-1, 0, 2, 4]
+    """
+    return math.ceil(math.log2(check_epsilon(epsilon)))
+
+
+def balanced_bits(epsilon: float) -> int:
+    """Section 5, solved: the least b with (2^b − 1)² ≥ ε ∧ ε², that is ⌈log₂(1 + √(ε ∧ ε²))⌉.
+
+    There the bound's term for rounding, 1/(2^b − 1)², falls below its term for privacy, 1/(ε ∧ ε²).
+
+    Warning:
+        The balance is between two terms of a bound whose constants are 2 and 256, so it says little about the error
+        itself. For every ε from 0.5 to 20 alike, the metric-aware error is three times its limit at b = 1, 22–26 %
+        above it at b = 2, 4 % at b = 3 and 1 % at b = 4. And what it converges to is shrinkage (see
+        `metric_aware_bias_bound`).
+
+    Examples:
+        >>> [balanced_bits(epsilon) for epsilon in (0.5, 1.0, 3.0, 10.0)]
+        [1, 1, 2, 3]
+    """
+    epsilon = check_epsilon(epsilon)
+    return math.ceil(math.log2(1 + math.sqrt(min(epsilon, epsilon**2))))
+
+
+def best_flat_bits(epsilon: float, codebook: str = "optimized", *, beta: float = 1.8) -> int:
+    """The b of least exact error of the flat channel, for typical vectors at level β = K/√ρ.
+
+    The paper has no formula for it; Remark 3.3 says that there is a trade-off. It grows as ε/(3 log 2), not as a
+    logarithm: rounding costs about 1/M², randomized response M/(e^ε − 1) more, so that the best M is about e^{ε/3}.
+    """
+    check_argument("epsilon", epsilon)
+    optimized = check_option("codebook", codebook, ("optimized", "uniform")) == "optimized"
+    density = Density.censored_gaussian(beta)
+
+    def error(bits: int) -> float:
+        book = optimized_codebook(bits, epsilon) if optimized else uniform_codebook(bits)
+        return flat_second_moment(book, epsilon, density)
+
+    return min(range(1, BITS_MAX + 1), key=error)

@@ -1,42 +1,18 @@
-"""Section 2 of the paper: tight frames and Kashin representations."""
+"""Section 2 of the paper: Kashin representations, and the setting of all bounds: d, N, K and the clip."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.checks import check_number, check_option
-from sstq.frames.tight import Frame
+from sstq.checks import check_argument, check_number, check_option
+from sstq.frames.kashin import default_level
+from sstq.frames.tight import Frame, default_frame_size
 
-__all__ = ["least_level", "least_level_of", "row_norm_defect"]
-
-
-def row_norm_defect(frame: Frame) -> float:
-    """Lemma 2.3: the rows of an equal-norm tight frame with UᵀU = (N/d)·I have norm 1.
-
-    Any tight frame has mean squared row norm 1, because tr(UUᵀ) = tr(UᵀU) = N; equal norms make each of them 1.
-
-    Warning:
-        The paper takes Haar frames for equal-norm ones. They are not: their squared norms spread by a quarter or so. It
-        does no harm, because the bounds on the error need the mean of the squared norms only, which is 1 in any tight
-        frame.
-
-    Args:
-        frame: any frame of `sstq.frames.tight`.
-
-    Returns:
-        The largest |‖u_j‖² − 1|: zero, to rounding, exactly when the lemma's premise holds.
-
-    Examples:
-        >>> from sstq.frames.tight import HadamardFrame, OrthogonalFrame
-        >>> row_norm_defect(HadamardFrame(100, 256))
-        0.0
-        >>> row_norm_defect(OrthogonalFrame(100, 256)) > 0.1
-        True
-    """
-    return float(np.abs(frame.squared_row_norms() - 1).max())
+__all__ = ["least_level", "least_level_of"]
 
 
 def least_level(dim: int, frame_size: int, *, vector: str = "any") -> float:
@@ -50,11 +26,6 @@ def least_level(dim: int, frame_size: int, *, vector: str = "any") -> float:
     Warning:
         The paper's experiments set K = 2 with N = 2^⌈log₂ 2.5d⌉, so ρ ∈ [2.5, 5): below √(πρ/2) for each of its
         dimensions, and below √ρ at d = 500 and 1000. See the page on the Kashin level.
-
-    Args:
-        dim: d.
-        frame_size: N ≥ d.
-        vector: "any" for √ρ, which no vector can beat; "typical" for √(πρ/2), in the limit of large d.
 
     Examples:
         >>> round(least_level(1000, 4096), 3), round(least_level(10_000, 32_768, vector="typical"), 3)
@@ -70,16 +41,6 @@ def least_level_of(frame: Frame, x: ArrayLike) -> float:
     """Theorem 2.4, from below, for one vector: K ≥ N^{3/2}·‖x‖/(d·‖Ux‖₁).
 
     By duality: ‖x‖² = ⟨x, (d/N)Uᵀy⟩ = (d/N)⟨Ux, y⟩ ≤ (d/N)·‖Ux‖₁·B. No recipe can go below for this x.
-
-    Args:
-        frame: the tight frame.
-        x: (d,), finite and not zero.
-
-    Examples:
-        >>> from sstq.frames.tight import HadamardFrame
-        >>> x = np.random.default_rng(0).standard_normal(1000)
-        >>> round(least_level_of(HadamardFrame(1000, 4096), x), 2), round(least_level(1000, 4096, vector="typical"), 2)
-        (2.55, 2.54)
     """
     vector = np.asarray(x, dtype=np.float64)
     if vector.shape != (frame.dim,) or not np.isfinite(vector).all() or not vector.any():
@@ -87,3 +48,53 @@ def least_level_of(frame: Frame, x: ArrayLike) -> float:
     unit = vector / np.linalg.norm(vector)
     total = float(np.abs(frame.analyze(unit[None])).sum())
     return float(frame.size**1.5 / (frame.dim * total))
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Check ε in [1e-6, 32]: the formulas hold beyond the budgets of mechanisms."""
+    return float(check_argument("epsilon", epsilon, low=1e-6, high=32))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A checked dimension d, frame size N, Kashin level K and clip."""
+
+    dim: int
+    frame_size: int
+    level: float
+    clip: float
+
+    @property
+    def beta2(self) -> float:
+        """β² = K²/ρ with ρ = N/d: the squared bound of a coordinate in units of clip²/d, so that d²·B² = d·β²·clip²."""
+        return self.level**2 * self.dim / self.frame_size
+
+    @property
+    def scale(self) -> float:
+        """d·β²·clip² = d²·B², which multiplies every bound on the error."""
+        return self.dim * self.beta2 * self.clip**2
+
+
+def make_setting(dim: int, level: float | None, frame_size: int | None, clip: float) -> Setting:
+    """Create the setting, with the library's defaults for None.
+
+    A level below √ρ is refused: no vector has a representation there (see `paper.theory.least_level`).
+
+    Examples:
+        >>> make_setting(500, None, None, 1.0).frame_size
+        2048
+        >>> make_setting(500, 2.0, 2048, 1.0)
+        Traceback (most recent call last):
+        ...
+        sstq.checks.ArgumentError: level must be a number in [2.02386, 1e+06], got 2.0
+    """
+    dim = check_number("dim", dim, 1, 2**30, integer=True)
+    size = default_frame_size(dim) if frame_size is None else frame_size
+    size = check_number("frame_size", size, dim, 2**32, integer=True)
+    level = default_level(dim, size) if level is None else level
+    return Setting(
+        dim,
+        size,
+        check_number("level", level, math.sqrt(size / dim), 1e6),
+        check_number("clip", clip, 1e-100, 1e100),
+    )

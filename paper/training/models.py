@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_option
 
-__all__ = ["Evaluation", "HiddenLayer", "LeastSquares", "Logistic", "Model"]
-
 Floats = NDArray[np.float32]
 
 # Examples evaluated at a time: enough for the matrix product, few enough for the cache.

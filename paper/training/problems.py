@@ -12,15 +12,6 @@ from numpy.typing import NDArray
 from paper.training.models import HiddenLayer, LeastSquares, Model
 from sstq.checks import check_number
 
-__all__ = [
-    "SETTINGS",
-    "Problem",
-    "Settings",
-    "iid_partition",
-    "image_problem",
-    "regression_problem",
-]
-
 Partition = list[NDArray[np.int64]]
 """Which client holds which examples."""
 

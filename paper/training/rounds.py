@@ -22,8 +22,6 @@ from sstq.checks import check_number, check_option
 from sstq.federated.cohorts import Cohorts, Participation, answers_of
 from sstq.federated.rounds import client_identifier, mean_of_round, round_mechanism
 
-__all__ = ["Round", "Server", "private_mean", "shuffled_total", "train"]
-
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
 
 # Clients whose gradients are encoded together, which bounds memory.
@@ -32,46 +30,37 @@ _CLIENTS_AT_A_TIME = 256
 
 @dataclass(frozen=True)
 class Server:
-    """A step of stochastic gradient descent with a norm cap, heavy-ball momentum and a rate that may fall.
+    """A step of stochastic gradient descent with a norm cap and heavy-ball momentum.
 
     Args:
-        rate: the learning rate of the first round.
+        rate: the learning rate.
         norm_cap: a mean longer than this is scaled down to it, which biases it; None for no cap.
         momentum: the share of the last step that is repeated, from 0 to below 1.
-        decay: the rate of round t is rate/(1 + decay·t).
 
     Examples:
-        >>> server = Server(rate=0.5, norm_cap=1.0)
-        >>> server.step(np.zeros(2), np.array([3.0, 4.0]), np.zeros(2), round_number=0)[0]
+        >>> Server(rate=0.5, norm_cap=1.0).step(np.zeros(2), np.array([3.0, 4.0]), np.zeros(2))[0]
         array([-0.3, -0.4], dtype=float32)
     """
 
     rate: float = 0.2
     norm_cap: float | None = 10.0
     momentum: float = 0.0
-    decay: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("rate", self.rate, 1e-12, 1e12)
         if self.norm_cap is not None:
             check_number("norm_cap", self.norm_cap, 1e-12, 1e12)
         check_number("momentum", self.momentum, 0.0, 0.999)
-        check_number("decay", self.decay, 0.0, 1e6)
 
     def step(
-        self,
-        parameters: NDArray[np.floating],
-        mean: NDArray[np.float64],
-        velocity: NDArray[np.float64],
-        round_number: int,
+        self, parameters: NDArray[np.floating], mean: NDArray[np.float64], velocity: NDArray[np.float64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Return the parameters and the velocity after a round with this estimated mean gradient."""
         norm = float(np.linalg.norm(mean))
         if self.norm_cap is not None and norm > self.norm_cap:
             mean = mean * (self.norm_cap / norm)
         velocity = self.momentum * velocity + mean
-        rate = self.rate / (1 + self.decay * round_number)
-        return (parameters - rate * velocity).astype(np.float32), velocity
+        return (parameters - self.rate * velocity).astype(np.float32), velocity
 
 
 @dataclass(frozen=True)
@@ -143,7 +132,7 @@ def train(
 
     Examples:
         >>> import sstq
-        >>> from paper.training import Server, regression_problem, train
+        >>> from paper.training.problems import regression_problem
         >>> problem = regression_problem(dim=8, clients=50, seed=0, examples=500)
         >>> mechanism = sstq.mechanism("frameunit", dim=8, epsilon=4.0, frames=64)
         >>> losses = [r.loss for r in train(problem, mechanism, Server(rate=0.5), 20, batch=5, private_seed=1)]
@@ -177,7 +166,7 @@ def train(
             train_loss = model.evaluate(parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)).loss
             mean = (estimate or private_mean)(this_round, gradients, number, rng)
             mean_norm = float(np.linalg.norm(mean))
-            parameters, velocity = server.step(parameters, mean, velocity, number - 1)
+            parameters, velocity = server.step(parameters, mean, velocity)
         tested = model.evaluate(parameters, problem.test_x, problem.test_y)
         fewest = problem.clients if cohorts is None else cohorts.least
         yield Round(

@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import typer
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -61,8 +61,8 @@ def random_channel(generator, epsilon, inputs, outputs):
 # Composition
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 5.0, 30.0])
-@pytest.mark.parametrize("rounds", [1, 2, 7, 100, 501])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("rounds", [1, 7, 501])
 def test_optimal_delta_is_the_theorem(epsilon, rounds):
     for fraction in (0.02, 0.3, 0.51, 0.9, 0.999):
         total = fraction * rounds * epsilon
@@ -83,7 +83,6 @@ def test_optimal_delta_of_very_many_rounds():
     assert optimal_delta(epsilon, rounds, total) == pytest.approx(float(expected), rel=1e-3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(1e-3, 8), st.integers(1, 300), st.floats(-30, -0.5))
 @example(3.235072902050229, 5, -15.0)  # δ is of the size of the rounding error of the loss
 def test_optimal_composition_is_the_inverse_of_its_delta(epsilon, rounds, exponent):
@@ -107,9 +106,9 @@ def test_no_channel_reveals_more_than_optimal_composition_says(seed):
             assert hockey_stick(first, second, total) <= optimal_delta(epsilon, rounds, total) + 1e-14
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0])
-@pytest.mark.parametrize("rounds", [1, 10, 300, 20_000])
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 4.0])
+@pytest.mark.parametrize("rounds", [1, 300, 20_000])
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
 def test_privacy_loss_distributions_agree_with_the_theorem(epsilon, rounds, delta):
     optimal = compose(epsilon, rounds, delta)
     numeric = compose(epsilon, rounds, delta, "pld")
@@ -181,7 +180,7 @@ def test_rounds_are_not_counted_beyond_the_limit():
     assert rounds_allowed(50.0, 1.0, 1e-6) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_shuffled_rounds_have_edges_too():
     rounds = rounds_allowed(1.0, 2.0, 1e-6, clients=10_000)
     assert compose(1.0, rounds, 1e-6, clients=10_000) <= 2.0 < compose(1.0, rounds + 1, 1e-6, clients=10_000)
@@ -319,7 +318,6 @@ def test_groups_and_grids_cost_little_and_err_on_the_safe_side(epsilon, clients)
         assert exact * (1 - 1e-9) <= delta <= exact * 1.05 + 1e-30
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.floats(0.01, 30), st.integers(1, 10**8), st.floats(-20, -1))
 def test_shuffled_epsilon_is_the_inverse_and_falls_with_the_crowd(epsilon, clients, exponent):
     delta = 10**exponent
@@ -438,14 +436,6 @@ def test_account_of_a_mechanisms_shuffled_messages(tmp_path):
     assert "trusted shuffler" in result.stderr
     alone = table(run("--epsilon", 4, "--rounds", 2, *crowd))
     assert float(alone["shuffled, any mechanism"]["epsilon"]) == pytest.approx(any_other, rel=1e-6)
-
-
-def test_account_shows_a_ledger_of_shuffled_rounds(tmp_path):
-    ledger = Ledger(tmp_path / "client.ledger", epsilon=2.0, delta=1e-6, rounds_delta=1e-6)
-    ledger.spend(0.5, "first", delta=1e-7)
-    lines = dict(line.split("\t", 1) for line in run("--ledger", ledger.path).stdout.splitlines())
-    assert lines["spent delta"] == "1e-07 of 1e-06"
-    assert lines["first"].startswith("0.5\t1e-07\t")
 
 
 def test_a_client_of_a_cohort_pays_for_its_own_answers():

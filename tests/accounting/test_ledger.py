@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
@@ -93,7 +93,6 @@ def test_the_cap_of_a_round(path):
     ledger.spend(0.5, "a")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(1e-9, 3), min_size=1, max_size=12), st.floats(0.1, 10))
 def test_the_sum_never_drifts_over_the_total(tmp_path_factory, epsilons, total):
     ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l", epsilon=total)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
@@ -21,7 +21,6 @@ from sstq.accounting import (
 from tests.accounting.references import attained_delta, closed_form, earlier_clones_delta
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     st.floats(0.1, 10),
     st.floats(-3, -0.31),
@@ -59,12 +58,10 @@ def test_the_largest_local_epsilon_has_ends():
     assert two_level_local_epsilon(200.0, 0.5, 1000, 1e-6) == 100
 
 
-@pytest.mark.parametrize(
-    ("clients", "messages", "expected"), [(10**5, 16, 5.34), (10**5, 64, 4.03), (10**5, 256, 2.79)]
-)
+@pytest.mark.parametrize(("clients", "messages", "expected"), [(10**5, 16, 5.34), (10**5, 256, 2.79)])
 def test_many_messages_against_numbers_computed_elsewhere(clients, messages, expected):
     """The local ε of a message at (1, 1e-6), by two floating-point programs; the best κ is not known from them."""
-    found = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in np.geomspace(0.003, 0.4, 12)]
+    found = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in np.geomspace(0.003, 0.4, 6)]
     assert min(found) < expected < max(found)
 
 
@@ -91,10 +88,9 @@ def test_a_mechanisms_own_number_of_messages_counts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("messages", [1, 5])
-def test_delta_is_the_inverse(messages):
-    mechanism = sstq.FrameUnit(dim=10, epsilon=4.0)
-    for delta in (1e-3, 1e-6, 1e-15):
+def test_delta_is_the_inverse():
+    mechanism, messages = sstq.FrameUnit(dim=10, epsilon=4.0), 5
+    for delta in (1e-3, 1e-15):
         total = shuffled_epsilon(mechanism, 10_000, delta, messages=messages)
         assert delta * 0.98 <= shuffled_delta(mechanism, 10_000, total, messages=messages) <= delta * (1 + 1e-2)
     assert shuffled_delta(mechanism, 10_000, 4.0 * messages, messages=messages) == 0
@@ -110,7 +106,7 @@ def test_participation_is_nearly_linear_and_one_changes_nothing():
 
 
 @pytest.mark.parametrize("clients", [1, 2, 10**12])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0, pytest.param(100.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0, pytest.param(100.0, marks=pytest.mark.soak)])
 def test_the_corners_of_the_ranges(epsilon, clients):
     for messages in (2, 1000):
         total = shuffled_epsilon(epsilon, clients, 1e-6, messages=messages, participation=1e-9 if epsilon > 50 else 1.0)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import sstq
 from sstq.aggregation import Estimate
@@ -12,44 +11,6 @@ from sstq.aggregation.sums import trace_of_square
 from sstq.frames.tight import FourierFrame, HadamardFrame
 from sstq.mechanisms import FrameUnit
 from sstq.mechanisms.trial_vectors import typical_vector
-
-ROUNDS = 120
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "dim", "clients", "options"),
-    [
-        ("frameunit", 64, 2000, {"epsilon": 3.0}),
-        ("frameunit", 64, 2000, {"epsilon": 8.0}),
-        ("frameunit", 64, 2000, {"epsilon": 8.0, "frames": 4}),
-        ("frameunit", 300, 50, {"epsilon": 3.0}),
-        ("frameunit", 64, 2000, {"epsilon": 3.0, "frames": 64}),
-        ("sstq", 40, 500, {"epsilon": 3.0, "bits": 2}),
-        ("privunit", 40, 500, {"epsilon": 3.0}),
-    ],
-)
-def test_regions_hold_the_mean(name, dim, clients, options, seed):
-    """Regions of 90 % hold it in at least 85 % of rounds, tested with false failures below 1e-6.
-
-    The 5 % between are for what is only true in the limit; `tests/benchmarks/test_errors.py` is stricter.
-    """
-    least = int(binom.ppf(1e-7, ROUNDS, 0.85))
-    mechanism, x = sstq.mechanism(name, dim=dim, **options), typical_vector(dim)
-    balls = boxes = 0
-    lengths = []
-    for number in range(ROUNDS):
-        used = mechanism.with_seed(sstq.mix_seed(seed, number))
-        aggregator = used.aggregator()
-        aggregator.update(used.encode(np.broadcast_to(x, (clients, dim)), rng=seed + number))
-        estimate = aggregator.mean()
-        found = estimate.region(0.9)
-        balls += np.linalg.norm(estimate.value - x) <= found.radius
-        boxes += np.all(np.abs(estimate.value - x) <= found.half_width)
-        lengths.append(found.radius / np.linalg.norm(estimate.value - x))
-    assert balls >= least
-    assert boxes >= least
-    assert np.median(lengths) < 2
 
 
 def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):

@@ -52,16 +52,6 @@ def assert_mean(samples, expected, slack=0.0, z=Z):
     assert np.all(np.abs(np.mean(samples, axis=0) - expected) <= margin)
 
 
-def similar_vectors(count, dim, cosine, rng):
-    """Unit vectors that all have this cosine with one direction."""
-    direction = rng.standard_normal(dim)
-    direction /= np.linalg.norm(direction)
-    others = rng.standard_normal((count, dim))
-    others -= np.outer(others @ direction, direction)
-    others /= np.linalg.norm(others, axis=1, keepdims=True)
-    return cosine * direction + (1 - cosine**2) ** 0.5 * others
-
-
 @pytest.mark.parametrize("frame", ["hadamard", "orthogonal", "fourier"])
 def test_full_strata_give_their_means_and_within_stratum_errors(frame):
     """Against the textbook formulas on dense matrices; with 100 messages per stratum none is empty."""
@@ -107,7 +97,9 @@ def test_few_messages_give_the_plain_mean():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gaussian", "spike", "constant", "hadamard", "zero", "mixed"])
+@pytest.mark.parametrize(
+    "name", ["mixed", *(pytest.param(name, marks=pytest.mark.soak) for name in ("gaussian", "spike", "zero"))]
+)
 def test_strata_are_unbiased_with_the_expected_error(name, seed):
     """At the least number of messages, where a stratum stays empty in about one round of a hundred.
 
@@ -133,15 +125,14 @@ def test_strata_are_unbiased_with_the_expected_error(name, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("messages_a_stratum", [8, 20])
-def test_error_bars_cover(messages_a_stratum, seed):
+def test_error_bars_cover(seed):
     """95 % bars cover the true mean in 95 % of the cases, but for half a point for the normal approximation.
 
     That takes some dozens of codes that the channel replaced, here every twelfth; the level holds a Gaussian vector.
     """
     mechanism = sstq.SSTQ(64, 3.5, bits=2, coin="public", frame_size=256, **KASHIN | {"level": 10.0})
     rng = np.random.default_rng(seed)
-    x = np.tile(structured_vectors(64, rng)["gaussian"][0], (messages_a_stratum * mechanism.frame.size, 1))
+    x = np.tile(structured_vectors(64, rng)["gaussian"][0], (8 * mechanism.frame.size, 1))
     estimates = rounds_of(mechanism, x, 200, rng)
     covered = [np.mean(np.abs(e.value - x[0]) <= 1.959964 * e.stderr) for e in estimates]
     margin = Z * np.std(covered) / len(covered) ** 0.5 + 0.005
@@ -227,24 +218,6 @@ def test_the_loss_of_clients_with_nothing_in_common_is_bounded():
               for n in (8 * 256, 12 * 256, 100 * 256)]  # fmt: skip
     assert 1.18 > losses[0] > losses[1] > losses[2] > 1
     assert losses[2] < 1.012
-
-
-@pytest.mark.slow
-def test_telemetry_gains_a_factor_of_four(seed):
-    """d = 256, ε = 6, b = 4, cosine 0.96: with 20 messages per stratum the expected gain over the private coin is 5.4.
-
-    The squared error of a round is a sum of 256 nearly normal squares, so that the logarithm of the mean of three has a
-    standard deviation of √(2/768) = 0.05, six of which lie between 5.4 and 4: false-failure rate below 1e-8.
-    """
-    rng = np.random.default_rng(seed)
-    assigned = sstq.SSTQ(dim=256, epsilon=6.0, bits=4, coin="public")
-    x = similar_vectors(20 * assigned.frame.size, 256, 0.96, rng).astype(np.float32)
-    errors = []
-    for _ in range(3):
-        messages = assigned.encode(x, rng=rng, clients=random_ids(len(x), rng))
-        errors.append(np.sum((aggregate(messages, assigned).mean().value - x.mean(axis=0)) ** 2))
-    private = sstq.SSTQ(dim=256, epsilon=6.0, bits=4)
-    assert private.expected_mse(x).total / np.mean(errors) >= 4
 
 
 def test_private_messages_have_strata_too():

@@ -89,16 +89,6 @@ def test_what_has_no_weights_is_not_blessed(name):
 
 
 @pytest.mark.slow
-@exact_cases
-def test_the_encoder_follows_its_integers(case, seed):
-    mechanism = build(case)
-    check = check_encoder(mechanism, rng=seed)
-    assert not check.problem
-    assert check.complete
-    assert 1 < check.ratio <= mechanism.law().ratio()
-
-
-@pytest.mark.slow
 def test_too_many_outcomes_are_sampled():
     check = check_encoder(sstq.mechanism("vqsgd", dim=3000, epsilon=1.0))
     assert not check.complete
@@ -196,7 +186,7 @@ def test_a_guarantee_against_the_centre_only_is_found(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["frameunit/small", "vqsgd", "privunit", "rrsc"])
+@pytest.mark.parametrize("case", ["vqsgd", "privunit"])
 def test_false_alarms_are_rarer_than_alpha(case, seed):
     # The pair that spends all of ε, so that only the level protects it.
     mechanism, alpha, runs = build(case, dim=8), 0.1, 40
@@ -248,7 +238,7 @@ def test_pairs_are_different_vectors_within_the_clip():
 
 
 @pytest.mark.slow
-@exact_cases
+@pytest.mark.parametrize("case", ["sstq", "frameunit/small", "groupunit/shares", "vqsgd", "mmrc"])
 def test_the_sampler_agrees_with_the_integers(case, seed):
     # Three times in a row a sound one fails with probability 1e-9.
     mechanism = build(case)

@@ -13,7 +13,6 @@ from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
 from sstq.baselines.mmrc import MMRC
 from sstq.baselines.rrsc import RRSC
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.randomness import streams
 from tests.contract.cases import reread
@@ -113,37 +112,6 @@ def test_enumeration_catches_mutants():
     assert worst_ratio(plain, 12) > exp_lower(1.0)
 
 
-@pytest.mark.slow
-@all_classes
-def test_probabilities_sum_up_to_the_formula(cls):
-    """E⟨z, u⟩ over 400 clients, exact over messages, against μ: one z-test at |z| < 6 (2e-9)."""
-    mechanism = cls(8, 3.0, bits=3, seed=7)
-    x = np.eye(8)[1]
-    aligned = []
-    for client in range(400):
-        seeds = mechanism._seeds(np.full(8, client, dtype=np.uint64))
-        law = np.array([float(p) for p in distribution(mechanism, x, client)])
-        aligned.append(law @ mechanism._vectors(seeds, np.arange(8)) @ x)
-    assert abs(np.mean(aligned) - mechanism.alignment) < 6 * np.std(aligned) / len(aligned) ** 0.5
-
-
-def some_vectors(seed):
-    named = structured_vectors(DIM, np.random.default_rng(seed))
-    chosen = {name: named[name][0] for name in ("gaussian", "spike", "constant", "alternating", "sparse", "block")}
-    return chosen | {"zero": np.zeros(DIM), "short": 0.2 * named["gaussian"][1], "tiny": 1e-30 * named["constant"][0]}
-
-
-@all_classes
-def test_error_at_moderate_dimension(cls, seed):
-    """d = 300, 5 bits: the squared error of 1,000 clients, one z-test at |z| < 6 (2e-9)."""
-    mechanism, count = cls(300, 3.0, bits=5, seed=seed), 1000
-    x = np.random.default_rng(seed).standard_normal(300)
-    x /= np.linalg.norm(x)
-    messages = mechanism.encode(np.tile(x, (count, 1)), rng=seed, clients=np.arange(count))
-    squared = np.sum((mechanism.decode(messages) - x) ** 2, axis=1)
-    assert abs(squared.mean() - mechanism.expected_mse(x).total) < 6 * squared.std() / count**0.5
-
-
 @all_classes
 def test_a_message_depends_on_its_own_row_only(cls):
     mechanism, rng = cls(DIM, 3.0, bits=3), np.random.default_rng(0)
@@ -154,39 +122,8 @@ def test_a_message_depends_on_its_own_row_only(cls):
 
 
 @all_classes
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"epsilon": 2.0},
-        {"bits": 4},
-        {"seed": str(2**64)},
-    ],
-)
-def test_tampered_json_is_refused(cls, change):
-    with pytest.raises(ValueError, match=f"{next(iter(change))} must be|LDP|(thresholds|height) must be"):
-        reread(cls(DIM, 3.0, bits=3), **change)
-
-
-@all_classes
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"dim": 16.0}, "dim must be an integer"),
-        ({"epsilon": 0.001}, r"epsilon must be a number in \[0.01, 20\]"),
-        ({"epsilon": 21}, "epsilon must be"),
-        ({"bits": 0}, r"bits must be an integer in \[1, (12|4)\], got 0"),
-        ({"bits": 13}, "bits must be"),
-        ({"seed": 2**64}, "seed must be"),
-    ],
-)
-def test_bad_arguments_are_refused(cls, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        cls(**{"dim": DIM, "epsilon": 3.0, "bits": 3} | arguments)
-
-
-@all_classes
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 16.0, 20.0])
-@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (3, 1), (300, 8), (5000, 12), (10**6, 8), (2**30, 3)])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (5000, 12), (2**30, 3)])
 def test_stable_for_all_budgets_and_dimensions(cls, epsilon, dim, bits):
     mechanism = cls(dim, epsilon, bits=bits)
     assert 0 < mechanism.privacy_loss() <= epsilon
@@ -239,14 +176,6 @@ def test_candidates_are_the_documented_stream():
             expected = [r * f(a) for r, a in pairs for f in (math.cos, math.sin)][:13]
             np.testing.assert_allclose(candidate, expected, atol=1e-5)
     np.testing.assert_array_equal(mechanism._chosen_gaussians(seeds, np.array([3, 1])), made[[0, 1], [3, 1]])
-
-
-def test_published_numbers_of_a_candidate():
-    """Two machines must agree (to single precision) for ever."""
-    numbers = CompressedPrivUnitG(8, 1.0, bits=1)._gaussians(np.array([1], dtype=np.uint64), slice(0, 8))[0, :, :3]
-    np.testing.assert_allclose(
-        numbers, [[1.0945581, 0.1421385, 0.3188814], [-0.4389103, 1.4124241, 0.4782438]], atol=1e-6
-    )
 
 
 def test_candidates_are_standard_normal(seed):

@@ -5,16 +5,10 @@ import pytest
 
 from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
 from sstq.baselines.rrsc import RRSC
-from tests.contract.cases import reread
 
 
 def total(mechanism):
     return mechanism.expected_mse(np.full(mechanism.dim, mechanism.dim**-0.5)).total / mechanism.dim
-
-
-def test_golden_error():
-    # Measured: 0.743 with 8 bits at ε = 3 (rejection sampling); exactly private it is 0.7501.
-    assert total(CompressedPrivUnitG(10_000, 3.0, bits=8)) == pytest.approx(0.743, rel=0.03)
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(3, 0.9938), (8, 0.7501), (10, 0.7444), (12, 0.7430)])
@@ -53,18 +47,3 @@ def test_power_at_tiny_dimensions(dim, seed):
     assert mechanism._power > 1.1
     assert abs(squared.mean() - mechanism.expected_mse(x).total) < 6 * squared.std() / count**0.5
     assert abs(decoded[:, 0].mean() - 1) < 6 * decoded[:, 0].std() / count**0.5
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"inside": 8}, r"inside must be an integer in \[1, 7\]"),
-        ({"inside": 0}, "inside must be an integer"),
-        ({"threshold": str(2**62 - 1)}, "not 3.0-LDP"),
-        ({"threshold": "1"}, "not 3.0-LDP"),
-        ({"threshold": "one"}, "threshold must be a decimal string"),
-    ],
-)
-def test_tampered_integers_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        reread(CompressedPrivUnitG(16, 3.0, bits=3), **change)

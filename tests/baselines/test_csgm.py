@@ -8,7 +8,6 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from sstq.aggregation import NoisyAggregator
 from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.baselines.csgm_accounting import (
     ORDERS,
@@ -17,8 +16,6 @@ from sstq.baselines.csgm_accounting import (
     SubsampledGaussian,
     capped_sampling,
 )
-from sstq.frames.kashin import represent
-from sstq.mechanisms.base import LocalReport
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 
@@ -81,13 +78,6 @@ def test_divergence_is_the_sum_of_the_paper(rate, sigma, order):
     assert SubsampledGaussian(rate, 1.0).divergence(order, sigma) == pytest.approx(expected, rel=1e-8, abs=1e-13)
 
 
-def test_divergence_keeps_its_digits_when_it_is_tiny():
-    # To first order f_α = α·γ²·(e^(1/σ²) − 1)/2; a plain sum of probabilities would say 0 here.
-    accounting = SubsampledGaussian(1e-9, 1.0)
-    for order in (2, 16, 64):
-        assert accounting.divergence(order, 2.0) == pytest.approx(order * 1e-18 * math.expm1(0.25) / 2, rel=1e-6)
-
-
 def test_more_noise_less_sampling_and_less_weight_are_more_private():
     def spent(rate=0.05, weight=1000.0, sigma=3.0, delta=1e-5):
         return SubsampledGaussian(rate, weight).epsilon(sigma, delta)
@@ -108,7 +98,7 @@ def test_stopping_at_the_best_order_loses_nothing():
         assert accounting.epsilon(sigma, 1e-5) == pytest.approx(max(0.0, min(every)), rel=2e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
 @pytest.mark.parametrize(("rate", "weight"), [(1e-5, 4e6), (0.01, 1e4), (0.5, 3.0), (1.0, 1.0)])
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_calibration_spends_the_budget_and_no_more(epsilon, rate, weight, delta):
@@ -265,8 +255,8 @@ def test_a_budget_that_the_cap_alone_exceeds():
 
 
 @BOTH
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 16.0, 20.0])
-@pytest.mark.parametrize("dim", [1, 2, 300, 10**6])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 10**6])
 def test_never_more_than_the_budget(kind, epsilon, dim):
     mechanism = kind(dim=dim, epsilon=epsilon, clients=1000)
     assert 0.999 * epsilon < mechanism.privacy_loss() <= epsilon
@@ -299,16 +289,6 @@ def test_the_energy_bound_is_enforced(monkeypatch):
     assert missed.all()
 
 
-def test_typical_vectors_meet_the_energy_bound():
-    for dim in (1, 2, 16, 100, 1000):
-        for frame_seed in range(3):
-            mechanism = L2CSGM(dim=dim, epsilon=1.0, clients=100, coordinates=1, frame_seed=frame_seed)
-            report = LocalReport()
-            for rows in structured_vectors(dim, np.random.default_rng(frame_seed)).values():
-                mechanism.encode(rows, rng=1, report=report)
-            assert report.missed == 0
-
-
 def test_a_tampered_json_is_refused():
     mechanism = small(L2CSGM)
     assert reread(mechanism) == mechanism
@@ -316,17 +296,6 @@ def test_a_tampered_json_is_refused():
     for change in changes:
         with pytest.raises(ValueError, match="spends"):
             reread(mechanism, **change)
-    with pytest.raises(ValueError, match=r"unknown .*\['energy'\]"):
-        reread(mechanism, energy=1.5)
-    with pytest.raises(ValueError, match="sigma must be a number"):
-        reread(mechanism, sigma="large")
-    with pytest.raises(ValueError, match="NaN is not a number"):
-        reread(mechanism, sigma=math.nan)
-    with pytest.raises(ValueError, match="most must be an integer"):
-        reread(mechanism, most=65)
-    with pytest.raises(ValueError, match="coordinates"):
-        reread(mechanism, coordinates=None)
-    assert reread(small(CSGM)) == small(CSGM)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -341,22 +310,6 @@ def test_codes_of_coordinates_that_were_not_kept_are_refused():
         mechanism.messages_from_columns((codes, kept, seeds), None, False)
 
 
-@BOTH
-@pytest.mark.parametrize("changes", [{}, {"bits": 1}, {"bits": 3}, {"coordinates": 64}, {"coordinates": 2}])
-def test_estimates_and_their_error_are_as_stated(kind, changes, seed):
-    """6,000 messages of one vector without noise: 4 projections and the squared error, |z| < 6 (1e-8)."""
-    mechanism, count = small(kind, **changes), 6000
-    x = some_vectors(1, seed, norm=0.45)[0]
-    decoded = mechanism.decode(mechanism.encode(np.tile(x, (count, 1)), rng=seed))
-    mean, variance = mechanism._row_error(x[None])
-    np.testing.assert_allclose(mean[0], x, atol=1e-6)
-    squared = np.sum((decoded - x) ** 2, axis=1)
-    assert abs(squared.mean() - variance[0]) < 6 * squared.std() / count**0.5 + 1e-9
-    for direction in np.concatenate([x[None], np.random.default_rng(seed).standard_normal((3, 16))]):
-        projected = decoded @ direction
-        assert abs(projected.mean() - x @ direction) < 6 * projected.std() / count**0.5 + 1e-6
-
-
 # --- the round --------------------------------------------------------------------------------------------------------
 
 
@@ -367,10 +320,10 @@ def full_round(mechanism, x, seed):
 
 
 @BOTH
-@pytest.mark.parametrize("changes", [{}, {"coordinates": 64}])
+@pytest.mark.parametrize("changes", [{"coordinates": 64}, {"bits": 1, "coordinates": 2}])
 def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
-    """800 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
-    mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 800
+    """400 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
+    mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 400
     x = some_vectors(5, seed, norm=0.4)
     messages = mechanism.encode(np.tile(x, (rounds, 1)), rng=seed)
     rng = np.random.default_rng(seed)
@@ -415,12 +368,6 @@ def test_the_noise_of_all_coordinates_is_that_of_the_gaussian_mechanism():
     assert 1.0 < mechanism._noise_power(1000) / gaussian < 1.06
 
 
-def test_accounting_for_energy_brings_less_noise():
-    loose = CSGM(dim=1000, epsilon=1.0, clients=10**4, bits=8, coordinates=2048)
-    tight = L2CSGM(dim=1000, epsilon=1.0, clients=10**4, bits=8, coordinates=2048)
-    assert tight._noise_power(10**4) < 0.5 * loose._noise_power(10**4)
-
-
 def test_asking_twice_gives_the_same_mean(seed):
     aggregator = full_round(small(CSGM), some_vectors(50, seed), seed)
     first = aggregator.mean()
@@ -431,24 +378,6 @@ def test_asking_twice_gives_the_same_mean(seed):
     aggregator.close(rng=1)
     assert np.array_equal(aggregator.mean().value, first.value)
     assert first.count == 50
-
-
-class RedrawsNoise(NoisyAggregator):
-    """The mistake that the round exists to prevent."""
-
-    def mean(self):
-        exact = self._state.copy()
-        self.close(rng=np.random.default_rng())
-        estimate = super().mean()
-        self._state = exact
-        return estimate
-
-
-def test_the_test_above_would_notice_fresh_noise(seed):
-    mechanism = small(CSGM)
-    broken = RedrawsNoise(mechanism)
-    broken.update(mechanism.encode(some_vectors(50, seed), rng=seed))
-    assert not np.array_equal(broken.mean().value, broken.mean().value)
 
 
 def test_copies_of_an_open_round_close_alike(tmp_path, seed):
@@ -538,34 +467,6 @@ def test_a_closed_round_is_saved_without_its_exact_sums(tmp_path, seed):
         loaded.update(mechanism.encode(np.zeros(16)))
 
 
-def test_an_open_round_is_resumed(tmp_path, seed):
-    mechanism = small(L2CSGM)
-    messages = mechanism.encode(some_vectors(50, seed), rng=seed)
-    whole, first, second = (mechanism.aggregator() for _ in range(3))
-    whole.update(messages)
-    first.update(messages[:30])
-    first.save(tmp_path / "open.npz")
-    resumed = mechanism.load_aggregator(tmp_path / "open.npz")
-    assert not resumed.closed
-    second.update(messages[30:])
-    resumed.merge(second)
-    for aggregator in (whole, resumed):
-        aggregator.close(rng=7)
-    assert np.array_equal(whole.mean().value, resumed.mean().value)
-
-
-def test_no_message_does_not_close_the_round():
-    mechanism = small(CSGM)
-    aggregator = mechanism.aggregator()
-    with pytest.raises(ValueError, match="a mean needs at least one message"):
-        aggregator.mean()
-    assert not aggregator.closed
-    aggregator.update(mechanism.encode(np.zeros(16)))
-    estimate = aggregator.mean()
-    assert estimate.count == 1
-    assert np.isnan(estimate.stderr).all()
-
-
 def test_more_messages_than_clients_are_refused(seed):
     mechanism = small(CSGM, clients=5)
     aggregator = mechanism.aggregator()
@@ -610,17 +511,6 @@ def test_noise_is_gaussian_of_the_stated_size(seed):
 # --- size and arguments -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@BOTH
-def test_a_million_dimensions(kind, seed):
-    mechanism = kind(dim=10**6, epsilon=1.0, clients=3, coordinates=5000, steps=8)
-    x = np.zeros((3, 10**6), dtype=np.float32)
-    x[:, 0] = 1.0
-    estimate = full_round(mechanism, x, seed).mean()
-    assert np.isfinite(estimate.value).all()
-    assert mechanism.message_bits < 60_000
-
-
 def test_default_coordinates_are_the_fewest_with_twice_the_error():
     mechanism = L2CSGM(dim=1000, epsilon=1.0, clients=1000)
     kept = mechanism.sampling.expected
@@ -631,27 +521,15 @@ def test_default_coordinates_are_the_fewest_with_twice_the_error():
     assert CSGM(dim=4, epsilon=1.0, clients=100).sampling.dense
 
 
-def test_a_representation_is_what_is_sent():
-    mechanism = small(CSGM, bits=12, coordinates=64)
-    x = some_vectors(1, 3, norm=0.3)
-    y, _ = represent(mechanism.frame, mechanism.kashin, (x / 0.5).astype(np.float32))
-    levels = 2 * mechanism.encode(x, rng=1).column("code").astype(float) / 4095 - 1
-    np.testing.assert_allclose(levels, y, atol=2 / 4095)
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"clients": 0}, "clients must be an integer"),
-        ({"clients": 2.5}, "clients must be an integer"),
         ({"delta": 0.0}, r"delta must be a number in \[1e-15, 0\.1\], got 0\.0"),
-        ({"delta": 1.0}, "delta must be a number"),
         ({"bits": 13}, r"bits must be an integer in \[1, 12\], got 13"),
         ({"coordinates": 65}, r"coordinates must be an integer in \[1, 64\], got 65"),
-        ({"coordinates": 0}, "coordinates must be an integer"),
         ({"frame_size": 48}, "power of two"),
-        ({"frame_size": 8}, "frame_size must be an integer"),
         ({"level": 0.0}, "level must be a number"),
         ({"steps": 0}, "steps must be an integer"),
     ],

@@ -5,12 +5,9 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from sstq import testing
 from sstq.baselines.caps import GaussianCap, SphereCap
 from sstq.baselines.privunit import PrivUnit, PrivUnitG
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.sphere import mean_chi
-from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 
 VARIANTS = {
@@ -20,7 +17,6 @@ VARIANTS = {
     "privunitg": (PrivUnitG, {}),
 }
 all_variants = pytest.mark.parametrize("variant", VARIANTS)
-EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0)
 
 
 def make(variant, dim=12, epsilon=3.0, **changes):
@@ -75,19 +71,12 @@ def test_the_common_budget_split():
     assert unit_error(make("half", dim=dim)) == pytest.approx(0.787, abs=0.001)
 
 
-@pytest.mark.parametrize("x", [1, 2, 7, 60, 5000, 30_000])
-def test_mean_chi_against_exact_binomials(x):
-    # E χ_2n/√2 = Γ(n + 1/2)/Γ(n) = √π·n·C(2n, n)/4^n.
-    exact = Fraction(x * math.comb(2 * x, x), 4**x)
-    assert mean_chi(2 * x) / math.sqrt(2) == pytest.approx(math.sqrt(math.pi) * float(exact), rel=1e-10)
-
-
 def integral(density, coordinate, power, low, high):
     return integrate.quad(lambda a: density(a) * coordinate(a) ** power, low, high, epsabs=1e-14, limit=400)[0]
 
 
-@pytest.mark.parametrize("dim", [2, 3, 4, 10, 300])
-@pytest.mark.parametrize("epsilon", [0.1, 3.0, 12.0])
+@pytest.mark.parametrize("dim", [2, 3, 300])
+@pytest.mark.parametrize("epsilon", [0.1, 12.0])
 def test_cap_against_quadrature(dim, epsilon):
     """Mass, gain and second moments of both caps by numerical integration of their densities."""
     sphere, gauss = SphereCap.optimal(dim, epsilon), GaussianCap.optimal(dim, epsilon)
@@ -121,8 +110,8 @@ def test_cap_against_quadrature(dim, epsilon):
 
 
 @pytest.mark.parametrize("kind", [SphereCap, GaussianCap])
-@pytest.mark.parametrize("dim", [2, 5, 1000])
-@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+@pytest.mark.parametrize("dim", [2, 1000])
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
 def test_the_optimal_cap_is_optimal(kind, dim, epsilon):
     best = kind.optimal(dim, epsilon)
     least = best.power / best.gain**2
@@ -135,9 +124,9 @@ def test_the_optimal_cap_is_optimal(kind, dim, epsilon):
 
 @all_variants
 def test_stable_for_all_dimensions_and_budgets(variant):
-    for dim in (2, 3, 10, 100, 10**4, 10**6):
+    for dim in (2, 100, 10**6):
         errors = []
-        for epsilon in EPSILONS:
+        for epsilon in (0.1, 1.0, 3.0, 8.0, 16.0):
             mechanism = make(variant, dim=dim, epsilon=epsilon)
             errors.append(mechanism.cap.power / mechanism.cap.gain**2 - 1)
             assert epsilon - 1e-9 < mechanism.privacy_loss() <= epsilon
@@ -159,14 +148,6 @@ def test_extreme_words_give_finite_vectors(variant):
             vectors = cap.draw(np.tile(np.eye(dim)[1], (len(table), 1)), table)
             assert np.all(np.isfinite(vectors))
             assert np.all(np.abs(vectors) < 20)
-
-
-def test_ten_thousand_times_a_hundred_and_a_million():
-    for variant, dim, count in (("privunit", 10_000, 100), ("privunit", 10**6, 2), ("privunitg", 10**6, 2)):
-        mechanism = make(variant, dim=dim)
-        vectors = mechanism.encode(np.ones((count, dim), dtype=np.float32)).column("vector")
-        assert np.all(np.isfinite(vectors))
-        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=5 * dim**-0.5 + 1e-6)
 
 
 # Privacy.
@@ -284,34 +265,6 @@ def test_the_whole_output_on_the_circle(seed):
 # Unbiasedness and error.
 
 
-def inputs(dim, seed):
-    named = {name: rows[0] for name, rows in structured_vectors(dim, np.random.default_rng(seed)).items()}
-    return named | {"zero": np.zeros(dim), "short": 0.3 * named["gaussian"], "half a spike": 0.5 * named["spike"]}
-
-
-@all_variants
-@pytest.mark.parametrize("dim", [2, 12])
-def test_unbiased_with_the_stated_error(variant, dim, seed):
-    mechanism = make(variant, dim=dim, clip=2.0)
-    testing.check_error(mechanism, seed)
-    testing.check_expectation(mechanism, seed)
-
-
-@all_variants
-def test_error_does_not_depend_on_the_direction(variant):
-    mechanism = make(variant, dim=30)
-    errors = {mechanism.expected_mse(x).total for x in inputs(30, 0).values() if np.linalg.norm(x) > 0.99}
-    assert np.ptp(list(errors)) < 1e-5
-    # E‖x̂‖² is the same for every length.
-    assert mechanism.expected_mse(np.zeros(30)).variance == pytest.approx(max(errors) + 1, rel=1e-6)
-    assert mechanism.expected_mse(np.zeros(30), clients=10).variance == pytest.approx((max(errors) + 1) / 10, rel=1e-6)
-
-
-def test_privunit_beats_privunitg_in_low_dimension_and_equals_it_in_high():
-    assert unit_error(make("privunit", dim=4)) < 0.8 * unit_error(make("privunitg", dim=4))
-    assert unit_error(make("privunit", dim=10**5)) == pytest.approx(unit_error(make("privunitg", dim=10**5)), rel=1e-4)
-
-
 # The wire, JSON and arguments.
 
 
@@ -331,18 +284,11 @@ def test_vectors_off_the_sphere_are_refused(factor):
     [
         lambda cap: {"epsilon": 2.9},
         lambda cap: {"dim": 13},
-        lambda cap: {"dim": 1},
         lambda cap: {"inside": str(cap.inside + 1)},
         lambda cap: {"mass": str(cap.mass - 10**9)},
-        lambda cap: {"mass": "0"},
         lambda cap: {"mass": str(2**61 + 1)},
         lambda cap: {"inside": str(cap.mass)},
-        lambda cap: {"inside": str(2**62)},
-        lambda cap: {"inside": float(cap.inside)},
-        lambda cap: {"inside": cap.inside},
         lambda cap: {"gain": cap.gain * 1.001},
-        lambda cap: {"gain": -cap.gain},
-        lambda cap: {"gain": float("nan")},
     ],
 )
 def test_tampered_json_is_refused(variant, change):
@@ -351,23 +297,13 @@ def test_tampered_json_is_refused(variant, change):
         reread(mechanism, **change(mechanism.cap))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
-        ({"epsilon": 21}, "epsilon must be"),
-    ],
-)
-@pytest.mark.parametrize("mechanism", [PrivUnit, PrivUnitG])
-def test_bad_arguments_are_refused(mechanism, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        mechanism(**{"dim": 12, "epsilon": 3.0} | arguments)
-
-
-@pytest.mark.parametrize("split", ["best", -0.1, 1.1, True, None, [0.5]])
-def test_bad_splits_are_refused(split):
-    with pytest.raises(ValueError, match="split must be"):
-        PrivUnit(12, 3.0, split=split)
+def test_bad_arguments_are_refused():
+    for split in ("best", -0.1, 1.1, True, None, [0.5]):
+        with pytest.raises(ValueError, match="split must be"):
+            PrivUnit(12, 3.0, split=split)
+    for kind in (PrivUnit, PrivUnitG):
+        with pytest.raises(ValueError, match=r"dim must be an integer in \[2, .*got 1"):
+            kind(1, 3.0)
 
 
 def test_shares_of_the_budget():

@@ -4,6 +4,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from sstq import testing
 from sstq.baselines.privunit import PrivUnit
 from sstq.baselines.projections import FastProjection, GaussianProjection, make_projection
 from sstq.baselines.projunit import ProjUnit
@@ -18,7 +19,6 @@ VARIANTS = {
     "fast": {"projection": "fast", "projected": 5},
     "fast-whole": {"projection": "fast"},
 }
-UNBIASED = {"gaussian", "gaussian-square", "fast-whole"}
 all_variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -44,39 +44,13 @@ def unit_error(mechanism):
 # Unbiasedness and error.
 
 
-def check_unbiased(mechanism, x, seed, count=6000):
-    """Five z-tests at |z| < 6 over messages and matrices (1e-8)."""
-    mechanism = mechanism.with_seed(seed)
-    decoded = mechanism.decode(encode(mechanism, np.tile(x, (count, 1)), seed))
-    error = mechanism.expected_mse(x)
-    assert error.bias2 < 1e-12
-    squared = np.sum((decoded - x) ** 2, axis=1)
-    assert abs(squared.mean() - error.total) < 6 * squared.std() / count**0.5 + 1e-6 * error.total
-    for direction in [x, *np.random.default_rng(seed).standard_normal((3, mechanism.dim))]:
-        projected = decoded @ direction
-        assert abs(projected.mean() - x @ direction) <= 6 * projected.std() / count**0.5
-
-
-@pytest.mark.slow
-@all_variants
-@pytest.mark.usefixtures("remembered_streams")
-def test_unbiased_with_the_stated_error(variant, seed):
-    """11 vectors × 5 z-tests: false-failure rate 1e-7. The bias of the fast projection is below what they can see."""
-    mechanism = make(variant, clip=1.0)
-    assert mechanism.unbiased == ("always" if variant in UNBIASED else "never")
-    assert not mechanism.exact
-    assert mechanism.coin == "public"
-    for x in inputs(12, seed).values():
-        check_unbiased(mechanism, x, seed)
-
-
 def test_uniform_projections_are_caught(seed, monkeypatch):
     """Measured: a published ProjUnit draws uniform numbers for Gaussian ones: alignment 3.17 on the constant vector.
 
     Here they are uniform in (0, √3), of second moment 1, and ‖Wx‖ at d = 12 is √(k·(1/4 + 12·3/4)).
     """
     mechanism, x = make("gaussian"), np.full(12, 12**-0.5)
-    check_unbiased(mechanism, x, seed)
+    testing.check_expectation(mechanism, seed, ("constant",))
 
     def uniforms(words):
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
@@ -86,15 +60,15 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
     lengths = np.linalg.norm(mechanism.projection.project(np.tile(np.float32(x), (500, 1)), some_clients(500)), axis=1)
     assert lengths.mean() / mechanism.alignment == pytest.approx((5 * 9.25) ** 0.5 / mechanism.alignment, rel=0.02)
     assert lengths.mean() / mechanism.alignment > 3
-    with pytest.raises(AssertionError):
-        check_unbiased(mechanism, x, seed)
+    with pytest.raises(AssertionError, match="not the stated one"):
+        testing.check_expectation(mechanism, seed, ("constant",))
 
 
 def some_clients(count):
     return np.arange(count, dtype=np.uint64)
 
 
-@pytest.mark.parametrize(("dim", "projected"), [(3, 2), (60, 16), (250, 32), (1000, 512)])
+@pytest.mark.parametrize(("dim", "projected"), [(3, 2), (60, 16), (1000, 512)])
 @pytest.mark.usefixtures("remembered_streams")
 def test_fast_projections_keep_lengths_within_half_a_percent(dim, projected, seed):
     """The stated tolerance, on all structured vectors, plus six standard errors (9 vectors, |z| < 6: 2e-8)."""
@@ -106,23 +80,6 @@ def test_fast_projections_keep_lengths_within_half_a_percent(dim, projected, see
         lengths = np.linalg.norm(projection.project(batch, some_clients(count)), axis=1)
         error = abs(lengths.mean() / projection.mean_length - 1)
         assert error < 0.005 + 6 * lengths.std() / lengths.mean() / count**0.5
-
-
-@pytest.mark.usefixtures("remembered_streams")
-def test_fast_projections_do_not_lean(seed):
-    """E[WᵀWx/‖Wx‖] has nothing beside x: its squared length is that of the noise. 4 z-tests at |z| < 6 (1e-8)."""
-    dim, count = 60, 4000
-    projection = FastProjection(dim, 16, seed)
-    for name in ("spike", "constant", "gaussian", "sparse"):
-        x = inputs(dim, seed)[name].astype(np.float32)
-        u = projection.project(np.tile(x, (count, 1)), some_clients(count))
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
-        lifted = projection.lift(u, some_clients(count)).astype(np.float64)
-        across = lifted - np.outer(lifted @ x, x)
-        mean = across.mean(axis=0)
-        noise = np.mean(np.sum(across**2, axis=1)) / count
-        # ‖mean‖² of d − 1 nearly independent normal coordinates; the tolerance of 0.5 % squared on top.
-        assert mean @ mean < noise * (1 + 6 * math.sqrt(2 / (dim - 1)) + 36 / (dim - 1)) + 0.005**2
 
 
 @pytest.mark.parametrize("dim", [2, 5, 64, 100])
@@ -170,9 +127,9 @@ def test_the_price_of_projecting(projection, epsilon, projected, excess):
 
 @pytest.mark.parametrize("projection", ["gaussian", "fast"])
 def test_stable_for_all_dimensions_and_budgets(projection):
-    for dim in (2, 3, 10, 100, 10**4, 10**6):
+    for dim in (2, 100, 10**6):
         errors = []
-        for epsilon in (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0):
+        for epsilon in (0.1, 1.0, 3.0, 8.0, 16.0):
             mechanism = ProjUnit(dim, epsilon, projection=projection)
             errors.append(unit_error(mechanism))
             assert epsilon - 1e-9 < mechanism.privacy_loss() <= epsilon
@@ -257,10 +214,6 @@ def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, see
         lambda m: {"epsilon": 2.9},
         lambda m: {"alignment": m.alignment * 1.01},
         lambda m: {"projected": m.projection.projected - 1},
-        lambda m: {"projected": None},
-        lambda m: {"projected": 17},
-        lambda m: {"projection": "uniform"},
-        lambda m: {"seed": str(2**64)},
         lambda m: {"inside": str(m.cap.inside + 1)},
         lambda m: {"gain": m.cap.gain * 0.9},
     ],
@@ -276,11 +229,8 @@ def test_tampered_json_is_refused(variant, change):
     [
         ({"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
         ({"projected": 1}, r"projected must be an integer in \[2, 12\], got 1"),
-        ({"projected": 13}, r"projected must be an integer in \[2, 12\], got 13"),
         ({"projected": 17, "projection": "fast"}, r"projected must be an integer in \[2, 16\], got 17"),
-        ({"projected": 3.0}, "projected must be an integer"),
         ({"projection": "uniform"}, "projection must be 'gaussian' or 'fast', got 'uniform'"),
-        ({"seed": 2**64}, "seed must be"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -81,24 +81,3 @@ def test_a_simplex_needs_as_many_dimensions(dim, bits, most):
         RRSC(dim, 3.0, bits=bits)
     with pytest.raises(ValueError, match=message):
         reread(RRSC(dim, 3.0, bits=most), bits=bits)
-
-
-def test_one_dimension_is_refused():
-    with pytest.raises(ValueError, match=r"dim must be an integer in \[2, "):
-        RRSC(1, 3.0, bits=1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"inside": 0}, r"inside must be an integer in \[1, 7\]"),
-        ({"inside": 1.5}, "inside must be an integer"),
-        ({"inside": "1"}, "inside must be an integer"),
-        ({"threshold": str(2**62 - 1)}, "not 3.0-LDP"),
-        ({"threshold": "1"}, "not 3.0-LDP"),
-        ({"threshold": 2**61}, "threshold must be a decimal string"),
-    ],
-)
-def test_tampered_integers_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        reread(RRSC(16, 3.0, bits=3), **change)

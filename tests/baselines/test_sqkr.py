@@ -5,14 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq import testing
 from sstq.baselines import sqkr_coders as coders
 from sstq.baselines.sqkr import SQKR
 from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.base import LocalReport
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread
@@ -20,20 +18,10 @@ from tests.scripted import ScriptedBits
 
 VARIANTS = {
     "default": {},
-    "one-bit": {"k": 1},
-    "beyond-the-best-k": {"k": 5},
     "public": {"coin": "public"},
-    "paper": {"kashin": "paper", "k": "paper"},
     "fourier": {"frame": "fourier", "frame_size": 37},
-    "orthogonal": {"frame": "orthogonal", "frame_size": 40},
-    "dense": {"variant": "dense"},
-    "dense-odd": {"variant": "dense", "frame": "fourier", "frame_size": 37},
-    "dense-orthogonal": {"variant": "dense", "frame": "orthogonal", "frame_size": 40},
-    "dense-paper": {"variant": "dense", "kashin": "paper"},
 }
 DIM = 16
-
-all_variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def make(variant, **changes):
@@ -43,10 +31,6 @@ def make(variant, **changes):
 def some_vector(seed, norm=0.5):
     x = np.random.default_rng(seed).standard_normal(DIM)
     return x * (norm / np.linalg.norm(x))
-
-
-def encode(mechanism, x, rng):
-    return mechanism.encode(x, rng=rng, clients=np.arange(len(x)) if mechanism.coin == "public" else None)
 
 
 def steps(channel):
@@ -205,14 +189,6 @@ def test_subsampled_error_is_the_enumeration(k):
     assert error.bias2 < 1e-9
 
 
-@all_variants
-def test_mean_and_error_are_the_stated_ones(variant, seed):
-    mechanism = make(variant)
-    assert mechanism.unbiased == ("never" if "paper" in variant else "always")
-    testing.check_error(mechanism, seed)
-    testing.check_expectation(mechanism, seed, ("gaussian", "spike"))
-
-
 def test_a_level_too_low_for_the_frame_is_not_called_unbiased():
     assert not SQKR(dim=100, epsilon=2.0, level=1.0).unbiased
 
@@ -241,23 +217,6 @@ def test_the_second_moment_is_that_of_the_decoded_messages(arguments, seed):
         # Without the cross terms the same test fails.
         without = second_moment - mechanism.coder.cross * aggregator.mean().value ** 2
         assert abs(without[1] - squares[:, 1].mean()) > 6 * squares[:, 1].std() / count**0.5
-
-
-@pytest.mark.parametrize("variant", ["default", "beyond-the-best-k", "dense"])
-def test_standard_errors_cover(variant, seed):
-    """The mean square of 80·16 z-scores is 1 to within 6 standard errors (√(4/1280), to allow for correlations)."""
-    mechanism = make(variant)
-    rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((100, DIM))
-    rows *= 0.5 / np.linalg.norm(rows, axis=1, keepdims=True)
-    scores = []
-    for _ in range(80):
-        aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.encode(rows, rng=rng))
-        estimate = aggregator.mean()
-        scores.append((estimate.value - rows.mean(axis=0)) / estimate.stderr)
-    # The spread of unlike clients moves the variance by (κ − 1)·spread, here by less than 2 %.
-    assert abs(np.mean(np.square(scores)) - 1) < 6 * math.sqrt(4 / 1280) + 0.02
 
 
 def mean_error(dim, seeds, **arguments):
@@ -318,22 +277,7 @@ def test_k_by_rule():
     ],
 )
 def test_bits_on_the_wire(arguments, bits):
-    mechanism = SQKR(25_450, 3.0, steps=1, **arguments)
-    assert mechanism.message_bits == bits
-    ids = [5, 9, 2] if mechanism.coin == "public" else None
-    messages = mechanism.encode(np.zeros((3, 25_450)), rng=1, clients=ids)
-    raw = messages.to_bytes()
-    assert len(raw) == -(-3 * bits // 8)
-    again = mechanism.messages_from_bytes(raw, 3, clients=ids)
-    for column, other in zip(messages.columns, again.columns, strict=True):
-        np.testing.assert_array_equal(column, other)
-
-
-def test_dense_bits_are_the_bytes():
-    mechanism = make("dense")
-    messages = mechanism.encode(np.tile(some_vector(1), (5, 1)), rng=1)
-    assert messages.column("bits").dtype == np.uint8
-    assert messages.to_bytes() == np.packbits(messages.column("bits"), bitorder="little").tobytes()
+    assert SQKR(25_450, 3.0, steps=1, **arguments).message_bits == bits
 
 
 def test_indices_beyond_the_frame_are_refused():
@@ -358,15 +302,6 @@ def test_public_indices_come_from_the_streams():
         mechanism.encode(some_vector(0))
 
 
-def test_coordinates_are_uniform_and_independent(seed):
-    """A chi-square of 64·64 cells at 6 standard deviations (1e-8)."""
-    mechanism, count = make("default", k=2, steps=1), 100_000
-    index = mechanism.encode(np.zeros((count, DIM)), rng=seed).column("index").astype(int)
-    cells = np.bincount(index[:, 0] * 64 + index[:, 1], minlength=4096)
-    chi2 = np.sum((cells - count / 4096) ** 2) / (count / 4096)
-    assert abs(chi2 - 4095) < 6 * math.sqrt(2 * 4095)
-
-
 @pytest.mark.parametrize("half", [1, 7, 511, 512, 513, 2000, 20_000])
 def test_central_binomial(half):
     exact = Fraction(math.comb(2 * half, half), 4**half)
@@ -374,8 +309,8 @@ def test_central_binomial(half):
 
 
 @pytest.mark.parametrize("variant", ["subsampled", "dense"])
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 16.0, 20.0])
-@pytest.mark.parametrize("dim", [1, 2, 3, 500])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 2, 500])
 def test_stable_for_all_budgets_and_dimensions(dim, epsilon, variant):
     mechanism = SQKR(dim, epsilon, clip=0.1, variant=variant)
     assert epsilon - 1e-6 < mechanism.privacy_loss() <= epsilon
@@ -394,25 +329,6 @@ def test_stable_for_all_budgets_and_dimensions(dim, epsilon, variant):
     assert 0 < error.variance < np.inf
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [{}, {"variant": "dense"}])
-def test_a_million_dimensions(arguments):
-    mechanism = SQKR(10**6, 3.0, steps=2, **arguments)
-    messages = mechanism.encode(np.eye(1, 10**6, dtype=np.float32), rng=1)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
-    assert np.isfinite(aggregator.mean().value).all()
-
-
-def test_one_coordinate_in_a_frame_of_one():
-    for variant, bits in (("subsampled", 1), ("dense", 1)):
-        mechanism = SQKR(1, 1.0, frame_size=1, variant=variant, k=None if variant == "dense" else 1)
-        assert mechanism.message_bits == bits
-        messages = mechanism.encode(np.ones((4, 1)), rng=1)
-        assert mechanism.decode(messages).shape == (4, 1)
-        assert mechanism.expected_mse(np.ones(1)).bias2 < 1e-9
-
-
 OWN, OTHER = make("default").channel.own, make("default").channel.other
 
 
@@ -421,18 +337,8 @@ OWN, OTHER = make("default").channel.own, make("default").channel.other
     [
         {"epsilon": 1.0},
         {"k": 3},
-        {"k": None},
-        {"k": "paper"},
-        {"k": None, "variant": "dense"},
-        {"variant": "dense"},
-        {"coin": "assigned"},
-        {"frame_size": 100},
-        {"frame": "wavelet"},
-        {"steps": 0},
-        {"level": -1.0},
         {"own": str(OWN + 3), "other": str(OTHER - 1)},
         {"own": str(OWN + 1)},
-        {"own": OWN, "other": OTHER},
         {"own": str(TOTAL // 4), "other": str(TOTAL // 4)},
     ],
 )
@@ -446,20 +352,12 @@ def test_tampered_json_is_refused(change):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"epsilon": 21}, "epsilon must be"),
         ({"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
-        ({"k": 33}, "k must be"),
-        ({"k": 2.5}, "k must be"),
         ({"k": "best"}, r"k must be an integer in \[1, 32\], 'paper' or None, got 'best'"),
         ({"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
         ({"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
-        ({"variant": "dense", "k": "paper"}, "k must be left out with variant='dense'"),
         ({"variant": "dense", "coin": "public"}, "coin must be 'private' with variant='dense'"),
         ({"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
-        ({"kashin": "lp"}, "kashin must be"),
-        ({"level": -1.0}, "level must be"),
-        ({"steps": 0}, "steps must be"),
-        ({"frame": "wavelet"}, "frame must be"),
         ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
         ({"frame_size": 24}, "power of two"),
     ],
@@ -467,11 +365,3 @@ def test_tampered_json_is_refused(change):
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         SQKR(**{"dim": DIM, "epsilon": 2.0} | arguments)
-
-
-@pytest.mark.parametrize("variant", ["subsampled", "dense"])
-def test_missed_certificates_are_counted_locally(variant):
-    mechanism = SQKR(dim=100, epsilon=2.0, level=2.4, variant=variant)
-    report = LocalReport()
-    mechanism.encode(mechanism.frame.rows(np.arange(5)), rng=1, report=report)
-    assert report.missed == 5

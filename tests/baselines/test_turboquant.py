@@ -18,7 +18,7 @@ def test_published_distortions(bits):
     assert lloyd_max_distortion(lloyd_max_levels(bits)) == pytest.approx(PUBLISHED[bits], rel=5e-4)
 
 
-@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("bits", [1, 4, 8])
 def test_levels_are_the_means_of_their_cells(bits):
     levels = lloyd_max_levels(bits)
     thresholds = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
@@ -28,17 +28,6 @@ def test_levels_are_the_means_of_their_cells(bits):
         assert level == pytest.approx(mean, rel=1e-6)
     np.testing.assert_array_equal(levels, -levels[::-1])
     assert np.all(np.diff(levels) > 0)
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3, 4])
-def test_distortion_is_the_integral(bits):
-    levels = lloyd_max_levels(bits)
-    edges = [-12, *((levels[1:] + levels[:-1]) / 2), 12]
-    total = sum(
-        quad(lambda t, c=c: (t - c) ** 2 * norm.pdf(t), a, b)[0]
-        for c, a, b in zip(levels, edges[:-1], edges[1:], strict=True)
-    )
-    assert lloyd_max_distortion(levels) == pytest.approx(total, rel=1e-8)
 
 
 def test_each_bit_approaches_the_panter_dite_law():
@@ -61,8 +50,8 @@ def errors(dim, bits, kind, frames, seed, decoder="identity"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gaussian", "heavy-tailed", "spike", "constant", "alternating", "block", "sparse"])
-@pytest.mark.parametrize(("dim", "bits"), [(256, 2), (1024, 1), (4096, 2), (4096, 4), (3000, 3)])
+@pytest.mark.parametrize("kind", ["gaussian", "heavy-tailed", "spike", "constant"])
+@pytest.mark.parametrize(("dim", "bits"), [(256, 2), (1024, 1), (3000, 4)])
 def test_distortion_and_shrinkage_on_any_vector(kind, dim, bits, seed):
     """Averages over 40 frames against the formulas, and 1 % for what is not Gaussian at finite N.
 
@@ -78,7 +67,7 @@ def test_distortion_and_shrinkage_on_any_vector(kind, dim, bits, seed):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "spike", "constant"])
-@pytest.mark.parametrize(("dim", "bits"), [(1024, 1), (4096, 2), (3000, 3)])
+@pytest.mark.parametrize(("dim", "bits"), [(1024, 1), (3000, 3)])
 def test_the_unbiased_decoder_has_the_error_of_eden(kind, dim, bits, seed):
     """As above: D/(1 − D), which is π/2 − 1 = 0.571 at one bit (Vargaftik et al. 2022), times d/N; no shrinkage."""
     relative, aligned = errors(dim, bits, kind, 40, seed, decoder="unbiased")
@@ -173,13 +162,3 @@ def test_bad_arguments_are_refused():
         TurboQuant(dim=3, decoder="eden")
     with pytest.raises(TypeError, match="epsilon"):
         TurboQuant(dim=3, epsilon=1.0)
-
-
-def test_a_million_dimensions():
-    mechanism = TurboQuant(dim=10**6, bits=2)
-    x = np.zeros((2, 10**6), dtype=np.float32)
-    x[0, 3], x[1] = 1.0, 1e-3
-    decoded = mechanism.decode(mechanism.encode(x))
-    ratio = 10**6 / 2**20
-    expected = mechanism.distortion**2 + ratio * mechanism.distortion * (1 - mechanism.distortion)
-    np.testing.assert_allclose(np.sum((decoded - x) ** 2, axis=1), expected, rtol=0.01)

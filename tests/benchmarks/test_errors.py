@@ -18,16 +18,16 @@ MOST_OF_80 = int(binom.isf(1e-7, ROUNDS, 0.83))
 @pytest.mark.parametrize(
     "case",
     [
-        Case("sstq", 2, 12.0, 10_000, "alike"),
+        pytest.param(Case("sstq", 2, 12.0, 10_000, "alike"), marks=pytest.mark.soak),
         Case("sstq", 40, 3.0, 10_000, "different"),
         Case("frameunit", 2, 12.0, 10_000, "spike"),
-        Case("frameunit", 4, 12.0, 1_000_000, "alike"),
-        Case("frameunit", 4, 3.0, 10_000, "zero"),
-        Case("frameunit", 100, 0.5, 100, "short"),
+        pytest.param(Case("frameunit", 4, 12.0, 1_000_000, "alike"), marks=pytest.mark.soak),
+        pytest.param(Case("frameunit", 4, 3.0, 10_000, "zero"), marks=pytest.mark.soak),
+        pytest.param(Case("frameunit", 100, 0.5, 100, "short"), marks=pytest.mark.soak),
         Case("frameunit", 4, 12.0, 300, "alike", {"frames": 4}),
         Case("frameunit", 40, 3.0, 300, "different", {"frames": 64}),
-        Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}),
-        Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 64}),
+        pytest.param(Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}), marks=pytest.mark.soak),
+        pytest.param(Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 64}), marks=pytest.mark.soak),
     ],
     ids=str,
 )
@@ -42,7 +42,7 @@ def test_regions_hold_the_mean(case, seed):
     [
         Case("sstq", 40, 3.0, 10_000, "alike"),
         Case("frameunit", 4, 0.5, 50, "alike"),
-        Case("frameunit", 40, 3.0, 300, "alike", {"frames": 4096}),
+        pytest.param(Case("frameunit", 40, 3.0, 300, "alike", {"frames": 4096}), marks=pytest.mark.soak),
     ],
     ids=str,
 )

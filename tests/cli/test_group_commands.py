@@ -175,9 +175,9 @@ def test_private_groups_from_a_column_and_from_an_array(files, private, people):
     (files / "names.txt").write_text("\n".join(DIAGNOSES))
     np.save(files / "x.npy", x)
     np.save(files / "diagnosis.npy", diagnosis)
-    named = ("--private-group", "diagnosis", "--group-names", files / "names.txt", "--column", "x")
+    named = ("--private-group", "diagnosis", "--group-names", files / "names.txt", "--columns", "x")
     run("encode", files / "all.parquet", *named, "-m", private, "-o", files / "named.sstq", "--seed", 1)
-    numbers = ("--private-group", "number", "--column", "x")
+    numbers = ("--private-group", "number", "--columns", "x")
     run("encode", files / "all.parquet", *numbers, "-m", private, "-o", files / "numbered.sstq", "--seed", 1)
     array = ("--private-group", files / "diagnosis.npy")
     run("encode", files / "x.npy", *array, "-m", private, "-o", files / "array.sstq", "--seed", 1)
@@ -224,7 +224,7 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
 
 
 def test_public_and_private_groups_together(files, private):
-    both = ("--by", "country", "--private-group", "number", "--column", "x")
+    both = ("--by", "country", "--private-group", "number", "--columns", "x")
     run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.sstq")
     run("aggregate", files / "x.sstq", "-m", private, "-o", files / "out")
     assert np.load(files / "out" / "means.npy").shape == (4, 3 * DIM)
@@ -250,6 +250,6 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
         (plain, (group, "number"), "needs GroupUnit", 2),
         (plain, ("--group-names", names), "needs private groups", 2),
     ):
-        out = ("--column", "x", "-m", mechanism, "-o", files / "x.sstq")
+        out = ("--columns", "x", "-m", mechanism, "-o", files / "x.sstq")
         assert words in run("encode", files / "all.parquet", *options, *out, code=code).stderr
     assert not (files / "x.sstq").exists()

@@ -76,6 +76,9 @@ def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
     sending = ("send", f"{server.url}/steps", tmp_path / "x.npy", "--most-epsilon", 2)
     assert "acknowledged" in sstq_run(*sending, SSTQ_SEND_TOKEN=token)
     assert server.status("steps")["received"] == before + 10
+    (tmp_path / "x.csv").write_text("id;a;b;c;d;e;f\n1;0;0;0;0;0;1\n2;0;0;;0;0;1\n")
+    sending = ("send", f"{server.url}/steps", tmp_path / "x.csv", "--most-epsilon", 2, "--columns", "a,b,c,d,e,f")
+    assert "acknowledged\t2" in sstq_run(*sending, "--delimiter", ";", SSTQ_SEND_TOKEN=token)
 
 
 def test_an_epsilon_above_the_cap_is_refused(server):
@@ -271,12 +274,13 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     assert all(choice in said for choice in ("everybody", "token", "single-use"))
 
 
-def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path):
+def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path, monkeypatch):
     from sstq.cli.listening import kept_token
 
     path = tmp_path / "administrator-token"
-    token, shown = kept_token(tmp_path, None)
+    token, shown = kept_token(tmp_path)
     assert (len(token), shown) == (32, token)
-    assert kept_token(tmp_path, None) == (token, f"in {path}")  # not printed again
-    assert kept_token(tmp_path, "another") == ("another", "as given")
+    assert kept_token(tmp_path) == (token, f"in {path}")  # not printed again
+    monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", "another")
+    assert kept_token(tmp_path) == ("another", "as given")
     assert os.stat(path).st_mode & 0o777 == 0o600

@@ -113,21 +113,8 @@ def load(path):
         "encode": (ctypes.c_int, params, pointer, size, u32, u64, pointer, pointer, buffers, ctypes.POINTER(u64)),
         "pack": (None, u64, u32, size, pointer),
         "system_random": (ctypes.c_int, pointer, pointer, size),
-        "philox": (None, u64, ctypes.c_char_p, u64, pointer),
-        "multiply_shift": (u64, u64, u64),
-        "permuted": (u32, u64, u32, u32),
-        "apply_signs": (None, u64, ctypes.c_char_p, pointer, size),
-        "transform": (None, pointer, u32),
-        "norm": (ctypes.c_double, pointer, size, size, size),
-        "draw_place": (u32, u32, u32, u64, u64, u64),
-        "is_negative": (ctypes.c_int, ctypes.c_double, ctypes.c_double, u64),
-        "mix": (None, params, u64, pointer, size, ctypes.c_double, ctypes.c_double, pointer),
-        "signed_row": (u32, pointer, u32, u32, u32, pointer),
-        "share_row": (u32, params, u32, u32, pointer),
         "choose_columns": (None, params, pointer, pointer, pointer),
         "coordinate": (ctypes.c_float, params, pointer, u32, buffers),
-        "token": (u32, pointer, u32, ctypes.c_double, u64),
-        "code": (u32, u64, u64, u32, u64),
     }
     for name, (result, *arguments) in types.items():
         function = getattr(library, f"sstq_{name}")

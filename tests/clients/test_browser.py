@@ -22,9 +22,9 @@ pytest.importorskip("playwright")
 from playwright import sync_api as playwright
 
 from sstq.service import Settings
-from sstq.service.collector import Collector
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.demo import POLL, ensure_poll
+from sstq.service.node import Collector
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, browsing
 from tests.patience import PATIENCE
@@ -46,9 +46,8 @@ MECHANISMS = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    # Thousands of simulated visitors come from one address, one upload each.
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, environment={"SSTQ_DEMO": "1"}, messages_per_second=0) as running:
+    with serving(folder, environment={"SSTQ_DEMO": "1"}) as running:
         for name, mechanism in MECHANISMS.items():
             running.create(name, mechanism, readers="public", origins=["*"])
         yield running
@@ -124,7 +123,9 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     assert page.locator("#others li").count() == 12
     server.wait(POLL, before + 1)
     for _ in range(2):
-        page.click("#simulate:enabled")
+        with page.expect_request("**/messages") as batch:
+            page.click("#simulate:enabled")
+        assert batch.value.headers["sstq-count"] == "1000"
         page.wait_for_selector("#simulate:enabled")
     server.wait(POLL, before + 2001)
     # Visitors see the estimate in steps, of which the newest is not released.
@@ -288,7 +289,7 @@ def test_a_poll_that_is_there_stays_as_it_is(tmp_path):
     collector = Collector(Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR))
     ensure_poll(collector)
     (entry,) = collector.refresh()
-    collector.change(entry, replace(entry.campaign, labels=tuple("abcde")), entry.policy)
+    collector.change(entry, replace(entry.campaign, labels=tuple("abcde")), {})
     ensure_poll(collector)
     (entry,) = collector.refresh()
     assert entry.campaign.labels == tuple("abcde")

@@ -64,7 +64,9 @@ def refuse_without(compiler, options):
         pytest.skip(f"NO C COMPILER: {compiler} cannot do {' '.join(options)}; install its run-time libraries")
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize(
+    "build", ["sanitizers", "all of this processor", pytest.param("as it is written", marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_builds(compiler, build, records, tmp_path):
     """Sanitizers stop at undefined behaviour and at any access beyond a buffer; bits do not depend on options."""
@@ -92,8 +94,8 @@ def test_without_a_system_the_caller_brings_the_randomness(tmp_path):
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_fuzzing(compiler, tmp_path, seed):
-    """A few seconds of libFuzzer; with a compiler that does not have it, some thousand inputs at random."""
-    options, arguments = (*BUILDS["sanitizers"], "-DSSTQ_PLAIN"), ["5000", str(seed)]
+    """A few seconds of libFuzzer; with a compiler that does not have it, a thousand inputs at random."""
+    options, arguments = (*BUILDS["sanitizers"], "-DSSTQ_PLAIN"), ["1000", str(seed)]
     if compiler == "clang":
         options = ("-fsanitize=fuzzer", *BUILDS["sanitizers"])
         arguments = ["-max_total_time=2", "-max_len=4096", f"-seed={seed % 2**31 + 1}"]

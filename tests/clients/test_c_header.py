@@ -135,3 +135,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, options,
     refused = run("spec", "--dim", 8, "--epsilon", 1, *options, *files, code=2)
     assert words in re.sub(r"\s+", " ", refused.stderr)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bounds_are_refused_with_a_remedy():
+    mechanism = sstq.FrameUnit(2, 1.0, bounds={"age": (0, 110), "bmi": (10, 60)})
+    with pytest.raises(ValueError, match="bounds must be left out for the C client: scale the vectors before"):
+        c_header(mechanism, "params")

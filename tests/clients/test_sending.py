@@ -71,6 +71,31 @@ def test_node(server, tmp_path):
     assert "rooms" in (tmp_path / "me.ledger").read_text()
 
 
+_BATCH = """
+import { Client } from "./sstq.js";
+const [url, token] = process.argv.slice(2), uploads = [], ask = globalThis.fetch;
+globalThis.fetch = (url, options) => {
+  if (options.method === "POST") uploads.push(options.headers["SSTQ-Count"]);
+  return ask(url, options);
+};
+const client = await Client.open(url, { mostEpsilon: 8, token });
+await client.send(Array.from({ length: 25 }, () => new Array(client.campaign.mechanism.dim).fill(0)));
+console.log(uploads.join(" "));
+"""
+
+
+@pytest.mark.parametrize("with_token", [True, False])
+def test_node_sends_one_batch_with_a_senders_token(server, tmp_path, with_token):
+    for module in ("sstq.js", "node-ledger.js"):
+        shutil.copy(ROOT / "clients" / "js" / module, tmp_path)
+    (tmp_path / "send.mjs").write_text(_BATCH)
+    command = [find_node(), "send.mjs", f"{server.url}/rooms", *([server.sender("rooms")] if with_token else [])]
+    before = server.status("rooms")["received"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == ("25\n" if with_token else " ".join(["1"] * 25) + "\n"), done.stderr
+    assert server.status("rooms")["received"] == before + 25
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *arguments):
         pass

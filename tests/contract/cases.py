@@ -16,6 +16,7 @@ _found.loader.exec_module(sys.modules["coordinate_sign"])
 
 EPSILON = 2.0
 DIM = 6
+_BOUNDS = {"a": (-3.0, 3.0), "b": (-3.0, 3.0), "c": (-3.0, 3.0), "d": (0.0, 1.0), "e": (0.0, 1.0), "f": (0.0, 1.0)}
 
 # Options beyond dim and clip; the key is what the test is called.
 CASES = {
@@ -64,6 +65,11 @@ CASES = {
     # A third party's, from examples/own-mechanism.
     "coordinate-sign": {"epsilon": EPSILON},
 }
+# These have as many columns as DIM.
+BOUNDED = {
+    "sstq/bounds": {"epsilon": EPSILON, "bits": 2, "bounds": _BOUNDS},
+    "frameunit/bounds": {"epsilon": EPSILON, "bounds": _BOUNDS},
+}
 
 # Mechanisms without vectors; all of their options.
 RECORDS = {
@@ -73,11 +79,26 @@ RECORDS = {
 }
 
 
+# Of these the laws are enumerated in smaller frames: the number of steps grows with the square of the rows.
+_SMALL = {
+    "frameunit": {"frame_size": 32},
+    "frameunit/frames": {"frame_size": 32},
+    "frameunit/messages": {"frame_size": 32, "inside": 11},
+    "groupunit": {"frame_size": 32},
+    "groupunit/messages": {"frame_size": 32, "inside": 5},
+}
+
+
 def build(case, dim=DIM, clip=0.5, **changes):
     """The mechanism of a case."""
     if case in RECORDS:
         return sstq.mechanism(case.split("/")[0], **RECORDS[case] | changes)
-    return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **CASES[case] | changes)
+    return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **(CASES | BOUNDED)[case] | changes)
+
+
+def build_small(case):
+    """The mechanism of a case, with few rows if it has a frame of rows."""
+    return build(case, **_SMALL.get(case, {}))
 
 
 def reread(mechanism, /, **changes):

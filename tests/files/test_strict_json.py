@@ -12,7 +12,7 @@ from sstq.planning.clipping import NormSurvey
 from tests.contract.cases import CASES, build
 
 numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(numbers, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+values = st.recursive(numbers, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 
 
 @given(values)
@@ -85,7 +85,7 @@ def test_a_survey_refuses_a_name_twice():
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])
-@pytest.mark.parametrize("dim", [4, 100, 3000])
+@pytest.mark.parametrize("dim", [4, 3000])
 def test_default_frames_are_within_the_bounds_of_cost(case, dim):
     mechanism = build(case, dim)
     assert sstq.from_json(mechanism.to_json()) == mechanism

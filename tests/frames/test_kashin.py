@@ -17,34 +17,7 @@ from sstq.frames.kashin import (
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
 from sstq.mechanisms.trial_vectors import structured_vectors
 
-DIMS = [
-    1,
-    2,
-    3,
-    5,
-    8,
-    16,
-    17,
-    25,
-    31,
-    64,
-    100,
-    102,
-    103,
-    200,
-    256,
-    409,
-    410,
-    500,
-    512,
-    819,
-    1000,
-    1639,
-    4096,
-    10_000,
-    25_450,
-    100_000,
-]
+DIMS = [1, 2, 3, 17, 100, 103, 409, 1000, 4096, 25_450]
 
 
 def unit_rows(rows):
@@ -59,7 +32,7 @@ def structured_inputs(dim, seed):
 def test_certificate_holds_at_the_default_level(dim):
     # The seeds are fixed: this is about a table of levels. `python -m benchmarks levels` measures its margin over many
     # more frames.
-    frames = range(8) if dim <= 1000 else range(2)
+    frames = range(8) if dim < 1000 else range(2)
     for seed in frames:
         frame = HadamardFrame(dim, default_frame_size(dim), seed=seed)
         x = structured_inputs(dim, seed)

@@ -182,7 +182,7 @@ print(json.dumps([VECTOR_WIDTH, found]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_another_processor_and_another_vector_width_give_the_same_bits(tmp_path):
     """A processor without fused operations, and vectors of eight and sixteen."""
     here, expected = json.loads(finish(start("-c", RESULTS))[0])

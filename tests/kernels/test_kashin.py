@@ -25,7 +25,9 @@ def problem(seed, size, dim, clients):
 
 
 @pytest.mark.parametrize("schedule", [CERTIFIED, RELAXED, PAPER], ids=["certified", "relaxed", "paper"])
-@pytest.mark.parametrize("bits", [*range(15), *(pytest.param(bits, marks=pytest.mark.slow) for bits in (17, 18))])
+@pytest.mark.parametrize(
+    "bits", [*range(13), *(pytest.param(bits, marks=pytest.mark.soak) for bits in (13, 14, 17, 18))]
+)
 def test_against_the_textbook(bits, schedule, seed):
     size = 1 << bits
     x, columns = problem(seed, size, max(1, int(size / 2.6)), clients=3)
@@ -36,7 +38,7 @@ def test_against_the_textbook(bits, schedule, seed):
     np.testing.assert_array_less(np.abs(residuals - expected_residuals), 1.01 * bound / np.sqrt(size))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_rows_longer_than_a_block(seed):
     # 2^21: more rows than fit one column, so some bits are transformed inside the row.
     size = 1 << 21

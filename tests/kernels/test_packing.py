@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sstq.kernels import pack_bits, unpack_bits
@@ -20,7 +20,6 @@ def big_integer_bytes(values, width):
     return stream.to_bytes(-(-len(values) * width // 8), "little")
 
 
-@settings(deadline=None)  # the first example may compile
 @given(streams())
 def test_against_big_integers(stream):
     width, values = stream

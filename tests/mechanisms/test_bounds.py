@@ -2,6 +2,7 @@ import json
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 
 import sstq
@@ -101,7 +102,6 @@ def test_estimates_are_arrays_and_tables():
     estimate = sstq.Estimate(np.array([1.0, 2.0]), np.array([0.1, 0.2]), 100, names=("a", "b"))
     assert np.asarray(estimate).tolist() == [1.0, 2.0]
     assert (np.asarray(estimate, dtype=np.float32) - 1).tolist() == [0.0, 1.0]
-    pandas = pytest.importorskip("pandas")
     frame = estimate.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert frame.loc["b", "mean"] == 2.0

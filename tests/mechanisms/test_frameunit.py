@@ -10,7 +10,7 @@ from scipy.special import betainc, erf, ndtri
 from scipy.stats import chi2, hypergeom
 
 import sstq
-from sstq import kernels, testing
+from sstq import kernels
 from sstq.baselines.privunit import PrivUnitG
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.tight import HadamardFrame
@@ -122,17 +122,6 @@ def test_sums_of_order_statistics_are_their_integrals(size):
     np.testing.assert_allclose(top_half_normals(size, counts), [integral(int(k)) for k in counts], rtol=1e-9)
 
 
-def test_sums_of_order_statistics_by_simulation(seed):
-    """Eight z-tests at |z| < 6: false failures below 1e-7."""
-    magnitudes = np.abs(np.random.default_rng(seed).standard_normal((20_000, 256)))
-    magnitudes.sort(axis=1)
-    sums = np.cumsum(magnitudes[:, ::-1], axis=1)
-    counts = np.array([1, 2, 5, 20, 63, 128, 255, 256])
-    drawn = sums[:, counts - 1]
-    z = (drawn.mean(axis=0) - top_half_normals(256, counts)) / (drawn.std(axis=0) / 20_000**0.5)
-    assert np.all(np.abs(z) < 6)
-
-
 @pytest.mark.parametrize("bits", [20, 25, 30])
 def test_sums_of_order_statistics_of_many_approach_the_density(bits):
     size = 1 << bits
@@ -188,14 +177,6 @@ def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
         assert variance == pytest.approx(power - expected @ expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("options", [{"dim": 3, "frame_size": 8}, {"dim": 300}])
-def test_mean_and_error_are_the_stated_ones(options, seed):
-    """The contract's z-tests for frames of other sizes: 2·54 at |z| < 6, false failures below 1e-6."""
-    mechanism = FrameUnit(epsilon=2.0, clip=0.5, frame_seed=seed, **options)
-    testing.check_expectation(mechanism, seed)
-    testing.check_error(mechanism, seed)
-
-
 def structured(dim):
     rng = np.random.default_rng(1)
     vectors = {name: rows[0] for name, rows in structured_vectors(dim, rng).items()}
@@ -204,7 +185,9 @@ def structured(dim):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [2, 3, 16, 64, 256, 300, 1024, 5000])
+@pytest.mark.parametrize(
+    "dim", [2, 64, 300, *(pytest.param(dim, marks=pytest.mark.soak) for dim in (3, 256, 1024, 5000))]
+)
 def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     """Within 1 % on every structured input at any ε; frames are fixed, so this is no random test."""
     mechanisms = [FrameUnit(dim, epsilon) for epsilon in (0.5, 1.0, 3.0, 6.0, 10.0)]
@@ -255,33 +238,25 @@ def test_the_error_is_the_optimum(epsilon):
         assert mechanism.expected_mse(x).total / dim <= 0.75
 
 
-def test_the_error_over_frames_is_the_stated_average():
-    mechanism, x = FrameUnit(300, 3.0, clip=2.0), 2 * structured(300)["gaussian"]
-    totals = [mechanism.with_seed(sstq.mix_seed(5, r)).expected_mse(x).total for r in range(50)]
-    assert np.mean(totals) == pytest.approx(4 / mechanism.alignment**2 - 4, rel=5e-3)
-
-
-@pytest.mark.parametrize(("dim", "size"), [(1000, 1024), (1000, 4096), (10_000, 16_384)])
-def test_the_bias_of_one_frame(dim, size):
-    """Measured: bias² ≈ 0.49·d/N at ε = 3, which more clients do not lower."""
-    mechanism = FrameUnit(dim, 3.0, frame_size=size)
-    x = structured(dim)["gaussian"]
-    frames = [mechanism.with_seed(sstq.mix_seed(6, r)) for r in range(10)]
-    biases = [frame.expected_mse(x, clients=10**6).bias2 for frame in frames]
-    assert np.mean(biases) * size / dim == pytest.approx(0.49, rel=0.05)
-
-
 @pytest.mark.parametrize(
-    ("dim", "bits"), [(1, 9), (256, 9), (257, 10), (10_000, 15), (25_450, 16), (98_666, 18), (10**6, 21)]
+    ("dim", "options", "bits"),
+    [
+        (1, {}, 9),
+        (256, {}, 9),
+        (257, {}, 10),
+        (10**6, {}, 21),
+        (10_000, {"frames": 1000}, 15 + 10),
+        (10_000, {"frames": 8, "coin": "public"}, 15),
+        (10_000, {"bits": 8, "frames": 64}, 8),
+    ],
 )
-def test_bits_on_the_wire(dim, bits):
-    # 16 and 18 bits: measured (Fashion-MNIST, CIFAR-10).
-    assert FrameUnit(dim, 3.0).message_bits == bits
+def test_bits_on_the_wire(dim, options, bits):
+    assert FrameUnit(dim, 3.0, **options).message_bits == bits
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 16.0, 20.0])
-@pytest.mark.parametrize("dim", [1, 2, 1000, 10**6])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("dim", [1, 10**6])
 def test_stable_for_all_budgets_and_dimensions(dim, epsilon):
     mechanism = FrameUnit(dim, epsilon, clip=0.1)
     assert epsilon - 1e-8 < mechanism.privacy_loss() <= epsilon
@@ -311,8 +286,6 @@ def test_the_largest_frames_are_solved():
         (lambda _: {"dim": 11}, "alignment must be"),
         (lambda _: {"epsilon": 0.6}, "not 0.6-LDP"),
         (lambda m: {"threshold": str(m.choice.threshold + 1000)}, "not 0.7-LDP"),
-        (lambda m: {"threshold": float(m.choice.threshold)}, "threshold must be"),
-        (lambda m: {"threshold": m.choice.threshold}, "threshold must be"),
         (lambda m: {"inside": m.choice.inside - 1}, "not 0.7-LDP"),
         (lambda _: {"inside": 256 + 10, "threshold": str(TOTAL // 2)}, r"inside must be an integer in \[1, 256\]"),
         # Exactly private, but there would be nothing to decode, or nothing but the opposite.
@@ -321,7 +294,6 @@ def test_the_largest_frames_are_solved():
         (lambda m: {"alignment": m.alignment * 1.001}, "alignment must be"),
         (lambda _: {"frame_size": 257}, "frame_size must be a power of two"),
         (lambda _: {"frame_size": 512}, "LDP"),
-        (lambda _: {"rounds": 2}, r"unknown .*\['rounds'\]"),
         (lambda _: {"frame_seed": str(2**64)}, "frame_seed must be"),
     ],
 )
@@ -329,33 +301,6 @@ def test_tampered_json_is_refused(change, message):
     mechanism = FrameUnit(10, 0.7)
     with pytest.raises(ValueError, match=message):
         reread(mechanism, **change(mechanism))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 21.0}, "epsilon must be"),
-        ({"frame_size": 2}, r"frame_size must be an integer in \[4, "),
-        ({"frame_size": 300}, "power of two"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FrameUnit(**{"dim": 4, "epsilon": 1.0} | arguments)
-
-
-@pytest.mark.parametrize(
-    ("options", "bits"),
-    [
-        ({"frames": 8}, 15 + 3),
-        ({"frames": 1000}, 15 + 10),
-        ({"frames": 8, "coin": "public"}, 15),
-        ({"bits": 3}, 3),
-        ({"bits": 8, "frames": 64}, 8),
-    ],
-)
-def test_bits_of_the_variants(options, bits):
-    assert FrameUnit(10_000, 3.0, **options).message_bits == bits
 
 
 @pytest.mark.parametrize(("bits", "error"), [(1, 1.9171), (3, 0.9386), (8, 0.7489)])
@@ -463,19 +408,6 @@ def test_the_sparse_state_does_not_grow_with_the_frames_and_is_checked(tmp_path,
             mechanism.load_aggregator(tmp_path / "damaged.npz")
 
 
-def test_the_sparse_state_is_that_of_one_pass_however_the_messages_come(tmp_path, seed):
-    mechanism = FrameUnit(9, 3.0, frames=100)
-    messages = mechanism.encode(np.ones((300, 9)), rng=seed)
-    whole, singly = mechanism.aggregator(), mechanism.aggregator()
-    whole.update(messages)
-    for place in np.random.default_rng(seed).permutation(300):
-        singly.update(messages[place : place + 1])
-    whole.save(tmp_path / "whole")
-    singly.save(tmp_path / "singly")
-    np.testing.assert_array_equal(np.load(tmp_path / "whole")["state"], np.load(tmp_path / "singly")["state"])
-    np.testing.assert_array_equal(whole.mean().value, singly.mean().value)
-
-
 def test_a_dense_state_is_checked_against_its_count(tmp_path):
     mechanism = FrameUnit(9, 3.0)
     aggregator = mechanism.aggregator()
@@ -486,21 +418,6 @@ def test_a_dense_state_is_checked_against_its_count(tmp_path):
         np.savez(tmp_path / "damaged.npz", **stored | {"count": np.array(count)})
         with pytest.raises(ValueError, match="another number"):
             mechanism.load_aggregator(tmp_path / "damaged.npz")
-
-
-@pytest.mark.parametrize(("dim", "epsilon"), [(2, 3.0), (2, 10.0), (5, 6.0), (8, 20.0), (256, 3.0)])
-def test_the_frames_that_are_needed_are_right_for_small_dimensions_too(dim, epsilon):
-    """At the G that is said, the exact bias² of 40 frames over G is about a 24th of the variance, over n.
-
-    The variance around the mean of many frames is that around the mean of one and the bias of one.
-    """
-    mechanism, x = FrameUnit(dim, epsilon), np.full(dim, dim**-0.5)
-    errors = [mechanism.with_seed(sstq.mix_seed(9, r)).expected_mse(x) for r in range(40)]
-    bias2, variance = (np.mean([getattr(error, name) for error in errors]) for name in ("bias2", "variance"))
-    needed = mechanism.frames_for(10**6)
-    assert re.search(r"noise [\d.e-]+\); pass frames=\d+$", mechanism.note(1000))
-    if needed < 2**30:
-        assert bias2 / needed < 1.5 / 24 * (variance + bias2) / 10**6
 
 
 def test_the_mean_says_when_the_bias_matters():
@@ -519,6 +436,9 @@ def test_the_mean_says_when_the_bias_matters():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"epsilon": 21.0}, "epsilon must be"),
+        ({"frame_size": 2}, r"frame_size must be an integer in \[4, "),
+        ({"frame_size": 300}, "power of two"),
         ({"frames": 0}, "frames must be an integer"),
         ({"frames": 2.0}, "frames must be an integer"),
         ({"bits": 0}, r"bits must be an integer in \[1, 9\]"),
@@ -530,4 +450,4 @@ def test_the_mean_says_when_the_bias_matters():
 )
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        FrameUnit(4, 1.0, **options)
+        FrameUnit(**{"dim": 4, "epsilon": 1.0} | options)

@@ -99,7 +99,7 @@ def test_it_is_never_worse_than_the_ball(groups, epsilon):
         assert mechanism.choice == same.choice
 
 
-@pytest.mark.parametrize("groups", [2, 9, 10, 97, 1000])
+@pytest.mark.parametrize("groups", [2, 9, 97])
 def test_the_blocks_have_the_least_error_of_all(groups):
     numbers = block_numbers(groups)
     assert set(numbers) == {-(-groups // size) for size in range(1, groups + 1)}
@@ -128,9 +128,9 @@ def test_bits_follow_from_the_clients():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.0, 2.0, 3.0, 6.0])
+@pytest.mark.parametrize("epsilon", [2.0, *(pytest.param(e, marks=pytest.mark.soak) for e in (1.0, 3.0, 6.0))])
 def test_a_round_has_the_expected_error(epsilon, seed):
-    """The mean squared error of 30 rounds is the exact one to 3 %, and shares are within their errors.
+    """The mean squared error of 10 rounds is the exact one to 3 %, and shares are within their errors.
 
     Every ten people have the same vector and group: the exact error of 400 rows takes a second.
     """
@@ -144,17 +144,17 @@ def test_a_round_has_the_expected_error(epsilon, seed):
     truth, shares = np.zeros((groups, dim)), np.bincount(labels, minlength=groups) / n
     np.add.at(truth, labels, x / n)
     errors, scores = [], []
-    for number in range(30):
+    for number in range(10):
         this_round = mechanism.with_seed(seed + number)
         aggregator = this_round.aggregator()
         aggregator.update(this_round.encode(x, rng=rng, groups=labels))
         estimate = aggregator.mean()
         errors.append(np.sum((estimate.sums / n - truth) ** 2))
         scores.append((estimate.shares - shares) / estimate.shares_stderr)
-    # The squared error of a round has a relative deviation of at most √(2/640) = 6 %, of 30 rounds 1.1 %: |z| < 6.
+    # The squared error of a round has a relative deviation of at most √(2/640) = 6 %, of 10 rounds 1.9 %: |z| < 6.
     expected = mechanism.expected_mse(kinds, groups=own)
-    assert np.mean(errors) == pytest.approx(expected.bias2 + expected.variance / 10, rel=0.03 + 6 * 0.011)
-    # 300 nearly normal scores, of which neighbours depend on each other.
+    assert np.mean(errors) == pytest.approx(expected.bias2 + expected.variance / 10, rel=0.03 + 6 * 0.019)
+    # 100 nearly normal scores, of which neighbours depend on each other.
     assert np.abs(scores).max() < 7
     assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.5
 

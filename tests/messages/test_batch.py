@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
@@ -23,7 +23,6 @@ def big_integer_packing(layout, columns):
     return stream.to_bytes(-(-len(columns[0]) * layout.message_bits // 8), "little")
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_packing_is_the_specification(data):
     # Narrow messages, wide ones, whole bytes and several numbers a field take different ways to the same bits.
@@ -119,7 +118,6 @@ def test_malformed_counts_are_refused(count):
         MECHANISM.messages_from_bytes(b"", count)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40), st.integers(0, 40))
 def test_any_bytes_are_messages_or_a_value_error(raw, count):
     try:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
@@ -151,7 +151,6 @@ def test_damage_is_located(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 7))
 def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, bit):
     path = tmp_path_factory.mktemp("flips") / "messages.parquet"
@@ -168,7 +167,6 @@ def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, 
     assert same(again, messages)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_messages_or_a_value_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "messages.sstq"
@@ -208,7 +206,7 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, count, block, bits, message)
 
 
 @pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 23])
+@pytest.mark.parametrize("count", [7, 8, 9])
 def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
     monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 8)
     path = tmp_path / "messages.sstq"
@@ -287,15 +285,6 @@ def test_parquet_of_other_types_is_refused_unread(tmp_path, monkeypatch):
             read_all(path, PRIVATE)
 
 
-def test_the_form_is_recognised_by_content(tmp_path):
-    named_parquet, other_name = tmp_path / "messages.parquet", tmp_path / "messages.bin"
-    messages = sample(PRIVATE, rng=2)
-    write_messages(named_parquet, messages)
-    named_parquet.rename(other_name)
-    assert describe_messages(other_name).kind == "parquet"
-    assert same(read_all(other_name, PRIVATE), messages)
-
-
 def test_repeated_clients_in_a_file_are_refused(tmp_path):
     path = tmp_path / "messages.parquet"
     parquet_with(path, {"code": [1, 2], "client": [7, 7]}, PUBLIC)
@@ -339,7 +328,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
-@pytest.mark.parametrize("case", ["sstq", "frameunit", "privunit", "csgm", "l2-csgm", "turboquant", "clean"])
+@pytest.mark.parametrize("case", ["sstq", "csgm", "clean"])
 def test_messages_and_states_in_clear_are_for_their_owner_alone(tmp_path, case, suffix):
     mechanism = build(case)
     messages = mechanism.encode(np.ones((3, mechanism.dim)))

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sstq.checks import ArgumentError
 from sstq.messages import vectors as vector_files
 from sstq.messages.vectors import open_vectors, refuse_repeated
 
@@ -24,8 +25,8 @@ def vectors():
     return np.random.default_rng(1).normal(size=(7, DIM))
 
 
-def read(path, **options):
-    file = open_vectors(path, DIM, **options)
+def read(path, dim=DIM, **options):
+    file = open_vectors(path, dim, **options)
     once, twice = (list(file.chunks()) for _ in range(2))
     assert all(len(chunk) <= 2 for chunk in once)
     together = np.concatenate(once)
@@ -54,7 +55,7 @@ def test_npy_of_every_float_type_and_order(tmp_path, vectors, dtype, order):
 def test_npz_of_either_order_compressed_or_not(tmp_path, vectors, save, order):
     save(tmp_path / "x.npz", only=np.asarray(vectors, order=order))
     assert np.array_equal(read(tmp_path / "x.npz"), vectors)
-    assert np.array_equal(read(tmp_path / "x.npz", key="only"), vectors)
+    assert np.array_equal(read(tmp_path / "x.npz", columns=["only"]), vectors)
 
 
 def test_the_kind_is_in_the_content_not_in_the_name(tmp_path, vectors):
@@ -180,19 +181,17 @@ def test_a_damaged_npz_fails_its_checksum(tmp_path, vectors):
 
 def test_keys_choose_among_arrays(tmp_path, vectors):
     np.savez(tmp_path / "x.npz", first=vectors, second=2 * vectors)
-    assert np.array_equal(read(tmp_path / "x.npz", key="second"), 2 * vectors)
-    with pytest.raises(ValueError, match=r"has 2 arrays \(first, second\)"):
+    assert np.array_equal(read(tmp_path / "x.npz", columns=["second"]), 2 * vectors)
+    with pytest.raises(ValueError, match=r"one of the arrays of .*\(first, second\); it has 2"):
         open_vectors(tmp_path / "x.npz", DIM)
-    with pytest.raises(ValueError, match=r"no array 'third'; it has first, second"):
-        open_vectors(tmp_path / "x.npz", DIM, key="third")
+    with pytest.raises(ValueError, match=r"\(first, second\); got third"):
+        open_vectors(tmp_path / "x.npz", DIM, columns=["third"])
 
 
-def test_a_key_or_column_for_the_wrong_kind_is_refused(tmp_path, vectors):
+def test_columns_of_the_wrong_kind_are_refused(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
-    with pytest.raises(ValueError, match=r"key.*\.npz"):
-        open_vectors(tmp_path / "x.npy", DIM, key="a")
-    with pytest.raises(ValueError, match=r"column.*Parquet"):
-        open_vectors(tmp_path / "x.npy", DIM, column="a")
+    with pytest.raises(ValueError, match=r"columns must be left out for the \.npy file"):
+        open_vectors(tmp_path / "x.npy", DIM, columns=["a"])
 
 
 @pytest.mark.parametrize("value_type", [pa.float32(), pa.float64()])
@@ -202,7 +201,7 @@ def test_parquet_lists(tmp_path, vectors, make, value_type):
     path = parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": column})
     expected = vectors.astype(value_type.to_pandas_dtype())
     assert np.array_equal(read(path), expected)
-    assert np.array_equal(read(path, column="x"), expected)
+    assert np.array_equal(read(path, columns=["x"]), expected)
 
 
 def test_parquet_coordinates(tmp_path, vectors):
@@ -212,19 +211,19 @@ def test_parquet_coordinates(tmp_path, vectors):
 
 def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
     path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)})
-    with pytest.raises(ValueError, match="5 columns of floats; it has 0 and 4"):
+    with pytest.raises(ValueError, match=r"has 0 columns of lists and 4 of floats .* not one of lists or 5 of floats"):
         open_vectors(path, DIM)
     path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
-    with pytest.raises(ValueError, match="pass a column"):
+    with pytest.raises(ValueError, match="columns must be given"):
         open_vectors(path, DIM)
-    with pytest.raises(ValueError, match="column 'c' must hold lists of numbers, got string"):
-        open_vectors(path, DIM, column="c")
-    with pytest.raises(ValueError, match="no column 'd'; it has a, b, c"):
-        open_vectors(path, DIM, column="d")
+    with pytest.raises(ValueError, match="one column of lists or 5 columns of numbers, got c: string"):
+        open_vectors(path, DIM, columns=["c"])
+    with pytest.raises(ValueError, match=r"\(a, b, c\), got 'd'"):
+        open_vectors(path, DIM, columns=["d"])
     # The column of integers may be anything: with four others it is not taken for a coordinate without a word.
     columns = {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"client": list(range(7)), "name": ["word"] * 7}
     path = parquet(tmp_path / "z.parquet", columns)
-    with pytest.raises(ValueError, match="it has 0 and 4"):
+    with pytest.raises(ValueError, match="0 columns of lists and 4 of floats"):
         open_vectors(path, DIM)
 
 
@@ -271,8 +270,8 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
         ("1,2,NA,4,5\n", "got 'NA' in line 1"),
         ("1,2,3,4,5\n1,2,1_0,4,5\n", "got '1_0' in line 2"),
         ("1,2,3,4,5\n1,2,nan,4,5\n", "must be finite, got nan in row 1, column 2"),
-        ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, vectors have 5"),
-        ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "line 1 has 6 values"),
+        ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, line 1 has 5"),
+        ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "\\(id, a, b, c, d, e\\), such as a,b,c,d,e"),
         ("0,1,2,3,4\n1,2,3,4,5\n", "may be a header or a vector.*give the columns names"),
         ('1,2,3,4,"5\n', "unexpected end of data"),
     ],
@@ -281,6 +280,41 @@ def test_csv_that_is_not_all_numbers_is_refused_with_its_line(tmp_path, text, me
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=rf"x\.csv.*{message}"):
         list(open_vectors(tmp_path / "x.csv", DIM).chunks())
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_columns_of_csv_are_chosen_by_name_in_the_given_order(tmp_path, delimiter):
+    path = tmp_path / "x.csv"
+    path.write_text("id,a,b,note\n7,1,2,x\n8,3,4,y\n".replace(",", delimiter))
+    assert read(path, dim=2, columns=["b", "a"], delimiter=delimiter).tolist() == [[2, 1], [4, 3]]
+    opened = open_vectors(path, None, columns=["b", "a"], delimiter=delimiter)
+    assert (opened.dim, opened.columns) == (2, ("b", "a"))
+    with pytest.raises(ArgumentError, match=r"columns must be columns of .* \(id, a, b, note\), got 'c'"):
+        open_vectors(path, 1, columns=["c"], delimiter=delimiter)
+    with pytest.raises(ArgumentError, match=r"columns must be 3 columns of .*, got 2"):
+        open_vectors(path, 3, columns=["a", "b"], delimiter=delimiter)
+    with pytest.raises(ArgumentError, match=r"columns must be 2 columns of .*, such as a,b"):
+        open_vectors(path, 2, delimiter=delimiter)
+    with pytest.raises(ValueError, match=r"got 'x' in line 2; fill or drop it, or keep the columns a"):
+        read(path, dim=2, columns=["a", "note"], delimiter=delimiter)
+    if delimiter != ",":
+        with pytest.raises(ArgumentError, match=r"delimiter must be '(;|\\t)' for .*x\.csv"):
+            open_vectors(path, 2)
+    with pytest.raises(ArgumentError, match="delimiter must be one character, got ''"):
+        open_vectors(path, 2, delimiter="")
+
+
+def test_the_length_may_be_that_of_the_file(tmp_path, vectors):
+    np.save(tmp_path / "x.npy", vectors)
+    np.savez(tmp_path / "x.npz", vectors)
+    np.savetxt(tmp_path / "x.csv", vectors, delimiter=",")
+    parquet(tmp_path / "lists.parquet", {"x": list(vectors)})
+    parquet(tmp_path / "floats.parquet", {f"c{i}": vectors[:, i] for i in range(DIM)})
+    for name in ("x.npy", "x.npz", "x.csv", "lists.parquet", "floats.parquet"):
+        assert open_vectors(tmp_path / name, None).dim == DIM
+    (tmp_path / "x.csv").write_text("id,a\n1,2\n")
+    with pytest.raises(ArgumentError, match=r"columns must be .*such as a"):
+        open_vectors(tmp_path / "x.csv", None)
 
 
 def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monkeypatch):

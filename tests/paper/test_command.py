@@ -1,14 +1,13 @@
 """`python -m paper`: one short run of each command."""
 
 import csv
-from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
 import paper.__main__ as command
-from paper import demo
-from paper.reproduction import EXPERIMENTS, Scale
+from paper.reproduction import EXPERIMENTS
+from paper.reproduction.methods import Scale
 
 TINY = Scale(
     quick=True,
@@ -76,17 +75,6 @@ def test_wrong_usage_is_refused(tmp_path):
     assert "--dataset must be" in run("train", "--dataset", "mnist", code=2).stderr
     assert "--model must be" in run("train", "--model", "huge", "-o", tmp_path, code=2).stderr
     assert "must be left out" in run("train", "--trust", "shuffler", "--mechanism", "clean", code=2).stderr
-
-
-@pytest.mark.slow
-def test_the_demo_ends_in_tables_and_a_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "run_demo", partial(demo.run_demo, epsilons=(4.0,), copies=(1, 2), rounds=2))
-    shown = run("demo", "--output", tmp_path).stdout
-    assert shown.splitlines()[-1] == str(tmp_path / "report.html")
-    assert "Figure 1 on digits" in shown, "the titles are shown although nobody is looking"
-    assert "without privacy" in shown
-    assert "2,300" in shown
-    assert {"report.html", "figure-1.png", "digits.png", "results.json"} == {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.slow

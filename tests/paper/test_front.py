@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import sstq
-from paper.bits import bit_widths, draw_bits
 from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RUNS, draw_errors, headline, measure_errors, read_errors
-from paper.gallery import read_curves
 from paper.glance import draw_glance
+from paper.orders import bit_widths, draw_bits
+from paper.page import read_curves
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 import numpy as np
 
-from paper.training import HiddenLayer, LeastSquares
+from paper.training.models import HiddenLayer, LeastSquares
 
 
 def numerical_gradient(loss, parameters, step=1e-6):

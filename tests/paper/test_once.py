@@ -6,10 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from paper.reproduction import FULL, Job, Scale, read_result, run_job, run_jobs, write_record
-from paper.reproduction.central import CentralClassifier, ExactClassifier
-from paper.reproduction.cohorts import train_in_cohorts
+from paper.reproduction.jobs import Job, run_job
+from paper.reproduction.lines import write_record
+from paper.reproduction.methods import FULL, Scale
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS, once_jobs, once_section
+from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
+from paper.reproduction.runner import read_result, run_jobs
 from sstq.accounting import gaussian_sigma
 
 DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_datasets=("digits",))

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from paper.reproduction import EXPERIMENTS, PAPER, markdown_table
+from paper.reproduction import EXPERIMENTS
+from paper.reproduction.lines import markdown_table
+from paper.reproduction.printed import PAPER
 
 RECORDS = Path(__file__).parents[2] / "experiments"
 

@@ -10,7 +10,7 @@ import sstq
 from sstq.cli import app
 from sstq.planning import plan_classifier
 
-FASHION = {"classes": 10, "features": 441, "clients": 59_000, "epsilon": 3.0}
+FASHION = {"classes": 10, "dim": 441, "clients": 59_000, "epsilon": 3.0}
 
 
 def run(*arguments, code=0):
@@ -79,17 +79,17 @@ def test_the_usual_features_are_those_of_water_filling(epsilon):
     # The water level at which the shares of the first p directions sum to 1.
     levels = (1 + np.cumsum(needs)) / np.arange(1, 442)
     assert found.usual_features == np.flatnonzero(needs < levels)[-1] + 1
-    assert plan_classifier(**{**FASHION, "epsilon": epsilon, "features": 2}).usual_features == 2
+    assert plan_classifier(**{**FASHION, "epsilon": epsilon, "dim": 2}).usual_features == 2
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"classes": 1}, "classes must be"),
-        ({"features": 0}, "features must be"),
+        ({"dim": 0}, "dim must be"),
         ({"clients": 0}, "clients must be"),
         ({"epsilon": 0.0}, "epsilon must be"),
-        ({"classes": 1000, "features": 2**20, "epsilon": 1.0}, "must be at most 2"),
+        ({"classes": 1000, "dim": 2**20, "epsilon": 1.0}, "must be at most 2"),
     ],
 )
 def test_impossible_classifiers_are_refused(changes, message):
@@ -98,7 +98,7 @@ def test_impossible_classifiers_are_refused(changes, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"epsilon": 1.0}, {"clients": 500}, {"classes": 100, "features": 2000}])
+@pytest.mark.parametrize("changes", [{"epsilon": 1.0}, {"clients": 500}, {"classes": 100, "dim": 2000}])
 def test_every_remedy_is_feasible(changes):
     verdict = plan_classifier(**{**FASHION, **changes}).verdict()
     assert not verdict.feasible

@@ -400,13 +400,13 @@ def test_a_suggestion_from_vectors(files):
     assert "error at most" in shown.stdout
     assert "NOT PRIVATE" in shown.stderr
     assert run(*arguments, "--seed", 1).stdout == run(*arguments, "--seed", 1).stdout
-    by_name = run("suggest", "--vectors", files / "vectors.npz", "--dim", 16, "--column", "vectors", "--seed", 1)
+    by_name = run("suggest", "--vectors", files / "vectors.npz", "--columns", "vectors", "--seed", 1)
     assert "0.5\t" in by_name.stdout
 
 
 def test_mistakes_on_the_command_line(files):
     suggest = ("suggest", "--vectors")
-    assert "pass --dim" in run(*suggest, files / "vectors.npz", code=2).stderr
+    assert "--columns must be left out" in run(*suggest, files / "vectors.npy", "--columns", "x", code=2).stderr
     assert "--clients needs --mechanism" in run(*suggest, files / "vectors.npy", "--clients", 5, code=2).stderr
     other = ("--survey", files / "mechanism.json")
     assert "format must be 'sstq-norm-survey'" in run("aggregate", files / "x", *other, code=1).stderr

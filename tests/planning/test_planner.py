@@ -43,7 +43,7 @@ CHOSEN = {"flat SSTQ": "sstq", "one dimension": "vqsgd"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", SIMULATED)
+@pytest.mark.parametrize("case", ["many frames", "flat SSTQ", pytest.param("one frame", marks=pytest.mark.soak)])
 def test_the_predicted_error_is_that_of_a_simulation(case, seed):
     # Squared errors of rounds with a fresh frame and a fresh vector are independent sums of nearly normal squares, so
     # that their mean is as good as a χ² of as many degrees of freedom as its variance tells. (Student's t would fail
@@ -108,8 +108,7 @@ def test_the_planner_leaves_out_only_what_is_worse():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [1, 2, 20, 1000])
-@pytest.mark.parametrize("bits", [None, 12])
+@pytest.mark.parametrize(("dim", "bits"), [(2, None), (1000, 12)])
 def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
     for epsilon in (0.02, 1.0, 6.0, 20.0):
         for clients in (1, 10**3, 10**6):
@@ -130,7 +129,7 @@ def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
         {"dim": 20, "epsilon": 3.0, "bits": 8},
     ],
 )
-@pytest.mark.parametrize("clients", [1, 137, 50_000])
+@pytest.mark.parametrize("clients", [1, 137])
 def test_the_error_of_so_many_clients_needs_as_many(options, clients):
     error = plan(clients=clients, **options).relative_error
     back = plan(target_error=error, **options)

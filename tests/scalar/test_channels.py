@@ -3,9 +3,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from sstq.exactness import TOTAL
 from sstq.scalar.channels import Channel, FlatChannel, TableChannel, flat_channel, unbiased_decoder
@@ -75,7 +74,7 @@ def reference_codes(matrix: np.ndarray, tokens: np.ndarray, words: np.ndarray) -
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("bits", [1, 2, 5, 8])
 def test_flat_channel_is_exactly_private_and_spends_its_budget(bits: int, epsilon: float) -> None:
     channel = flat_channel(bits, epsilon)
     matrix = channel.matrix
@@ -97,7 +96,7 @@ def test_flat_channel_of_twelve_bits(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("bits", [1, 2, 5, 8])
 def test_metric_aware_channel_is_exactly_private_and_spends_its_budget(bits: int, epsilon: float) -> None:
     book = uniform_codebook(bits)
     channel = metric_aware_channel(book, epsilon)
@@ -122,7 +121,7 @@ def test_metric_aware_channel_of_twelve_bits(epsilon: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("epsilon", [0.01, 3.0, 20.0])
 @pytest.mark.parametrize("bits", [2, 4, 7])
 def test_metric_aware_channel_with_every_codebook(bits: int, epsilon: float) -> None:
     books = [optimized_codebook(bits, epsilon), panter_dite_codebook(bits, GAUSSIAN)]
@@ -159,7 +158,6 @@ def test_cells_too_thin_for_integers_are_never_sent() -> None:
     st.floats(0.01, 20),
     st.sampled_from(["calibrated", "paper"]),
 )
-@settings(max_examples=150, deadline=None)
 def test_any_codebook_gives_an_exactly_private_channel(inner: list[float], epsilon: float, rate: str) -> None:
     channel = metric_aware_channel(Codebook("any", [-1.0, *sorted(inner), 1.0]), epsilon, rate)
     check_exactly(channel.matrix, epsilon)
@@ -220,21 +218,6 @@ def test_codes_at_every_boundary(channel: Channel) -> None:
         expected = reference_codes(matrix, tokens, words)
     assert np.array_equal(codes, expected)
     assert channel.used[codes].all()
-
-
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_codes_follow_the_matrix(channel: Channel, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n, token = 200_000, channel.inputs // 2
-    words = rng.integers(0, TOTAL, size=n, dtype=np.uint64)
-    codes = channel.sample(np.full(n, token), words)
-    counts = np.bincount(codes, minlength=channel.outputs)
-    expected = n * channel.probabilities()[token]
-    likely = expected >= 20
-    statistic = ((counts - expected)[likely] ** 2 / expected[likely]).sum()
-    # A false failure once in 10^8 runs, up to the approximation by χ².
-    assert statistic < chi2.isf(1e-8, max(likely.sum() - 1, 1))
-    assert (counts[channel.probabilities()[token] == 0] == 0).all()
 
 
 def test_bad_draws_are_refused() -> None:
@@ -392,17 +375,3 @@ def test_channels_are_frozen() -> None:
     with pytest.raises(AttributeError):
         channel.epsilon = 5.0
     assert channel != flat_channel(4, 3.0)
-
-
-def test_importing_channels_does_not_import_scipy() -> None:
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, types; package = types.ModuleType('sstq'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['sstq'] = package; import sstq.scalar.channels, sstq.scalar.codebooks; "
-        "assert not {'scipy', 'numba'} & set(sys.modules)"
-    )
-    import sstq
-
-    subprocess.run([sys.executable, "-c", code, sstq.__path__[0]], check=True)

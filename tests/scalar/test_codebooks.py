@@ -22,13 +22,6 @@ GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
 SKEWED = Density(np.arange(1, 65) / 2080 * 0.9, edges=(0.02, 0.08))
 
 
-def feasible(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Draw an ordered, anchored, symmetric (hence zero-sum) codebook."""
-    half = np.sort(rng.uniform(0, 1, size // 2) ** rng.choice([1, 4]))
-    half[-1] = 1.0
-    return np.concatenate([-half[::-1], half])
-
-
 # --- the class ---
 
 
@@ -90,8 +83,8 @@ def test_optimized_codebook_is_stationary_and_exactly_symmetric(bits: int, epsil
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
 def test_optimized_codebook_beats_slsqp_on_the_papers_formulation(bits: int, epsilon: float) -> None:
     size = 1 << bits
 
@@ -121,46 +114,6 @@ def test_optimized_codebook_golden_values(bits: int) -> None:
     assert (values**2).sum() == pytest.approx(2.4966, abs=5e-5)
     np.testing.assert_allclose(values[-5:], [0.003, 0.038, 0.170, 0.467, 1.0], atol=5e-4)
     assert np.abs(values[5:-5]).max() < 1e-4
-
-
-@given(st.integers(0, 2**32), st.integers(1, 6), st.floats(0.01, 20), st.floats(0, 1))
-def test_surrogate_loss_is_convex(seed: int, bits: int, epsilon: float, share: float) -> None:
-    rng = np.random.default_rng(seed)
-    first, second = feasible(rng, 1 << bits), feasible(rng, 1 << bits)
-    mixed = surrogate_loss(Codebook("mix", share * first + (1 - share) * second), epsilon)
-    ends = [surrogate_loss(Codebook("end", values), epsilon) for values in (first, second)]
-    assert mixed <= (share * ends[0] + (1 - share) * ends[1]) * (1 + 1e-12)
-
-
-@given(st.integers(0, 2**32), st.floats(0.01, 20))
-def test_surrogate_hessian_is_at_least_two_lambda(seed: int, epsilon: float) -> None:
-    # Paper, proof of Theorem 4.2: ∇²ℒ = Dᵀ diag(gap/2) D + 2λI ⪰ 2λI on the feasible set.
-    values = feasible(np.random.default_rng(seed), 16)
-    difference = np.diff(np.eye(16), axis=0)
-    floor = 2 / math.expm1(epsilon)
-    hessian = difference.T @ np.diag(np.diff(values) / 2) @ difference + floor * np.eye(16)
-    assert np.linalg.eigvalsh(hessian).min() >= floor * (1 - 1e-9) - 1e-14
-    # The formula is the Hessian of the function itself: compare a second difference along a random direction.
-    direction = np.random.default_rng(seed + 1).normal(size=16)
-
-    def along(step: float) -> float:
-        c = values + step * direction
-        return float((np.diff(c) ** 3).sum() / 12 + (c**2).sum() / math.expm1(epsilon))
-
-    second = (along(1e-3) - 2 * along(0) + along(-1e-3)) / 1e-6
-    assert second == pytest.approx(direction @ hessian @ direction, rel=1e-5, abs=1e-7)
-
-
-@pytest.mark.slow
-@given(st.integers(0, 2**32), st.integers(2, 8), st.floats(0.01, 20), st.floats(1e-6, 0.3))
-def test_perturbations_never_lower_the_surrogate_loss(seed: int, bits: int, epsilon: float, size: float) -> None:
-    rng = np.random.default_rng(seed)
-    book = optimized_codebook(bits, epsilon)
-    moved = np.sort(np.clip(book.values + size * rng.normal(size=book.size), -1, 1))
-    moved[[0, -1]] = -1, 1
-    moved = (moved - moved[::-1]) / 2
-    best = surrogate_loss(book, epsilon)
-    assert surrogate_loss(Codebook("moved", moved), epsilon) >= best * (1 - 1e-13)
 
 
 # --- Panter–Dite ---

@@ -1,9 +1,8 @@
 import itertools
-import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -11,7 +10,6 @@ from sstq.scalar.codebooks import (
     Codebook,
     interpolation,
     panter_dite_codebook,
-    stochastic_round,
     uniform_codebook,
 )
 from sstq.scalar.densities import Density
@@ -99,20 +97,6 @@ def test_metric_aware_loss_is_the_expected_squared_error(density: Density, rate:
         assert metric_aware_loss(book, density, 3.0, rate) == pytest.approx(expected, rel=1e-6)
 
 
-def test_metric_aware_loss_by_simulation(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    book, n = uniform_codebook(3), 400_000
-    cell = rng.choice(GAUSSIAN.masses.size + 2, size=n, p=np.append(GAUSSIAN.masses, GAUSSIAN.edges))
-    inside = (cell + rng.uniform(size=n)) / 128 - 1
-    y = np.where(cell == 256, -1.0, np.where(cell == 257, 1.0, inside))
-    token = stochastic_round(book.values, y, rng.uniform(size=n))
-    matrix = laplace_probabilities(book.values, resolve_rate(book.values, 3.0, "calibrated"))
-    code = (rng.uniform(size=(n, 1)) > np.cumsum(matrix, axis=1)[token]).sum(axis=1)
-    errors = (y - book.values[np.minimum(code, 7)]) ** 2
-    # z = 6: a false failure once in 5·10^8 runs.
-    assert abs(errors.mean() - metric_aware_loss(book, GAUSSIAN, 3.0)) < 6 * errors.std() / math.sqrt(n)
-
-
 @pytest.mark.parametrize("density", [GAUSSIAN, SKEWED])
 def test_metric_aware_loss_without_privacy_is_the_rounding_error(density: Density) -> None:
     # Paper, Section 5.1: ε → ∞ leaves Σ_k∫(y − c_k)(c_{k+1} − y)f.
@@ -142,7 +126,7 @@ def test_loss_gradient(calibrated: bool, density: Density) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("density", [Density.uniform(64), GAUSSIAN, SKEWED, Density([0.5, 0.0, 0.0, 0.5])])
 @pytest.mark.parametrize("rate", ["paper", "calibrated"])
-@pytest.mark.parametrize("bits", [1, 2, 4, 6])
+@pytest.mark.parametrize("bits", [2, 4])
 def test_loss_optimal_codebook_is_no_worse_than_the_others(density: Density, rate: str, bits: int) -> None:
     for epsilon in (0.5, 3.0):
         book = loss_optimal_codebook(bits, density, epsilon, rate)
@@ -151,19 +135,6 @@ def test_loss_optimal_codebook_is_no_worse_than_the_others(density: Density, rat
             assert best <= metric_aware_loss(other, density, epsilon, rate)
         if density.symmetric:
             assert np.array_equal(book.values, -book.values[::-1])
-
-
-@given(st.integers(0, 2**32), st.floats(1e-4, 0.1))
-@settings(max_examples=50)
-def test_perturbations_do_not_lower_the_loss_of_the_optimum(seed: int, size: float) -> None:
-    book = OPTIMUM
-    moved = np.sort(np.clip(book.values + size * np.random.default_rng(seed).normal(size=book.size), -1, 1))
-    moved[[0, -1]] = -1, 1
-    moved = (moved - moved[::-1]) / 2
-    assert metric_aware_loss(Codebook("moved", moved), GAUSSIAN, 3.0) >= metric_aware_loss(book, GAUSSIAN, 3.0) - 1e-12
-
-
-OPTIMUM = loss_optimal_codebook(3, GAUSSIAN, 3.0)
 
 
 def test_loss_optimal_arguments() -> None:

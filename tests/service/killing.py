@@ -104,11 +104,10 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def options(store: Store, folder: Path, port: int) -> list[str]:
-    """The arguments of `sstq serve` for these tests."""
-    database = store.database.url.render_as_string(hide_password=False)
-    settings = {"folder": folder, "database": database, "port": port, **SETTINGS}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+def settings_of(store: Store, folder: Path, port: int) -> dict[str, object]:
+    """The settings of `sstq serve` for these tests."""
+    database = store.url.render_as_string(hide_password=False)
+    return {"folder": folder, "database": database, "port": port, **SETTINGS}
 
 
 def killed_under_load(store: Store, start: Callable[[int], Process], kills: int, processes: int = 1) -> Load:

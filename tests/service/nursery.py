@@ -2,8 +2,8 @@
 
     python -m tests.service.nursery
 
-A line of its input is the arguments of `sstq` as JSON; the server's first lines are the answer, after a line with the
-number of its process. That is a process like any other, which can be killed.
+A line of its input is a command and environment variables as JSON; the server's first lines are the answer, after a
+line with the number of its process. That is a process like any other, which can be killed.
 """
 
 import json
@@ -35,9 +35,10 @@ class Nursery:
     def __init__(self, parent: subprocess.Popen[str]) -> None:
         self._parent = parent
 
-    def start(self, *arguments: str, command: str = "serve") -> Forked:
-        """`sstq serve` or `sstq shuffler` with these arguments."""
-        print(json.dumps([command, *arguments]), file=self._parent.stdin, flush=True)
+    def start(self, command: str = "serve", **settings: object) -> Forked:
+        """`sstq serve` or `sstq shuffler` with these settings, which are environment variables."""
+        variables = {f"SSTQ_{name.upper()}": str(value) for name, value in settings.items()}
+        print(json.dumps([command, variables]), file=self._parent.stdin, flush=True)
         # The process, the address, the key of a shuffler, the token.
         lines = [self._parent.stdout.readline().split() for _ in range(3 + (command == "shuffler"))]
         said = {line[0]: line[-1] for line in lines if line}
@@ -78,7 +79,9 @@ def main() -> None:
         process = os.fork()
         if not process:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            app(json.loads(line))
+            command, variables = json.loads(line)
+            os.environ.update(variables)
+            app([command])
         print("process", process, flush=True)  # noqa: T201
 
 

@@ -96,11 +96,11 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
         "administrator_token": ADMINISTRATOR,
         # A shuffler signs campaigns that name its address, so it must know its port.
         "port": 0 if command == "serve" else free_port(),
-        "fold_seconds" if command == "serve" else "mix_seconds": 0.05,
+        "fold_seconds": 0.05,
     } | settings
     if program is None:
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
-        arguments = [sys.executable, "-m", "sstq", command, "--folder", str(folder), *options]
+        arguments = [sys.executable, "-m", "sstq", command, "--folder", str(folder)]
+        environment = {f"SSTQ_{name.upper()}": str(value) for name, value in chosen.items()} | (environment or {})
     else:
         arguments = [sys.executable, "-c", program, json.dumps(chosen)]
     log = Path(folder) / f"{role}.log"

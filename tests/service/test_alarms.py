@@ -82,7 +82,7 @@ def test_equal_messages_raise_an_alarm_and_it_stays(tmp_path, seed):
         while store.fold("c"):
             pass
         results.refresh(store, campaign)
-        return json.loads(results.latest(store, "c").json)["checks"]
+        return json.loads(results.latest(store, "c"))["checks"]
 
     assert add(SMALL.encode(np.zeros((20_000, 6)), seed))["counts"].startswith("passed")
     one = SMALL.encode(np.zeros((1, 6)), seed)

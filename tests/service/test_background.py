@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 from sstq.client.campaigns import Campaign
 from sstq.service import Settings, background, results
 from sstq.service.background import Background
-from sstq.service.collector import Collector
+from sstq.service.node import Collector
 from sstq.service.store import Store, Upload
 from tests.service.serving import ADMINISTRATOR, packed
 

@@ -15,10 +15,10 @@ from sstq.service import Campaign, Shuffling
 from sstq.service.receiving import Receipt, Upload
 from sstq.service.shuffler import crowds
 from sstq.service.shuffler.crowds import (
-    EnvelopePacking,
     count_outgoing,
     drop,
     forward_later,
+    joined_by_crowd,
     outgoing_parts,
     sent,
     waiting,
@@ -34,7 +34,7 @@ CROWDS = (b"1" * CROWD_BYTES, b"2" * CROWD_BYTES)
 
 @pytest.fixture
 def store(database_url):
-    opened = Store(database_url, EnvelopePacking)
+    opened = Store(database_url, joined_by_crowd)
     opened.create("steps", MECHANISM, "{}")
     yield opened
     opened.close()
@@ -54,34 +54,31 @@ def uploaded(store, people, key=CROWDS[0], together=1):
 
 def forwarded(store):
     """The envelopes of all parts by batch, and the parts."""
-    parts = list(outgoing_parts(store.database, "steps"))
+    parts = list(outgoing_parts(store, "steps"))
     found = {}
-    for part in sorted(parts, key=lambda part: (part.batch, part.part)):
-        cut = [part.body[start : start + SIZE] for start in range(0, len(part.body), SIZE)]
-        assert len(cut) == part.count
-        found.setdefault((part.slot, part.sealing_key, part.batch), []).extend(cut)
+    for part in sorted(parts, key=lambda part: (part["batch"], part["part"])):
+        cut = [part["body"][start : start + SIZE] for start in range(0, len(part["body"]), SIZE)]
+        assert len(cut) == part["count"]
+        found.setdefault((part["slot"], part["sealing_key"], part["batch"]), []).extend(cut)
     return found, parts
 
 
 def test_envelopes_of_one_crowd_share_a_row():
-    packing = EnvelopePacking(MECHANISM)
-    joined = packing.join([(1, CROWDS[0] + b"a"), (2, CROWDS[1] + b"bc"), (3, CROWDS[0] + b"def")])
-    assert joined == [(4, CROWDS[0] + b"adef"), (2, CROWDS[1] + b"bc")]
-    assert packing.checked([(1, CROWDS[0] + b"a")]) == ([(1, CROWDS[0] + b"a")], {})
+    packed = [(1, CROWDS[0] + b"a"), (2, CROWDS[1] + b"bc"), (3, CROWDS[0] + b"def")]
+    assert joined_by_crowd(MECHANISM, packed) == ([(4, CROWDS[0] + b"adef"), (2, CROWDS[1] + b"bc")], {})
 
 
 def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     monkeypatch.setattr(crowds, "LARGEST_PART", 7 * SIZE)
-    monkeypatch.setattr(crowds, "_READ_BYTES", 20 * SIZE)  # so that there are several reads
     people = uploaded(store, 30) + uploaded(store, 30, together=5)
     others = uploaded(store, 4, CROWDS[1])
-    found = {crowd.name: crowd for crowd in waiting(store.database, "steps")}
+    found = {crowd.name: crowd for crowd in waiting(store, "steps")}
     assert {key: crowd.people for key, crowd in found.items()} == {CROWDS[0].hex(): 60, CROWDS[1].hex(): 4}
     crowd = found[CROWDS[0].hex()]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    assert forward_later(store.database, CAMPAIGN, crowd, str(temporary))
-    assert not forward_later(store.database, CAMPAIGN, crowd, None)  # as another process would
+    assert forward_later(store, CAMPAIGN, crowd, str(temporary))
+    assert not forward_later(store, CAMPAIGN, crowd, None)  # as another process would
     batches, parts = forwarded(store)
     assert sorted(slot for slot, _, _ in batches) == [0, 1, 2]
     for (slot, key, _), envelopes in batches.items():
@@ -90,38 +87,39 @@ def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
         assert sorted(envelopes) == sorted(came)
         assert envelopes != came  # the same order has a chance of 1/60!
     assert len({batch[:12] for _, _, batch in batches}) == 1  # by which the collector knows that they are one crowd
-    assert {(part.size, part.parts) for part in parts} == {(60, 9)}
-    assert count_outgoing(store.database, "steps") == 180
+    assert {(part["size"], part["parts"]) for part in parts} == {(60, 9)}
+    assert count_outgoing(store, "steps") == 180
     # Those for the other key still wait, as they came.
-    (left,) = waiting(store.database, "steps")
+    (left,) = waiting(store, "steps")
     assert (left.name, left.people) == (CROWDS[1].hex(), 4)
     assert not any(other[0] in envelopes for other in others for envelopes in batches.values())
     for part in parts:
-        sent(store.database, part)
-        sent(store.database, part)  # twice does no harm
-    assert not list(outgoing_parts(store.database, "steps"))
+        sent(store, part)
+        sent(store, part)  # twice does no harm
+    assert not list(outgoing_parts(store, "steps"))
     assert not list(temporary.iterdir())
 
 
 def test_a_crash_leaves_the_envelopes_as_they_came(store, monkeypatch):
     uploaded(store, 10)
-    before = waiting(store.database, "steps")
+    before = waiting(store, "steps")
     monkeypatch.setattr(crowds, "_store", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        forward_later(store.database, CAMPAIGN, before[0], None)
-    assert waiting(store.database, "steps") == before
-    assert count_outgoing(store.database, "steps") == 0
+        forward_later(store, CAMPAIGN, before[0], None)
+    assert waiting(store, "steps") == before
+    assert count_outgoing(store, "steps") == 0
 
 
-def test_people_who_came_meanwhile_wait_for_the_next_crowd(store):
+def test_people_who_came_meanwhile_are_neither_lost_nor_left_alone(store):
     uploaded(store, 10)
-    (crowd,) = waiting(store.database, "steps")
+    (crowd,) = waiting(store, "steps")
     uploaded(store, 3)
-    assert forward_later(store.database, CAMPAIGN, crowd, None)
-    (left,) = waiting(store.database, "steps")
-    assert left.people == 3
-    assert drop(store.database, "steps", left)
-    assert not drop(store.database, "steps", left)
-    assert waiting(store.database, "steps") == []
+    assert not forward_later(store, CAMPAIGN, crowd, None)
+    assert not drop(store, "steps", crowd)
+    (grown,) = waiting(store, "steps")
+    assert grown.people == 13
+    assert forward_later(store, CAMPAIGN, grown, None)
+    assert not drop(store, "steps", grown)
+    assert waiting(store, "steps") == []
     batches, _ = forwarded(store)
-    assert np.all([len(envelopes) == 10 for envelopes in batches.values()])
+    assert np.all([len(envelopes) == 13 for envelopes in batches.values()])

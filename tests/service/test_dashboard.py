@@ -28,7 +28,7 @@ from sstq.audit import verify
 from sstq.client.campaigns import read_document
 from sstq.client.sealing import envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
-from sstq.service.manifests import Manifest
+from sstq.service.batches import Manifest
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, browsing
 from tests.patience import PATIENCE, until
@@ -372,7 +372,9 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
     crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)), SLEEP.message_bits)
     body = b"".join(seal(row.tobytes(), sealing_key, envelope_info(crowd, 0)) for row in rows)
     digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
-    manifest = Manifest("shuffled", digest, crowd.hex(), 0, secrets.token_hex(16), 300, 0, 1, 300, checksum)
+    numbers = {"slot": 0, "size": 300, "part": 0, "parts": 1, "count": 300}
+    names = {"campaign": "shuffled", "digest": digest, "crowd": crowd.hex(), "sha256": checksum}
+    manifest = Manifest(**names, **numbers, batch=secrets.token_hex(16))
     headers = {"Content-Type": "application/octet-stream"} | manifest.signed(shuffler)
     assert server.http.post("/v1/campaigns/shuffled/batches", content=body, headers=headers).json() == {"count": 300}
     epsilon = shuffled_epsilon(SLEEP, 300, 1e-6)

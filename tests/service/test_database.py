@@ -16,7 +16,7 @@ from tests.patience import PATIENCE
 def database(database_url):
     made = Database(database_url)
     yield made
-    made.dispose()
+    made.close()
 
 
 def one(database, statement):
@@ -40,7 +40,7 @@ def test_a_postgresql_default_of_no_durability_is_overruled(postgres):
         connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     database = Database(url)
     assert one(database, "SHOW synchronous_commit") == "on"
-    database.dispose()
+    database.close()
 
 
 def test_a_server_that_does_not_sync_is_refused(postgres):
@@ -64,7 +64,7 @@ def _wait_for(connection, value):
 
 
 def test_it_opens_again(database, database_url):
-    Database(database_url).dispose()
+    Database(database_url).close()
 
 
 def test_another_program_is_refused(tmp_path):
@@ -104,7 +104,7 @@ def test_many_may_start_at_once(database_url):
     for thread in threads:
         thread.join()
     for database in made:
-        database.dispose()
+        database.close()
     assert len(made) == 6, problems
 
 
@@ -155,7 +155,7 @@ def test_a_deadlock_is_tried_again(postgres):
         thread.join()
     assert len(tries) == 3
     assert one(database, "SELECT count(*) FROM settings WHERE value = 'x'") == 2
-    database.dispose()
+    database.close()
 
 
 def test_errors_do_not_show_what_was_stored(database):

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 import sstq
 from sstq.service import database as tables
-from sstq.service import folding, pieces, states
+from sstq.service import folding, pieces
 from sstq.service.store import Receipt, Store, Upload, current_hour
 
 MECHANISMS = {
@@ -53,7 +53,7 @@ def fill(store, name, mechanism, seed, counts):
 
 
 def rows(store, table):
-    return store.database.read(lambda connection: connection.execute(sa.select(table)).all())
+    return store.read(lambda connection: connection.execute(sa.select(table)).all())
 
 
 def assert_same(found, expected):
@@ -88,9 +88,9 @@ def test_small_pieces_add_up_and_stay_small(store, seed, kind, tmp_path):
     expected = mechanism.aggregator()
     for part in range(5):
         expected.merge(fill(store, kind, mechanism, seed + part, [500]))
-        while folding.fold(store.database, kind, mechanism, 0, SMALL):
+        while folding.fold(store, kind, mechanism, 0, SMALL):
             pass
-        while folding.merge(store.database, kind, mechanism, SMALL):
+        while folding.merge(store, kind, mechanism, SMALL):
             pass
         assert_same(store.state(kind), expected)
     found = rows(store, tables.pieces)
@@ -101,16 +101,6 @@ def test_small_pieces_add_up_and_stay_small(store, seed, kind, tmp_path):
     assert all(row.first % row.width == 0 and row.width & (row.width - 1) == 0 for row in found)
     if expected.sums().nbytes > SMALL:
         assert len({row.first for row in found}) > 1
-    # The file is the one that the aggregator itself would write.
-    assert store.save_state(kind, tmp_path / "found.npz") == expected.count
-    expected.save(tmp_path / "expected.npz")
-    assert (tmp_path / "found.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
-
-
-def test_an_empty_state_is_saved(store, tmp_path):
-    store.create("c", MECHANISMS["frames"], "{}")
-    assert store.save_state("c", tmp_path / "empty.npz") == 0
-    assert MECHANISMS["frames"].load_aggregator(tmp_path / "empty.npz").count == 0
 
 
 def test_pieces_are_few(store, seed):
@@ -150,12 +140,12 @@ def test_a_crash_in_the_middle_changes_nothing(store, seed, kind, monkeypatch):
     assert not rows(store, tables.pieces)
     store.fold("c")
     expected.merge(fill(store, "c", mechanism, seed + 1, [55]))
-    folding.fold(store.database, "c", mechanism, 0)
+    folding.fold(store, "c", mechanism, 0)
     before = rows(store, tables.pieces)
     with monkeypatch.context() as patch:
         patch.setattr(folding.secrets, "token_bytes", _crash)
         with pytest.raises(RuntimeError, match="crash"):
-            folding.merge(store.database, "c", mechanism)
+            folding.merge(store, "c", mechanism)
     assert rows(store, tables.pieces) == before
     assert_same(store.state("c"), expected)
 
@@ -199,7 +189,7 @@ def test_several_processes_fold_at_once(store, database_url, seed, monkeypatch):
 
 
 def test_memory_is_bounded_by_a_piece(tmp_path, seed):
-    """A state of many pieces is merged and saved with the memory of a few, whatever its size."""
+    """A state of many pieces is merged with the memory of a few, whatever its size."""
     mechanism = sstq.FrameUnit(dim=20, epsilon=2.0, frames=1 << 16)
     store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
     store.create("c", mechanism, "{}")
@@ -209,23 +199,21 @@ def test_memory_is_bounded_by_a_piece(tmp_path, seed):
         # Any bits are a message: to encode vectors would take longer than all the rest.
         body = rng.bytes(250_000 * mechanism.message_bits // 8)
         store.receive([Upload("c", rng.bytes(16), 250_000, body)])
-        folding.fold(store.database, "c", mechanism, 0, small)
-        while folding.merge(store.database, "c", mechanism, small):
+        folding.fold(store, "c", mechanism, 0, small)
+        while folding.merge(store, "c", mechanism, small):
             pass
     total = store.state("c").sums().nbytes
     fill(store, "c", mechanism, seed + 6, [10])
     assert total > 64 * small
     tracemalloc.start()
     try:
-        folding.fold(store.database, "c", mechanism, 0, small)
-        while folding.merge(store.database, "c", mechanism, small):
+        folding.fold(store, "c", mechanism, 0, small)
+        while folding.merge(store, "c", mechanism, small):
             pass
-        store.database.read(lambda connection: states.save_state(connection, "c", mechanism, tmp_path / "state.npz"))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 10 * small + (1 << 24)  # NumPy writes an array through a buffer of 16 MB
-    assert_same(mechanism.load_aggregator(tmp_path / "state.npz"), store.state("c"))
+    assert peak < 10 * small + (1 << 22)
     store.close()
 
 
@@ -233,7 +221,7 @@ def test_a_damaged_row_stops_folding_and_is_kept(store):
     mechanism = MECHANISMS["frame"]
     store.create("c", mechanism, "{}")
     row = {"campaign": "c", "key": os.urandom(16), "messages": 5, "body": b"short"}
-    store.database.write(lambda connection: connection.execute(tables.uploads.insert(), row))
+    store.write(lambda connection: connection.execute(tables.uploads.insert(), row))
     with pytest.raises(ValueError, match="messages are"):
         store.fold("c")
     assert len(rows(store, tables.uploads)) == 1

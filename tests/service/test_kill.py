@@ -4,19 +4,19 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from tests.service.killing import Load, differences, free_port, killed_under_load, options, prepared, under_load
+from tests.service.killing import Load, differences, free_port, killed_under_load, prepared, settings_of, under_load
 from tests.service.nursery import nursery
 
 pytestmark = pytest.mark.slow
 
-KILLS = [3, pytest.param(25, marks=pytest.mark.soak)]
+KILLS = [2, pytest.param(25, marks=pytest.mark.soak)]
 
 
 @pytest.fixture
 def start(tmp_path):
     """Starts a server of a database."""
     with nursery(tmp_path / "log") as parent:
-        yield lambda store, port: parent.start(*options(store, tmp_path, port))
+        yield lambda store, port: parent.start(**settings_of(store, tmp_path, port))
 
 
 @pytest.mark.parametrize("kills", KILLS)
@@ -28,7 +28,8 @@ def test_killed_servers_lose_and_double_nothing(database_url, processes, start, 
     store.close()
 
 
-@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [25])
 def test_a_postgresql_stopped_as_by_a_crash_loses_and_doubles_nothing(own_postgres, start, kills):
     store = prepared(own_postgres.url())
     load = Load(store, [start(store, free_port()).url for _ in range(2)])

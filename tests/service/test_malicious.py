@@ -20,7 +20,7 @@ from sstq.client import Campaign, Client, Shuffling
 from sstq.client.campaigns import read_document
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
-from sstq.service.shuffler.crowds import EnvelopePacking
+from sstq.service.shuffler.crowds import joined_by_crowd
 from tests.patience import until
 from tests.service.serving import serving
 
@@ -210,10 +210,11 @@ def test_the_collector_is_not_asked_by_those_who_send(tmp_path):
 
 def test_crowds_are_told_apart_by_all_of_their_name():
     """Two keys of a collector whose names agree in all but the last bit."""
-    packing, name = EnvelopePacking(MECHANISM), secrets.token_bytes(CROWD_BYTES)
+    name = secrets.token_bytes(CROWD_BYTES)
     other = name[:-1] + bytes([name[-1] ^ 1])
     assert hashlib.sha256().digest_size == CROWD_BYTES
-    assert packing.join([(1, name + b"a"), (1, other + b"b")]) == [(1, name + b"a"), (1, other + b"b")]
+    packed = [(1, name + b"a"), (1, other + b"b")]
+    assert joined_by_crowd(MECHANISM, packed) == (packed, {})
 
 
 def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from sstq.service import Client, protocol
+from sstq.service import Client, Settings, create_app, node, protocol
 from sstq.service.protocol import HEADER_SECONDS
 from tests.patience import PATIENCE, until
-from tests.service.serving import packed, serving
+from tests.service.serving import ADMINISTRATOR, packed, serving
 
 pytestmark = pytest.mark.slow
 
@@ -41,34 +41,18 @@ run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
 """
 
 
-_SLOW_TO_COMPILE = """
-import json, pathlib, sys, time
-from sstq.service import Settings, background, run
-settings = json.loads(sys.argv[1])
-compiled = pathlib.Path(settings.pop("compiled"))
-def compile():
-    while not compiled.exists():
-        time.sleep(0.01)
-background._warm_up = compile
-run(Settings(**settings), lambda url: print(url, flush=True))
-"""
+def test_kernels_are_loaded_before_the_first_request(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(node, "warm_up", lambda: seen.append("loaded"))
+    application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
+    assert not seen
 
+    async def start():
+        async with application.router.lifespan_context(application):
+            seen.append("started")
 
-def test_uploads_wait_while_kernels_are_compiled_and_other_requests_do_not(tmp_path):
-    compiled = tmp_path / "compiled"
-    with (
-        serving(tmp_path, program=_SLOW_TO_COMPILE, compiled=str(compiled)) as server,
-        ThreadPoolExecutor(1) as thread,
-    ):
-        server.create("open", MECHANISM)
-        sent = thread.submit(server.send, "open", MECHANISM, packed(MECHANISM), 5)
-        for _ in range(3):
-            assert server.http.get("/health").json() == {"status": "starting"}
-        assert server.status("open")["received"] == 0
-        assert not sent.done()
-        compiled.touch()
-        assert sent.result().text == '{"count":5}'
-        assert server.http.get("/health").json() == {"status": "ok"}
+    asyncio.run(start())
+    assert seen == ["loaded", "started"]
 
 
 @pytest.fixture

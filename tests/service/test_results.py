@@ -45,7 +45,7 @@ def test_the_history_has_a_point_per_eighth_more_messages(store):
     assert counts[0] == 20
     assert (counts[1:] >= 1.125 * counts[:-1]).all()
     assert counts[-1] * 1.125 > 780
-    described = json.loads(results.latest(store, "steps").json)
+    described = json.loads(results.latest(store, "steps"))
     assert described["count"] == 800
     if counts[-1] == 800:
         assert points[-1][1] == pytest.approx(np.linalg.norm(described["stderr"]))

@@ -19,11 +19,9 @@ import httpx
 
 from sstq.service import Settings, app, create_app, security
 from sstq.service.health import Health
-from sstq.service.limits import AddressLimits, BodyShares
 from sstq.service.logs import PrivateFormatter
-from sstq.service.problems import Problem
 from sstq.service.protocol import MOST_HEADER_BYTES
-from sstq.service.security import bearer_token, is_token, token_hash
+from sstq.service.security import AddressLimits, BodyShares, Problem, bearer_token, is_token, token_hash
 from tests.patience import PATIENCE
 from tests.service.serving import ADMINISTRATOR, packed, serving
 

@@ -321,7 +321,7 @@ def test_a_campaign_of_another_shuffler_is_not_signed(both, field):
 
 
 def test_a_database_has_one_role(tmp_path):
-    from sstq.service.collector import Collector
+    from sstq.service.node import Collector
     from sstq.service.settings import Settings
     from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 
@@ -418,24 +418,29 @@ def test_the_commands(both, tmp_path):
 
     creation = ("campaign", "create", "walks", "-m", tmp_path / "m.json", "--closes", LATER, "--senders", "single-use")
     key = shuffler.keys["key"]
-    assert "needs --shuffler ADDRESS" in run(*creation, "--threshold", 20, code=2)
+
+    def named(**terms):
+        (tmp_path / "shuffling.json").write_text(json.dumps(terms))
+        return ("--shuffling", tmp_path / "shuffling.json")
+
+    assert "with url, key and threshold" in " ".join(run(*creation, *named(threshold=20), code=2).split())
     # A key, an address or a collector that is not the shuffler's is noticed now, and leaves the name free.
     other = shuffler.url.replace("127.0.0.1", "localhost")
-    for address, named, reason in (
+    for address, stated, reason in (
         (shuffler.url, "00" * 32, f"names a shuffler with the key {'00' * 32}, this one has {key}"),
         (other, key, f"names a shuffler with the url {other}, this one has {shuffler.url}"),
     ):
-        said = run(*creation, "--shuffler", address, "--shuffler-key", named, "--threshold", 20, code=1)
+        said = run(*creation, *named(url=address, key=stated, threshold=20), code=1)
         assert reason in " ".join(said.split())
         assert "pass the address and the public key that sstq shuffler prints" in " ".join(said.split())
     for address, reason in (
         (collector.url, "there is no shuffler at"),
         ("http://127.0.0.1:1", "no answer from 127.0.0.1:1"),
     ):
-        assert reason in run(*creation, "--shuffler", address, "--shuffler-key", key, "--threshold", 20, code=1)
-    named = ("--shuffler", shuffler.url, "--shuffler-key", key, "--threshold", 20, "--delta", "1e-5")
+        assert reason in run(*creation, *named(url=address, key=key, threshold=20), code=1)
     link = f"{shuffler.url}/walks#collector-key={collector.key}&shuffler-key={key}"
-    assert link in run(*creation, *named).replace("\n", "").replace(" ", "")
+    shuffling = named(url=shuffler.url, key=key, threshold=20, delta=1e-5)
+    assert link in run(*creation, *shuffling).replace("\n", "").replace(" ", "")
     assert "mixed when it has closed" in run("campaign", "show", "walks")
     (tmp_path / "tokens.txt").write_text("\n".join(tokens_of(both, "walks", 30)))
     sending = ("send", f"{shuffler.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)

@@ -41,7 +41,7 @@ def upload(**changes):
 
 
 def rows(store, table):
-    return store.database.read(lambda connection: connection.execute(sa.select(table)).all())
+    return store.read(lambda connection: connection.execute(sa.select(table)).all())
 
 
 def test_campaigns(store):
@@ -261,9 +261,7 @@ def test_a_full_disk_is_an_error_that_passes(tmp_path):
 
     def limit(pages):
         # The pool hands out the connection that was given back last.
-        return store.database.write(
-            lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar()
-        )
+        return store.write(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar())
 
     limit(limit(1))  # no smaller than it is: at once full
     large = upload(count=1_000_000)
@@ -285,11 +283,11 @@ def test_a_full_disk_of_postgresql_is_an_error_that_passes(postgres):
         $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
         CREATE TRIGGER full_disk BEFORE INSERT ON uploads EXECUTE FUNCTION full_disk();
     """
-    store.database.write(lambda connection: connection.exec_driver_sql(full))
+    store.write(lambda connection: connection.exec_driver_sql(full))
     with pytest.raises(DatabaseUnavailable, match="No space left on device"):
         store.receive([sent])
     assert store.counts("c").received == 0
-    store.database.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER full_disk ON uploads"))
+    store.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER full_disk ON uploads"))
     assert store.receive([sent]) == [Receipt(1)]
     store.close()
 
@@ -311,32 +309,12 @@ def test_a_database_that_is_gone_is_an_error_that_passes(own_postgres):
     store.close()
 
 
-READY = threading.Event()
-READY.set()
-
-
-def test_the_inbox_waits_until_it_may_begin(store):
-    ready = threading.Event()
-
-    async def run():
-        async with Inbox(store, ready, Health(store)) as inbox:
-            sent = asyncio.create_task(inbox.submit(upload()))
-            while not len(inbox):
-                await asyncio.sleep(0.001)
-            assert not sent.done()
-            assert store.counts("c").received == 0
-            ready.set()
-            return await sent
-
-    assert asyncio.run(run()) == Receipt(1)
-
-
 def test_the_inbox_answers_all(store):
     sent = [upload() for _ in range(500)]
     sent[7] = upload(campaign="none")
 
     async def run():
-        async with Inbox(store, READY, Health(store)) as inbox:
+        async with Inbox(store, Health(store)) as inbox:
             return await asyncio.gather(*map(inbox.submit, sent))
 
     answers = asyncio.run(run())
@@ -365,7 +343,7 @@ def test_the_inbox_holds_a_bounded_number(monkeypatch):
     slow = _SlowStore()
 
     async def run():
-        async with Inbox(slow, READY, Health(slow)) as inbox:
+        async with Inbox(slow, Health(slow)) as inbox:
             first = asyncio.create_task(inbox.submit(upload()))
             while len(inbox) or not first.done():  # until the writer took it
                 await asyncio.sleep(0.001)
@@ -392,7 +370,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
     slow.go.set()
 
     async def run():
-        async with Inbox(slow, READY, Health(slow)) as inbox:
+        async with Inbox(slow, Health(slow)) as inbox:
             bad = await asyncio.gather(inbox.submit(upload(count=13)), return_exceptions=True)
             return bad, await inbox.submit(upload())
 
@@ -403,7 +381,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
 
 def test_a_client_that_went_away_stops_nobody(store):
     async def run():
-        async with Inbox(store, READY, Health(store)) as inbox:
+        async with Inbox(store, Health(store)) as inbox:
             gone = asyncio.create_task(inbox.submit(upload()))
             await asyncio.sleep(0)
             gone.cancel()

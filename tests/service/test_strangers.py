@@ -16,7 +16,7 @@ pytest.importorskip("fastapi")
 
 from sstq.service import Campaign, Client, Settings, protocol, results
 from sstq.service.clock import Clock
-from sstq.service.collector import Collector
+from sstq.service.node import Collector
 from sstq.service.shuffler import ShufflerSettings
 from sstq.service.shuffler.node import Shuffler
 from sstq.service.store import Receipt, Refusal, Store, Upload

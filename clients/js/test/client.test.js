@@ -157,6 +157,7 @@ for (const [what, options, code, message] of [
   ["another campaign", members({ name: "other" }), "campaign", /this is the campaign "other"/],
   ["a time that is none", members({ opens: "tomorrow" }), "campaign", /opens must be a time/],
   ["another mechanism", members({ mechanism: { ...mechanism, mechanism: "clean" } }), "mechanism", /"groupunit" or/],
+  ["bounds", members({ mechanism: { ...mechanism, bounds: [["age", 0, 110]] } }), "mechanism", /scale the vectors before/],
   ["a mechanism with more in it", members({ mechanism: { ...mechanism, x: 1 } }), "mechanism", /not know: x/],
 ])
   test(`refused: ${what}`, () =>

@@ -69,7 +69,6 @@ def create(
     closes: Annotated[
         str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
     ] = None,
-    most_messages: _Most = None,
     senders: Annotated[
         str,
         typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages."),
@@ -81,41 +80,26 @@ def create(
     people: Annotated[
         int | None, typer.Option(help="Limit the sender's token to this many people. [dim]\\[default: 1000000][/dim]")
     ] = None,
-    origin: _Origin = None,
-    release_every: _Release = None,
-    shuffler: Annotated[str | None, typer.Option(help="Let the shuffler at this address mix the messages.")] = None,
-    shuffler_key: Annotated[
-        str | None, typer.Option(help="Name the shuffler's public key, as printed by sstq shuffler.")
-    ] = None,
-    threshold: Annotated[
-        int | None, typer.Option(help="Let the shuffler forward crowds of at least this many people.")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Report the shuffled ε at this δ. [dim]\\[default: 1e-6][/dim]")
-    ] = None,
-    below_threshold: Annotated[
-        str | None,
-        typer.Option(help="Choose what happens to fewer people at the end: drop, or local (forward, at the local ε)."),
+    shuffling: Annotated[
+        Path | None,
+        typer.Option(help="Let a shuffler mix the messages: a JSON file with its url, key and threshold."),
     ] = None,
 ) -> None:
     """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
 
-    A shuffler must run: it is asked for the campaign and must sign it with the key that you name. Only with --senders
-    single-use does the collector report a shuffled ε.
+    The file of a shuffler is such as {"url": "https://shuffle.example", "key": "KEY", "threshold": 10000}, with the key
+    that `sstq shuffler` prints; `delta` (1e-6) and `below_threshold` ("drop" or "local") may be added. The shuffler
+    must run: it is asked for the campaign and must sign it with that key. Only with --senders single-use does the
+    collector report a shuffled ε. `sstq campaign change` has further terms.
 
     Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
 
-    Example: sstq campaign create steps -m m.json --closes 2027-02-07T18:00:00Z --shuffler https://shuffle.example
-    --shuffler-key KEY --threshold 10000 --senders single-use
+    Example: sstq campaign create steps -m m.json --closes 2027-02-07T18:00:00Z --shuffling shuffling.json
+    --senders single-use
     """
     from sstq.client import Campaign
 
-    named = _shuffling(shuffler, shuffler_key, threshold, delta, below_threshold)
-    if named is not None:
-        # The shuffler's signature of the campaign, under the key given here, will vouch for this one.
-        named["sealing_key"] = _keys(named["url"]).get("sealing_key")
-        if named["sealing_key"] is None:
-            raise ValueError(f"there is no shuffler at {named['url']}; pass the address of one as --shuffler")
+    named = _shuffling(shuffling)
     with check_usage():
         terms: dict[str, Any] = {
             "labels": _lines(labels),
@@ -123,7 +107,6 @@ def create(
             "image_shape": _shape(image_shape),
             "opens": opens,
             "closes": closes,
-            "most_messages": most_messages,
             "senders": senders,
             "readers": readers,
             "shuffling": named,
@@ -131,7 +114,7 @@ def create(
         agreed = read_mechanism(mechanism)
         with _about_terms(terms):
             made = Campaign.from_terms(name, agreed, _given(**terms))
-    whole = made.to_dict() | _given(people=people, origins=origin, release_every=release_every)
+    whole = made.to_dict() | _given(people=people)
     found = _ask("POST", url, "", token, json.dumps(whole).encode())
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
@@ -366,16 +349,21 @@ def _show_tokens(found: dict[str, Any]) -> None:
             typer.echo(f"{field.replace('_', ' '):19}  {found[field]}")
 
 
-def _shuffling(
-    shuffler: str | None, key: str | None, threshold: int | None, delta: float | None, below_threshold: str | None
-) -> dict[str, Any] | None:
-    given = {"delta": delta, "below_threshold": below_threshold}
-    rest = {name: value for name, value in given.items() if value is not None}
-    if shuffler is None and key is None and threshold is None and not rest:
+def _shuffling(path: Path | None) -> dict[str, Any] | None:
+    """The terms of a file, and the shuffler's sealing key."""
+    if path is None:
         return None
-    if shuffler is None or key is None or threshold is None:
-        raise WrongUsage("a shuffled campaign needs --shuffler ADDRESS, --shuffler-key KEY and --threshold PEOPLE")
-    return {"url": shuffler.rstrip("/"), "key": key, "threshold": threshold} | rest
+    from sstq.files.strict_json import read_json
+
+    found: Any = read_json(path.read_bytes())
+    if not isinstance(found, dict) or not {"url", "key", "threshold"} <= set(found):
+        raise WrongUsage(f"{path} must be a JSON object with url, key and threshold")
+    found["url"] = str(found["url"]).rstrip("/")
+    # The shuffler's signature of the campaign, under the key of the file, will vouch for this one.
+    found["sealing_key"] = _keys(found["url"]).get("sealing_key")
+    if found["sealing_key"] is None:
+        raise ValueError(f"there is no shuffler at {found['url']}; put the address of one into {path}")
+    return found
 
 
 def _keys(url: str) -> dict[str, str]:

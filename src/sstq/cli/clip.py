@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sstq.cli.common import (
-    ColumnOption,
+    ColumnsOption,
+    DelimiterOption,
     Facts,
     ForceOption,
     SeedOption,
     VectorsArgument,
     check_output,
-    open_columns,
+    open_files,
     output_option,
     read_mechanism,
     to_json,
@@ -24,7 +25,7 @@ from sstq.cli.common import (
     write_text,
 )
 from sstq.cli.terminal import note, progress, show_facts, show_table, warn
-from sstq.cli.usage import WrongUsage, check_usage, command_group
+from sstq.cli.usage import WrongUsage, command_group
 
 if TYPE_CHECKING:
     from sstq import Mechanism, Messages
@@ -43,7 +44,6 @@ LowestOption = Annotated[float, typer.Option(help="The smallest threshold.")]
 HighestOption = Annotated[float, typer.Option(help="The largest threshold; larger norms are only counted.")]
 ThresholdsOption = Annotated[int, typer.Option(help="The number of thresholds, in geometric progression.")]
 SurveyOption = Annotated[Path, typer.Option("--survey", "-s", help="The JSON file of the survey (sstq clip spec).")]
-DimOption = Annotated[int | None, typer.Option(help="The length of the vectors; not needed for .npy files.")]
 MechanismOption = Annotated[
     Path | None, typer.Option("--mechanism", "-m", help="Suggest a clip for this mechanism, whose own clip is ignored.")
 ]
@@ -71,8 +71,7 @@ def spec(
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
-    with check_usage():
-        survey = NormSurvey(epsilon, lowest, highest, thresholds)
+    survey = NormSurvey(epsilon, lowest, highest, thresholds)
     write_text(output, survey.to_json() + "\n")
     show_facts(str(output), _describe(survey))
 
@@ -81,8 +80,8 @@ def encode(
     vectors: VectorsArgument,
     survey: SurveyOption,
     output: Annotated[Path, output_option("Write the answers to this message file.")],
-    dim: DimOption = None,
-    column: ColumnOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = ",",
     seed: SeedOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -92,13 +91,10 @@ def encode(
     """
     from sstq import write_messages
     from sstq.mechanisms.answers import answer_files
-    from sstq.messages.vectors import refuse_repeated
 
     check_output(output, force)
     shared = _read_survey(survey)
-    with check_usage():
-        refuse_repeated(vectors)
-    files = [open_columns(path, dim or _dim_of(path), column, unreadable="nan") for path in vectors]
+    files = open_files(vectors, None, columns, delimiter, unreadable="nan")
     count = write_messages(output, _answers(shared, answer_files(files)[0], seed))
     show_facts(str(output), [("answers", count), *_describe(shared)])
     if seed is not None:
@@ -142,8 +138,8 @@ def suggest(
     thresholds: ThresholdsOption = 32,
     mechanism: MechanismOption = None,
     clients: ClientsOption = None,
-    dim: DimOption = None,
-    column: ColumnOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = ",",
     seed: SeedOption = None,
     output: JsonOption = None,
     force: ForceOption = False,
@@ -157,10 +153,9 @@ def suggest(
     from sstq.planning.clipping import NormSurvey
 
     check_output(output, force)
-    with check_usage():
-        survey = NormSurvey(epsilon, lowest, highest, thresholds)
+    survey = NormSurvey(epsilon, lowest, highest, thresholds)
     aggregator = survey.aggregator()
-    for messages in _answers(survey, [open_columns(vectors, dim or _dim_of(vectors), column)], seed):
+    for messages in _answers(survey, open_files([vectors], None, columns, delimiter), seed):
         aggregator.update(messages)
     _show(aggregator.profile(), aggregator.count, mechanism, clients, output)
     if seed is not None:
@@ -203,16 +198,6 @@ def _answers(survey: NormSurvey, files: list[VectorFile], seed: int | None) -> I
             for rows in file.chunks():
                 yield survey.encode(rows, rng)
                 advance(len(rows))
-
-
-def _dim_of(path: Path) -> int:
-    """Return the length of the vectors of an .npy file."""
-    import numpy as np
-
-    try:
-        return int(np.lib.format.open_memmap(path, mode="r").shape[-1])
-    except (ValueError, EOFError, IndexError) as error:
-        raise WrongUsage(f"{path}: pass --dim, which only .npy files contain") from error
 
 
 def _show(profile: NormProfile, count: int, mechanism: Path | None, clients: int | None, output: Path | None) -> None:

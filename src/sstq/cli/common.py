@@ -36,8 +36,14 @@ VectorsArgument = Annotated[
     list[Path],
     typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."),
 ]
-ColumnOption = Annotated[
-    str | None, typer.Option(help="Read this list column of Parquet files, or this array of .npz files.")
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet, or one array of an .npz."),
+]
+DelimiterOption = Annotated[str, typer.Option(help="Split the lines of CSV files here, such as ';' or '\\t'.")]
+BoundsOption = Annotated[
+    Path | None,
+    typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
 ]
 GroupNamesOption = Annotated[
     Path | None,
@@ -56,24 +62,35 @@ def output_option(text: str) -> Any:
     return typer.Option("--output", "-o", help=text)
 
 
-def open_files(paths: list[Path], dim: int, column: str | None = None, **others: Any) -> list[VectorFile]:
-    """Open files of vectors, each of which may be given once only."""
-    from sstq.messages.vectors import refuse_repeated
+def open_files(
+    paths: list[Path], dim: int | None, columns: str | None, delimiter: str, **others: Any
+) -> list[VectorFile]:
+    """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
+    from sstq.messages.vectors import open_vectors, refuse_repeated
 
-    opened = [open_columns(path, dim, column, **others) for path in paths]
+    wanted = None if columns is None else [column.strip() for column in columns.split(",")]
+    files: list[VectorFile] = []
+    for path in paths:
+        files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
+        dim = files[0].dim
     try:
         refuse_repeated(paths)
     except ValueError as error:
         raise WrongUsage(str(error)) from error
-    return opened
+    return files
 
 
-def open_columns(path: Path, dim: int, column: str | None = None, **others: Any) -> VectorFile:
-    """Open a file of vectors; `column` is a list column of Parquet files, or an array of .npz files."""
-    from sstq.messages.vectors import open_vectors
-
-    others["key" if path.suffix == ".npz" else "column"] = column
-    return open_vectors(path, dim, **others)
+def read_bounds(path: Path | None) -> dict[str, Any] | None:
+    """Read a JSON file of bounds."""
+    if path is None:
+        return None
+    try:
+        ranges = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WrongUsage(f"--bounds {path} is not JSON: {error}") from error
+    if not isinstance(ranges, dict):
+        raise WrongUsage(f'--bounds {path} must be {{"column": [low, high], …}}, got {type(ranges).__name__}')
+    return ranges
 
 
 def read_mechanism(path: Path) -> Mechanism:

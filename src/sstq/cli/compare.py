@@ -19,7 +19,6 @@ from sstq.cli.common import (
     write_text,
 )
 from sstq.cli.terminal import note, progress, show_table
-from sstq.cli.usage import check_usage
 
 if TYPE_CHECKING:
     from sstq.planning.comparison import Comparison
@@ -65,10 +64,9 @@ def _rows(dim: int, epsilon: float, clients: int, *, frontier: bool, timed: bool
     from sstq.checks import check_argument
     from sstq.planning import comparison
 
-    with check_usage():
-        check_argument("dim", dim, low=2 if frontier else 1)
-        check_argument("epsilon", epsilon)
-        check_argument("clients", clients)
+    check_argument("dim", dim, low=2 if frontier else 1)
+    check_argument("epsilon", epsilon)
+    check_argument("clients", clients)
     rows, left_out = [], []
     variants = comparison.all_families() if frontier else comparison.all_variants()
     with progress("Comparing", len(variants)) as advance:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from sstq.cli.common import (
-    ColumnOption,
+    ColumnsOption,
+    DelimiterOption,
     GroupNamesOption,
     MechanismOption,
     SeedOption,
@@ -37,7 +38,8 @@ def encode(
     vectors: VectorsArgument,
     mechanism: MechanismOption,
     output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
-    column: ColumnOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = ",",
     by: Annotated[
         str | None,
         typer.Option(
@@ -62,12 +64,6 @@ def encode(
         ),
     ] = None,
     seed: SeedOption = None,
-    report: Annotated[
-        bool,
-        typer.Option(
-            "--report", help="Print how many vectors were clipped or missed the certificate; keep this to yourself."
-        ),
-    ] = False,
     verbose: VerboseOption = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again.")
@@ -77,14 +73,18 @@ def encode(
 
     The input is read, checked and encoded in pieces, whatever its size. If any vector is bad, no message file
     is written. A Parquet file has one column of lists of numbers, or one column of
-    numbers per coordinate; a CSV file has one line per vector, and may have a header.
+    numbers per coordinate; a CSV file has one line per vector, and may have a header. --columns chooses among more.
 
     With --by country each message carries the person's group as a public label, and `sstq aggregate`
     gives one mean per group. Only the vectors are private then: use it for what the server may know anyway. With
     --private-group diagnosis the group is as private as the vector. That needs a mechanism for it (sstq spec --name
     groupunit --set groups=10), and more people for the same error.
 
+    With --verbose it also prints how many vectors were clipped; keep that to yourself.
+
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
+
+    Example: sstq encode people.csv --columns age,bmi --delimiter ';' -m mechanism.json -o messages.sstq
     """
     import numpy as np
 
@@ -101,14 +101,14 @@ def encode(
     reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
     reading["group_names"] = None if group_names is None else read_group_names(group_names, shared)
     check_output(output, force, inputs=(mechanism, *vectors))
-    files = open_files(vectors, shared.dim, column, **reading)
+    files = open_files(vectors, shared.dim, columns, delimiter, **reading)
     count = sum(file.count for file in files)
     if not count:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
     named: dict[str, Any] = {"clients": _client_identifiers(shared, clients, count)}
     named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
     rng = None if seed is None else np.random.default_rng(seed)
-    local = LocalReport() if report else None
+    local = LocalReport() if verbose else None
     with progress("Encoding", count * shared.messages) as advance:
         messages = encode_files(shared, files, rng, **named, report=local, advance=advance)
         total = write_messages(output, messages)

@@ -20,29 +20,6 @@ if TYPE_CHECKING:
 
     from sstq.service import Settings
 
-__all__ = [
-    "AdministratorOption",
-    "BurstOption",
-    "CertificateOption",
-    "DatabaseOption",
-    "FolderOption",
-    "GraceOption",
-    "HostOption",
-    "LogOption",
-    "MessagesOption",
-    "MetricsOption",
-    "PortOption",
-    "PrivateKeyOption",
-    "ProxiesOption",
-    "UpgradeOption",
-    "check_pair",
-    "check_port",
-    "guarded_folder",
-    "kept_token",
-    "refused_without_upgrade",
-    "say_started",
-]
-
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
 
 FolderOption = Annotated[
@@ -57,16 +34,6 @@ DatabaseOption = Annotated[
         envvar="SSTQ_DATABASE", help="Use this database (postgresql+psycopg://…) instead of a file in the folder."
     ),
 ]
-AdministratorOption = Annotated[
-    str | None,
-    typer.Option(
-        envvar="SSTQ_ADMINISTRATOR_TOKEN",
-        help="Use this token instead of the folder's; set it in the environment, as other users can see options.",
-    ),
-]
-MetricsOption = Annotated[
-    str | None, typer.Option(envvar="SSTQ_METRICS_TOKEN", help="Allow reading the metrics with this token.")
-]
 CertificateOption = Annotated[
     Path | None,
     typer.Option(envvar="SSTQ_CERTIFICATE", help="Use TLS with this certificate chain (PEM).", exists=True),
@@ -75,25 +42,8 @@ PrivateKeyOption = Annotated[
     Path | None,
     typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key for the certificate (PEM).", exists=True),
 ]
-ProxiesOption = Annotated[
-    str, typer.Option(envvar="SSTQ_PROXIES", help="Trust X-Forwarded-For from these addresses, such as 10.0.0.1.")
-]
-MessagesOption = Annotated[
-    float,
-    typer.Option(
-        envvar="SSTQ_MESSAGES_PER_SECOND",
-        help="Allow each address this many messages per second without a token; 0 for no limit.",
-    ),
-]
-BurstOption = Annotated[int, typer.Option(envvar="SSTQ_BURST", help="Allow each address this many messages at once.")]
-GraceOption = Annotated[
-    int, typer.Option(envvar="SSTQ_GRACE_HOURS", help="Answer retries for this many hours after a campaign has closed.")
-]
 UpgradeOption = Annotated[
     bool, typer.Option("--upgrade", help="Upgrade a database of an earlier release; make a copy of it first.")
-]
-LogOption = Annotated[
-    str, typer.Option(envvar="SSTQ_LOG_FORMAT", help="Write log lines as text or JSON.", metavar="text|json")
 ]
 
 
@@ -151,13 +101,14 @@ def check_port(host: str, port: int) -> None:
                 ) from error
 
 
-def kept_token(folder: Path, given: str | None) -> tuple[str, str]:
+def kept_token(folder: Path) -> tuple[str, str]:
     """Return the administrator's token, and what to print of it: itself once, when it is created.
 
-    It is the given one, or that of the folder, which is created if it does not exist.
+    It is the one of the environment, or that of the folder, which is created if it does not exist.
     """
     from sstq.service.security import new_token
 
+    given = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN")
     if given:
         return given, "as given"
     path = folder / _TOKEN_FILE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from sstq.cli.common import (
     write_text,
 )
 from sstq.cli.terminal import show_facts
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     from sstq.planning import Plan
@@ -76,28 +76,16 @@ def plan(
         raise WrongUsage(
             "--classes and --trust shuffler need --clients and --epsilon, and neither --target-error nor --rounds"
         )
+    goal: dict[str, Any] = {"trust": trust, "delta": delta, "mean_norm": mean_norm}
     found: Plan
-    with check_usage(features="--dim"):
-        if classes is not None:
-            found = planning.plan_classifier(
-                classes, dim, clients or 0, epsilon or 0.0, trust=trust, delta=delta, mean_norm=mean_norm
-            )
-        else:
-            found = planning.plan(
-                dim,
-                clients,
-                epsilon,
-                target_error=target_error,
-                rounds=rounds,
-                delta=delta,
-                mean_norm=mean_norm,
-                trust=trust,
-            )
+    if classes is not None:
+        found = planning.plan_classifier(classes, dim, clients or 0, epsilon or 0.0, **goal)
+    else:
+        found = planning.plan(dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal)
     verdict = found.verdict()
     show_facts("Plan", [("verdict", verdict.summary), *_facts(found)], verbose=verbose)
     if not verdict.feasible:
-        options = {"clients": "--clients", "epsilon": "--epsilon"}
-        remedies = [(str(one), f"{options.get(one.argument, '--dim')} {one.value!r}") for one in verdict.remedies]
+        remedies = [(str(one), f"--{one.argument} {one.value!r}") for one in verdict.remedies]
         show_facts("Each of these would be feasible instead", remedies)
         raise ValueError(f"{verdict.summary}; no mechanism is written")
     if output is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import several_messages
+from sstq.cli.common import ColumnsOption, DelimiterOption, open_files, several_messages
 from sstq.cli.encode import group_numbers
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage, check_usage
@@ -53,6 +53,8 @@ def send(
     total_epsilon: Annotated[
         float | None, typer.Option(help="Allow this total ε in a new ledger; an existing one keeps its own.")
     ] = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = ",",
     private_group: Annotated[
         Path | None, typer.Option(help="Send the PRIVATE groups in this .npy (GroupUnit), one integer per vector.")
     ] = None,
@@ -65,7 +67,6 @@ def send(
     again: Annotated[
         bool, typer.Option("--again", help="Send files that were sent to this campaign before, and spend ε again.")
     ] = False,
-    patience: Annotated[float, typer.Option(help="Give up after this many seconds without success.", min=0.0)] = 300.0,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 
@@ -74,6 +75,7 @@ def send(
     shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
     that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
     Files that were sent to a campaign are noted in your state folder ($XDG_STATE_HOME/sstq) and refused a second time.
+    They are recognised by their content: a person who is in two different files is sent twice, and spends ε twice.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
@@ -87,7 +89,6 @@ def send(
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import answer_files
     from sstq.mechanisms.encoding import encode_files
-    from sstq.messages.vectors import open_vectors
 
     if "://" not in url:
         raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
@@ -105,13 +106,12 @@ def send(
         least_threshold=least_threshold,
         ledger=kept,
         token=token if tokens is None else tokens.read_text().split(),
-        patience=patience,
     )
     mechanism = client.campaign.mechanism
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files = [open_vectors(path, mechanism.dim, unreadable="nan") for path in vectors]
+    files = open_files(vectors, mechanism.dim, columns, delimiter, unreadable="nan")
     total = sum(file.count for file in files)
     client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)

@@ -7,19 +7,12 @@ from typing import Annotated
 import typer
 
 from sstq.cli.listening import (
-    AdministratorOption,
-    BurstOption,
     CertificateOption,
     DatabaseOption,
     FolderOption,
-    GraceOption,
     HostOption,
-    LogOption,
-    MessagesOption,
-    MetricsOption,
     PortOption,
     PrivateKeyOption,
-    ProxiesOption,
     UpgradeOption,
     check_pair,
     check_port,
@@ -38,22 +31,9 @@ def serve(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8080,
     database: DatabaseOption = None,
-    administrator_token: AdministratorOption = None,
-    metrics_token: MetricsOption = None,
     certificate: CertificateOption = None,
     private_key: PrivateKeyOption = None,
-    proxies: ProxiesOption = "",
-    messages_per_second: MessagesOption = 100.0,
-    burst: BurstOption = 1000,
-    fold_seconds: Annotated[
-        float,
-        typer.Option(
-            envvar="SSTQ_FOLD_SECONDS", help="Fold stored uploads into the state at this interval, in seconds."
-        ),
-    ] = 1.0,
-    grace_hours: GraceOption = 72,
     upgrade: UpgradeOption = False,
-    log_format: LogOption = "text",
     demo: Annotated[
         bool, typer.Option("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")
     ] = False,
@@ -63,6 +43,10 @@ def serve(
     The folder is created if it does not exist. The first start stores an administrator token there, readable
     only by you, and prints it once.
     `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
+
+    Further settings are environment variables: SSTQ_ADMINISTRATOR_TOKEN, SSTQ_METRICS_TOKEN, SSTQ_PROXIES,
+    SSTQ_MESSAGES_PER_SECOND, SSTQ_BURST, SSTQ_READS_PER_SECOND, SSTQ_FOLD_SECONDS, SSTQ_GRACE_HOURS and
+    SSTQ_LOG_FORMAT.
 
     Example: sstq serve --folder collector
 
@@ -77,23 +61,16 @@ def serve(
     check_pair(certificate, private_key)
     check_port(host, port)
     guarded_folder(folder)
-    token, shown = kept_token(folder, administrator_token)
+    token, shown = kept_token(folder)
     with check_usage():
-        settings = Settings(
+        settings = Settings.from_environment(
             database=database or sqlite_url(folder / "collector.sqlite3"),
             administrator_token=token,
-            metrics_token=metrics_token,
             host=host,
             port=port,
             certificate=certificate,
             private_key=private_key,
-            proxies=proxies,
-            messages_per_second=messages_per_second,
-            burst=burst,
-            fold_seconds=fold_seconds,
-            grace_hours=grace_hours,
             upgrade=upgrade,
-            log_format=log_format,  # type: ignore[arg-type]  # checked by Settings
             demo=demo,
         )
     with refused_without_upgrade("serve", folder):

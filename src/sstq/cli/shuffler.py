@@ -7,19 +7,12 @@ from typing import Annotated
 import typer
 
 from sstq.cli.listening import (
-    AdministratorOption,
-    BurstOption,
     CertificateOption,
     DatabaseOption,
     FolderOption,
-    GraceOption,
     HostOption,
-    LogOption,
-    MessagesOption,
-    MetricsOption,
     PortOption,
     PrivateKeyOption,
-    ProxiesOption,
     UpgradeOption,
     check_pair,
     check_port,
@@ -54,34 +47,9 @@ def shuffler(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8081,
     database: DatabaseOption = None,
-    administrator_token: AdministratorOption = None,
-    metrics_token: MetricsOption = None,
     certificate: CertificateOption = None,
     private_key: PrivateKeyOption = None,
-    proxies: ProxiesOption = "",
-    messages_per_second: MessagesOption = 100.0,
-    burst: BurstOption = 1000,
-    mix_seconds: Annotated[
-        float,
-        typer.Option(
-            envvar="SSTQ_MIX_SECONDS", help="Look for campaigns that have closed at this interval, in seconds."
-        ),
-    ] = 1.0,
-    fetch_seconds: Annotated[
-        float,
-        typer.Option(
-            envvar="SSTQ_FETCH_SECONDS", help="Check whether campaigns have changed at this interval, in seconds."
-        ),
-    ] = 10.0,
-    closing_seconds: Annotated[
-        float,
-        typer.Option(
-            envvar="SSTQ_CLOSING_SECONDS", help="Wait this many seconds for late uploads after a campaign has closed."
-        ),
-    ] = 60.0,
-    grace_hours: GraceOption = 72,
     upgrade: UpgradeOption = False,
-    log_format: LogOption = "text",
 ) -> None:
     """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 
@@ -89,7 +57,9 @@ def shuffler(
     says later.
 
     It sees who sends, but not what; the collector sees what, but not who. So run it on another machine, operated by
-    others than the collector. It prints its public key for `sstq campaign create --shuffler-key`.
+    others than the collector. It prints its public key for the file of `sstq campaign create --shuffling`.
+
+    Further settings are environment variables: those of `sstq serve`, SSTQ_FETCH_SECONDS and SSTQ_CLOSING_SECONDS.
 
     Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080 --public-url https://shuffle.example
     """
@@ -99,28 +69,19 @@ def shuffler(
     check_pair(certificate, private_key)
     check_port(host, port)
     guarded_folder(folder)
-    token, shown = kept_token(folder, administrator_token)
+    token, shown = kept_token(folder)
     with check_usage():
-        settings = ShufflerSettings(
+        settings = ShufflerSettings.from_environment(
             database=database or sqlite_url(folder / "shuffler.sqlite3"),
             administrator_token=token,
-            metrics_token=metrics_token,
             host=host,
             port=port,
             certificate=certificate,
             private_key=private_key,
-            proxies=proxies,
-            messages_per_second=messages_per_second,
-            burst=burst,
-            fold_seconds=mix_seconds,
-            grace_hours=grace_hours,
             upgrade=upgrade,
-            log_format=log_format,  # type: ignore[arg-type]  # checked by Settings
             public_url=public_url,
             collector=collector.rstrip("/"),
             collector_key=collector_key,
-            closing_seconds=closing_seconds,
-            fetch_seconds=fetch_seconds,
             folder=str(folder),
         )
 

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, VerboseOption, check_output, describe_mechanism, output_option, write_text
+from sstq.cli.common import (
+    BoundsOption,
+    ForceOption,
+    VerboseOption,
+    check_output,
+    describe_mechanism,
+    output_option,
+    read_bounds,
+    write_text,
+)
 from sstq.cli.terminal import note, show_facts, warn
-from sstq.cli.try_ import read_bounds
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
@@ -21,9 +29,11 @@ def spec(
     dim: Annotated[int, typer.Option(help="Encode vectors of this length.")],
     epsilon: Annotated[float | None, typer.Option(help="Spend this ε per message.")] = None,
     clients: Annotated[int | None, typer.Option(help="Expect this many people per round.")] = None,
-    name: Annotated[
+    mechanism: Annotated[
         str | None,
-        typer.Option(help="Use this mechanism (see `sstq compare`). [dim]\\[default: as sstq plan chooses][/dim]"),
+        typer.Option(
+            "--name", help="Use this mechanism (see `sstq compare`). [dim]\\[default: as sstq plan chooses][/dim]"
+        ),
     ] = None,
     bits: Annotated[int | None, typer.Option(help="Use codes of this many bits.")] = None,
     clip: Annotated[float, typer.Option(help="Scale longer vectors down to this norm.")] = 1.0,
@@ -33,10 +43,7 @@ def spec(
             "--set", metavar="ARGUMENT=VALUE", help="Set another argument of the mechanism, as in Python; repeatable."
         ),
     ] = None,
-    bounds: Annotated[
-        Path | None,
-        typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
-    ] = None,
+    bounds: BoundsOption = None,
     output: Annotated[
         Path | None, output_option("Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
     ] = None,
@@ -71,12 +78,12 @@ def spec(
     settings = _settings(setting or [])
     others = settings if bits is None else settings | {"bits": bits}
     ranges = {} if bounds is None else {"bounds": read_bounds(bounds)}
-    with check_usage(mechanism="--name"):
-        if name is None and others.keys() <= {"frame_seed"}:
+    with check_usage():
+        if mechanism is None and others.keys() <= {"frame_seed"}:
             built = _planned(dim, clients, epsilon, clip)
             built = built.replace(**others, **ranges) if others or ranges else built
         else:
-            built = _named(name or "sstq", dim, clients, given | {"clip": clip} | others | ranges)
+            built = _named(mechanism or "sstq", dim, clients, given | {"clip": clip} | others | ranges)
         contents = {} if output is None else {output: built.to_json() + "\n"}
         if c_header is not None:
             contents[c_header] = _c_header(built, c_header)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import functools
-import inspect
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from sstq.cli.terminal import complain, paragraphs, warn
 
@@ -45,27 +46,15 @@ def command_group(name: str, text: str, *commands: Callable[..., None]) -> typer
 
 
 @contextmanager
-def check_usage(**options: str) -> Iterator[None]:
-    """Turn a ValueError of the library within the block into a usage error.
-
-    An argument that the error is about is shown as the command's option of the same name, unless `options` has another
-    one: mechanism="--name" if the library's argument is called mechanism.
-    """
+def check_usage() -> Iterator[None]:
+    """Turn a ValueError or TypeError of the library within the block into a usage error."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        from sstq.checks import ArgumentError
-
-        if isinstance(error, OSError):  # a missing data set
-            raise
-        if isinstance(error, ArgumentError) and error.argument in options:
-            raise WrongUsage(f"{options[error.argument]} {error.problem}") from error
         raise WrongUsage(str(error)) from error
 
 
 def _reporting(command: Callable[..., None]) -> Callable[..., None]:
-    options = inspect.signature(command).parameters
-
     @functools.wraps(command)
     def reporting(*args: object, **kwargs: object) -> None:
         try:
@@ -77,17 +66,26 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
                 raise  # the reader of our output closed the pipe, which typer handles
             if os.environ.get("SSTQ_DEBUG"):
                 traceback.print_exception(error)
-            complain(_as_typed(error, options))
-            raise typer.Exit(2 if isinstance(error, _USAGE) else 1) from error
+            typed = _as_typed(error, command)
+            complain(typed or error)
+            raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
 
     return reporting
 
 
-def _as_typed(error: Exception, options: Container[str]) -> Exception | str:
-    """Return the error, or its text with the option instead of the argument that it is about."""
+def _as_typed(error: Exception, command: Callable[..., None]) -> str | None:
+    """Return the error with the option instead of the library's argument that it is about, if there is such an option.
+
+    Parameters of commands are named like the arguments that they become, whatever the option is called.
+    """
     from sstq.checks import ArgumentError
 
-    about = error.__cause__
-    if isinstance(error, WrongUsage) and isinstance(about, ArgumentError) and about.argument in options:
-        return f"--{about.argument.replace('_', '-')} {about.problem}"
-    return error
+    about = error.__cause__ if isinstance(error, WrongUsage) else error
+    hint = get_type_hints(command, include_extras=True).get(getattr(about, "argument", ""))
+    if not isinstance(about, ArgumentError) or hint is None:
+        return None
+    option = next(one for one in hint.__metadata__)
+    if isinstance(option, ArgumentInfo):
+        return None
+    flag = next(iter(option.param_decls or ()), "--" + about.argument.replace("_", "-"))
+    return f"{flag} {about.problem}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -28,20 +28,7 @@ from sstq.mechanisms import Mechanism, from_json
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = [
-    "LARGEST_UPLOAD",
-    "MOST_DENSE_ROWS",
-    "MOST_PEOPLE",
-    "MOST_ROWS",
-    "MOST_TOKENS",
-    "BelowThreshold",
-    "Campaign",
-    "Document",
-    "Readers",
-    "Senders",
-    "Shuffling",
-    "read_document",
-]
+__all__ = ["Campaign", "Document", "Shuffling", "read_document"]
 
 Senders = Literal["everybody", "token", "single-use"]
 """Who may send: everybody, holders of the campaign's shared token, or holders of a single-use token."""
@@ -89,7 +76,7 @@ class Shuffling:
         below_threshold: "drop" or "local": what happens then to fewer people.
 
     Examples:
-        >>> Shuffling("https://shuffle.example", "00" * 32, "11" * 32, threshold=1000).to_dict()["below_threshold"]
+        >>> Shuffling("https://shuffle.example", "00" * 32, "11" * 32, threshold=1000).below_threshold
         'drop'
     """
 
@@ -107,10 +94,6 @@ class Shuffling:
         check_number("threshold", self.threshold, 2, MOST_PEOPLE, integer=True)
         object.__setattr__(self, "delta", check_argument("delta", self.delta))
         check_option("below_threshold", self.below_threshold, get_args(BelowThreshold))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Any) -> Shuffling:
@@ -238,7 +221,7 @@ class Campaign:
 
     def agreed(self) -> bytes:
         """Return what people agree to for good when they send to a shuffled campaign, as canonical JSON."""
-        shuffling = None if self.shuffling is None else self.shuffling.to_dict()
+        shuffling = None if self.shuffling is None else asdict(self.shuffling)
         return _canonical({"name": self.name, "digest": self.digest, "senders": self.senders, "shuffling": shuffling})
 
     def crowd(self, sealing_key: bytes) -> bytes:
@@ -254,23 +237,15 @@ class Campaign:
     def terms(self) -> dict[str, Any]:
         """Return all fields except name and mechanism as JSON values, without those that are not set."""
         values = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in ("name", "mechanism")}
-        for name in ("opens", "closes"):
-            values[name] = values[name] and _written(values[name])
-        for name in ("labels", "group_labels", "image_shape"):
-            values[name] = list(values[name])
-        values["shuffling"] = values["shuffling"] and values["shuffling"].to_dict()
-        return {name: value for name, value in values.items() if value not in (None, [])}
+        return {name: _as_json(value) for name, value in values.items() if value not in (None, ())}
 
     @classmethod
     def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
         """Build a campaign from a name, a mechanism and what `terms` returned; ValueError for anything else."""
-        values = dict(terms)
-        for field in ("labels", "group_labels", "image_shape"):
-            values[field] = _read_list(field, values.get(field))
-        for field in ("opens", "closes"):
-            values[field] = _read_time(field, values.get(field))
-        if values.get("shuffling") is not None:
-            values["shuffling"] = Shuffling.from_dict(values["shuffling"])
+        values = {field: value for field, value in terms.items() if value is not None}
+        for field, read in _READ.items():
+            if field in values:
+                values[field] = read(field, values[field])
         return cls(name, mechanism, **values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -439,23 +414,34 @@ def _written(time: datetime) -> str:
     return time.isoformat().replace("+00:00", "Z")
 
 
-def _read_time(name: str, value: Any) -> datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not re.fullmatch(TIME_PATTERN, value):
-        raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {_short(value)}")
+def _as_json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _written(value)
+    if isinstance(value, Shuffling):
+        return asdict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _read_time(name: str, value: Any) -> datetime:
     try:
-        return datetime.fromisoformat(value)
-    except ValueError as error:
-        raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {_short(value)}") from error
+        if re.fullmatch(TIME_PATTERN, value):
+            return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {_short(value)}")
 
 
 def _read_list(name: str, value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
     if not isinstance(value, list):
         raise ValueError(f"{name} must be a list, got {_short(value)}")
     return tuple(value)
+
+
+_READ: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("labels", "group_labels", "image_shape"), _read_list),
+    **dict.fromkeys(("opens", "closes"), _read_time),
+    "shuffling": lambda _, value: Shuffling.from_dict(value),
+}
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -31,8 +30,6 @@ __all__ = ["Client"]
 _PASSING = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _MOST_BYTES_IN_MEMORY = 1 << 24
-# After this many seconds without an answer the owner is told.
-_SILENCE = 1.5
 _LOG = logging.getLogger("sstq.client")
 
 _Seal = Callable[[Iterable[bytes]], bytes]
@@ -276,37 +273,22 @@ class Client:
 
     def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
         """Repeat the request, with growing pauses, until a further try would not change the answer."""
-        ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE
-        told: list[bool] = []
-
-        def tell() -> None:
-            if not told:
-                told.append(True)
-                server = urlsplit(self._url).netloc
-                _LOG.warning("cannot reach %s, retrying for %s", server, _in_words(self._patience))
-
+        ends, pause, told = time.monotonic() + self._patience, _FIRST_PAUSE, False
         while True:
-            # An address that drops packets answers nothing for half a minute.
-            late = threading.Timer(_SILENCE, tell)
-            late.daemon = True
-            late.start()
             try:
                 return ask()
             except (Refused, Unreachable) as error:
-                if isinstance(error, Refused) and error.status not in _PASSING:
-                    raise
-                if isinstance(error, Unreachable) and self._patience > 0:
-                    tell()
-                asked = (error.retry_after or 0.0) if isinstance(error, Refused) else 0.0
+                asked = 0.0
+                if isinstance(error, Refused):
+                    if error.status not in _PASSING:
+                        raise
+                    asked = error.retry_after or 0.0
+                elif not told and self._patience > 0:
+                    told = True
+                    _LOG.warning("cannot reach %s, retrying for %g seconds", urlsplit(self._url).netloc, self._patience)
                 # Many clients that failed together should not retry together.
                 wait = max(asked, pause) * random.uniform(1.0, 1.5)
                 if time.monotonic() + wait > ends:
                     raise
-            finally:
-                late.cancel()
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _in_words(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"

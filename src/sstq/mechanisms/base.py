@@ -376,7 +376,10 @@ class Mechanism(Agreement):
         return self._messages(columns, identifiers, source.simulated)
 
     def decode(self, messages: Messages) -> Floats:
-        """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean."""
+        """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean.
+
+        With bounds these are vectors of the ball, as `expected_mse` has them; means are in the units of the columns.
+        """
         if messages.digest != self.digest():
             raise ValueError("messages must come from this mechanism, got messages of another mechanism")
         return self._decode(messages)

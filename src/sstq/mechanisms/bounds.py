@@ -38,7 +38,7 @@ def read_ranges(bounds: Any, dim: int) -> Ranges:
             low, high = (float(end) for end in pair)
         except (TypeError, ValueError):
             raise ArgumentError("bounds", f"must be a pair (low, high) for {name!r}, got {pair!r}") from None
-        if not (isinstance(name, str) and -_LARGEST <= low < high <= _LARGEST):
+        if not (isinstance(name, str) and name and -_LARGEST <= low < high <= _LARGEST):
             raise ArgumentError("bounds", f"must have names and low < high, got {(low, high)} for {name!r}")
         ranges.append((name, low, high))
     return tuple(ranges)
@@ -103,13 +103,17 @@ class Bounds:
         low, high = self._ends.T
         return np.asarray((np.clip(rows, low, high) - (low + high) / 2) / self.scale)
 
+    def outward_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Rows of the ball in the units of the columns."""
+        low, high = self._ends.T
+        return np.asarray((low + high) / 2 + rows * self.scale)
+
     def outward(self, estimate: Estimate) -> Estimate:
         """The estimate in the units of the columns. The bias of frames is then part of the noise."""
-        low, high = self._ends.T
         spread = np.sqrt(estimate.noise2 + estimate.frame_bias**2 / estimate.bias_directions)
         return replace(
             estimate,
-            value=(low + high) / 2 + estimate.value * self.scale,
+            value=self.outward_rows(estimate.value),
             stderr=spread * self.scale,
             frame_bias=0.0,
             directions=None,

@@ -11,14 +11,14 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import did_you_mean
+from sstq.checks import ArgumentError, did_you_mean
 from sstq.files import npy
 from sstq.messages import arrays
 from sstq.messages.labels import Labels, check_arrow_type, check_name
@@ -29,6 +29,7 @@ _NUMBERS_AT_A_TIME = 1 << 21
 # An array in Fortran order is unpacked as a whole: at most this many bytes, or this many times the compressed size.
 _WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
 _NPY = b"\x93NUMPY"
+_IDENTIFIERS = ("id", "uuid", "user", "name")
 _UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
 
 Unreadable = Literal["raise", "nan"]
@@ -60,6 +61,8 @@ class VectorFile:
     """The column of private groups."""
     group_names: Sequence[str] | None = None
     """The names of the groups, in the order of their numbers; None if the file has the numbers."""
+    columns: tuple[str, ...] = ()
+    """The names of the columns of numbers, if the file has any."""
 
     def chunks(self) -> Chunks:
         """Yield the vectors of `pieces` alone."""
@@ -90,9 +93,9 @@ class VectorFile:
 
 def open_vectors(
     path: str | os.PathLike[str],
-    dim: int,
-    key: str | None = None,
-    column: str | None = None,
+    dim: int | None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
     by: str | None = None,
     group: str | None = None,
     group_names: Sequence[str] | None = None,
@@ -102,10 +105,11 @@ def open_vectors(
 
     Arguments:
         path: the file; its kind is recognised by its content.
-        dim: the length that the vectors must have.
-        key: the array of an .npz; needed only if it holds several.
-        column: the list column of a Parquet file; without it the file must have exactly one column of lists, exactly
-            `dim` columns of floats, or only `dim` columns, all of numbers.
+        dim: the length that the vectors must have; None for whatever the file has.
+        columns: the columns of numbers of a CSV or Parquet file; or one column of lists of a Parquet file, or one array
+            of an .npz. By default the only ones: a CSV file must have no other columns, and a Parquet file exactly one
+            column of lists, exactly `dim` columns of floats, or only `dim` columns, all of numbers.
+        delimiter: the character between the values of a CSV file.
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
         group: the column with private groups, as integers from 0 on or by name.
         group_names: the names of the private groups, in the order of their numbers.
@@ -117,10 +121,6 @@ def open_vectors(
     with open(name, "rb") as file:
         start = file.read(6)
     zipped, parquet = start.startswith(b"PK\x03\x04"), start.startswith(b"PAR1")
-    if key is not None and not zipped:
-        raise ValueError(f"{name}: key must be left out unless the file is an .npz, got {key!r}")
-    if column is not None and not parquet:
-        raise ValueError(f"{name}: column must be left out unless the file is Parquet, got {column!r}")
     beside = [named for named in (by, group) if named is not None]
     if beside and (zipped or start == _NPY):
         raise ValueError(
@@ -128,13 +128,18 @@ def open_vectors(
         )
     if len(set(beside)) < len(beside):
         raise ValueError(f"{name}: column {by!r} cannot be public labels and private groups at once")
+    if both := [named for named in beside if named in (columns or ())]:
+        raise ValueError(f"{name}: column {both[0]!r} cannot hold both the vectors and the groups")
     if start == _NPY:
+        if columns is not None:
+            raise ArgumentError("columns", f"must be left out for the .npy file {name}, got {','.join(columns)}")
         return _open_npy(name, dim)
     if zipped:
-        return _open_npz(name, dim, key)
-    opened = (
-        _open_parquet(name, dim, column, beside, unreadable) if parquet else _open_csv(name, dim, beside, unreadable)
-    )
+        return _open_npz(name, dim, columns)
+    if parquet:
+        opened = _open_parquet(name, dim, columns, beside, unreadable)
+    else:
+        opened = _open_csv(name, _CsvLayout.of(name, dim, columns, beside, delimiter), unreadable)
     return replace(opened, by=by, group=group, group_names=group_names)
 
 
@@ -150,11 +155,11 @@ def refuse_repeated(paths: Iterable[Path]) -> None:
         seen[file] = path
 
 
-def _open_npy(name: str, dim: int) -> VectorFile:
+def _open_npy(name: str, dim: int | None) -> VectorFile:
     """Open a .npy file, mapped into memory."""
     with open(name, "rb") as file, _numpy_errors(name):
         shape, _, dtype = npy.read_header(file)
-    count = _check_array(name, shape, dtype, dim)
+    count, dim = _check_array(name, shape, dtype, dim)
 
     def read(size: int) -> Read:
         if count:
@@ -165,15 +170,14 @@ def _open_npy(name: str, dim: int) -> VectorFile:
     return VectorFile(name, dim, count, read)
 
 
-def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
+def _open_npz(name: str, dim: int | None, columns: Sequence[str] | None) -> VectorFile:
     """Open one array of an .npz file, unpacked while it is read."""
     with _numpy_errors(name), zipfile.ZipFile(name) as archive:
         members = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
-        if key is None and len(members) != 1:
-            raise ValueError(f"{name} has {len(members)} arrays ({_shorten(members)}): pass a key")
-        chosen = members[0] if key is None else key
-        if chosen not in members:
-            raise ValueError(f"{name} has no array {chosen!r}; it has {_shorten(members)}")
+        chosen, *others = members if columns is None else columns or [""]
+        if others or chosen not in members:
+            given = f"got {','.join(columns)}" if columns else f"it has {len(members)}"
+            raise ArgumentError("columns", f"must be one of the arrays of {name} ({_shorten(members)}); {given}")
         packed = archive.getinfo(f"{chosen}.npy")
         with archive.open(packed) as file:
             shape, fortran, dtype = npy.read_header(file)
@@ -181,7 +185,7 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
         problem = f"the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} bytes"
         remedy = "save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
         raise ValueError(f"{name}: {problem}; {remedy}")
-    count = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
+    count, dim = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
 
     def read(size: int) -> Read:
         with _numpy_errors(name), zipfile.ZipFile(name) as archive, archive.open(f"{chosen}.npy") as file:
@@ -204,12 +208,19 @@ def _open_npz(name: str, dim: int, key: str | None) -> VectorFile:
     return VectorFile(name, dim, count, read)
 
 
-def _open_parquet(name: str, dim: int, column: str | None, beside: list[str], unreadable: Unreadable) -> VectorFile:
+def _open_parquet(
+    name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], unreadable: Unreadable
+) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
         schema = table.schema_arrow
-        columns = _choose_columns(name, schema, dim, column, beside)
+        columns, lists = _choose_columns(name, schema, dim, wanted, beside)
+        length = len(columns)
+        if lists and dim is None:
+            first = next(table.iter_batches(batch_size=1, columns=columns), None)
+            length = len(first.column(0)[0] or ()) if first is not None and first.num_rows else 1
+    length = length if dim is None else dim
 
     def read(size: int) -> Read:
         row = 0
@@ -218,41 +229,48 @@ def _open_parquet(name: str, dim: int, column: str | None, beside: list[str], un
                 labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
                 numbers = [batch.column(column) for column in columns]
                 if unreadable == "nan":
-                    yield arrays.arrow_numbers(numbers, dim), labels
+                    yield arrays.arrow_numbers(numbers, length), labels
                 else:
-                    yield arrays.arrow_vectors(numbers, dim, f"{name}: vectors", row), labels
+                    yield arrays.arrow_vectors(numbers, length, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
-    return VectorFile(name, dim, count, read)
+    return VectorFile(name, length, count, read, columns=() if lists else tuple(columns))
 
 
-def _choose_columns(name: str, schema: Any, dim: int, column: str | None, beside: list[str]) -> list[str]:
-    """Return the column of lists to read, or the columns of coordinates, without labels and groups."""
+def _choose_columns(
+    name: str, schema: Any, dim: int | None, wanted: Sequence[str] | None, beside: list[str]
+) -> tuple[list[str], bool]:
+    """Return the columns to read, without labels and groups, and whether it is one column of lists."""
     _check_columns_beside(name, beside, schema.names)
-    if column in beside:
-        raise ValueError(f"{name}: column {column!r} cannot hold both the vectors and the groups")
     for named in beside:
         check_arrow_type(schema.field(named).type, named, name)
         schema = schema.remove(schema.names.index(named))
     lists = [field.name for field in schema if arrays.is_arrow_list(field.type)]
-    if column is not None:
-        if column not in schema.names:
-            raise ValueError(f"{name} has no column {column!r}; it has {_shorten(schema.names)}")
-        if column not in lists:
-            raise ValueError(f"{name}: column {column!r} must hold lists of numbers, got {schema.field(column).type}")
-        return [column]
     numbers = [field for field in schema if arrays.is_arrow_number(field.type)]
+    if wanted is not None:
+        for column in wanted:
+            if column not in schema.names:
+                raise ArgumentError("columns", f"must be columns of {name} ({_shorten(schema.names)}), got {column!r}")
+        if list(wanted) == lists[:1] or (len(wanted) == 1 and wanted[0] in lists):
+            return list(wanted), True
+        if not set(wanted) <= {field.name for field in numbers} or dim not in (None, len(wanted)):
+            kinds = ", ".join(f"{column}: {schema.field(column).type}" for column in wanted)
+            many = "" if dim is None else f"{dim} "
+            raise ArgumentError("columns", f"must be one column of lists or {many}columns of numbers, got {kinds}")
+        return list(wanted), False
     floats = [field.name for field in numbers if import_pyarrow().types.is_floating(field.type)]
-    if len(lists) == 1 and len(floats) != dim:
-        return lists
-    if not lists and len(floats) == dim:
-        return floats
+    size = len(floats) if dim is None else dim
+    if len(lists) == 1 and (dim is None or len(floats) != dim):
+        return lists, True
+    if not lists and floats and len(floats) == size:
+        return floats, False
     # A column of integers might be a client's number, so integers count only if there are no other columns.
-    if len(schema) == len(numbers) == dim:
-        return list(schema.names)
-    raise ValueError(
-        f"{name} must have one column of lists of numbers, or {dim} columns of floats; it has {len(lists)} and "
-        f"{len(floats)} such columns ({_shorten(schema.names)})" + ("; pass a column" if lists else "")
+    if dim is not None and len(schema) == len(numbers) == dim:
+        return list(schema.names), False
+    raise ArgumentError(
+        "columns",
+        f"must be given for {name}, which has {len(lists)} columns of lists and {len(floats)} of floats "
+        f"({_shorten(schema.names)}), not one of lists or {'some' if dim is None else dim} of floats",
     )
 
 
@@ -266,60 +284,100 @@ def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> N
             raise ValueError(f"{name} has {columns.count(named)} columns {named!r}; give them different names")
 
 
-def _open_csv(name: str, dim: int, beside: list[str], unreadable: Unreadable) -> VectorFile:
-    """Open a CSV file with one vector per line; a first line without any number is a header."""
+@dataclass(frozen=True)
+class _CsvLayout:
+    """Which fields of a CSV file are read: those of the vectors and, with a header, those beside them."""
+
+    dim: int
+    delimiter: str
+    header: tuple[str, ...]
+    places: tuple[int, ...]
+    beside: tuple[int, ...]
+    width: int
+
+    @classmethod
+    def of(
+        cls, name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], delimiter: str
+    ) -> "_CsvLayout":
+        """Read the first line: without any number among its vector's fields, or with columns beside, it is a header."""
+        if len(delimiter) != 1:
+            raise ArgumentError("delimiter", f"must be one character, got {delimiter!r}")
+        _, first = next(_csv_records(name, delimiter), (1, []))
+        first = [field.strip() for field in first]
+        for mark in ";\t|,":
+            if len(first) == 1 and mark in first[0] and (dim or 2) > 1:
+                raise ArgumentError(
+                    "delimiter", f"must be {mark!r} for {name}, whose line 1 has {mark!r} between values"
+                )
+        named = bool(beside or wanted or (any(first) and all(_number(field) is None for field in first)))
+        header = tuple(first) if named else ()
+        _check_columns_beside(name, beside, first)
+        if missing := [column for column in wanted or () if first.count(column) != 1]:
+            raise ArgumentError("columns", f"must be columns of {name} ({_shorten(first)}), got {missing[0]!r}")
+        rest = [place for place, column in enumerate(first) if column not in beside]
+        places = [first.index(column) for column in wanted] if wanted else rest
+        size = len(places) if dim is None else dim
+        people = [first[place] for place in rest if named and first[place].lower() in _IDENTIFIERS]
+        others = [first[place] for place in rest if first[place] not in people]
+        if dim is None and people and not wanted:
+            problem = f"must be given for {name}, whose column {people[0]!r} identifies people"
+            raise ArgumentError("columns", f"{problem}, such as {','.join(others)}")
+        if len(places) != size:
+            if not named or (not wanted and len(rest) < size):
+                raise ValueError(f"{name} {_UNKNOWN}: line 1 has {len(places)} values, vectors have {size}")
+            given = f"got {len(places)}" if wanted else f"such as {','.join(others[:size])}"
+            raise ArgumentError("columns", f"must be {size} columns of {name} ({_shorten(first)}), {given}")
+        return cls(size, delimiter, header, tuple(places), tuple(map(first.index, beside)), len(first))
+
+    def lines(self, name: str, unreadable: Unreadable) -> CsvLines:
+        """Yield the line number, the fields of the vector and the columns beside it, of each line."""
+        for line, fields in _csv_records(name, self.delimiter):
+            if len(fields) != self.width and unreadable == "nan" and not self.beside:
+                yield line, [""] * self.dim, []
+                continue
+            if len(fields) != self.width:
+                problem = f"line {line} has {len(fields)} values, line 1 has {self.width}"
+                raise ValueError(f"{name} {_UNKNOWN}: {problem}")
+            if line == 1 and self.header:
+                continue
+            vector, labels = [fields[place] for place in self.places], [fields[place] for place in self.beside]
+            for place, label in zip(self.beside, labels, strict=True):
+                check_name(label, f"{name}: column {self.header[place]!r}", f"line {line}")
+            if line == 1 and self.dim > 2 and vector == [str(place) for place in range(self.dim)]:
+                problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
+                raise ValueError(f"{name} {_UNKNOWN}: {problem}")
+            yield line, vector, labels
+
+
+def _open_csv(name: str, layout: _CsvLayout, unreadable: Unreadable) -> VectorFile:
+    """Open a CSV file with one vector per line."""
+    columns = tuple(layout.header[place] for place in layout.places) if layout.header else ()
 
     def read(size: int) -> Read:
-        lines = _csv_lines(name, dim, beside, unreadable)
+        lines = layout.lines(name, unreadable)
         while part := list(islice(lines, size)):
             rows = [[_number(field) for field in fields] for _, fields, _ in part]
             for (line, fields, _), row in zip(part, rows, strict=True):
                 if None in row and unreadable == "raise":
-                    what = repr(fields[row.index(None)][:20])
-                    raise ValueError(f"{name}: vectors must be numbers, got {what} in line {line}; fill or drop it")
-            labels = [Labels.of([texts[at] for *_, texts in part], named) for at, named in enumerate(beside)]
-            yield np.array(rows, dtype=np.float64), labels
+                    at = row.index(None)
+                    others = ",".join(columns[:at] + columns[at + 1 :])
+                    remedy = f", or keep the columns {others}" if others else ""
+                    what = f"got {fields[at][:20]!r} in line {line}; fill or drop it{remedy}"
+                    raise ValueError(f"{name}: vectors must be numbers, {what}")
+            labels = [
+                Labels.of([texts[at] for *_, texts in part], layout.header[place])
+                for at, place in enumerate(layout.beside)
+            ]
+            yield np.array(rows, dtype=np.float64).reshape(-1, layout.dim), labels
 
-    return VectorFile(name, dim, sum(1 for _ in _csv_lines(name, dim, beside, unreadable)), read)
-
-
-def _csv_lines(name: str, dim: int, beside: list[str], unreadable: Unreadable) -> CsvLines:
-    """Yield the line number, the fields of the vector and the extra columns of each line; these need a header."""
-    records, places = _csv_records(name), list[int]()
-    if beside:
-        _, header = next(records, (1, []))
-        _check_columns_beside(name, beside, header)
-        places = [header.index(named) for named in beside]
-        records = chain([(1, header)], records)
-    for line, every in records:
-        if len(every) != dim + len(beside) and unreadable == "nan" and line > 1 and not beside:
-            yield line, [""] * dim, []
-            continue
-        if len(every) != dim + len(beside):
-            columns = "".join(f" and {named}" for named in beside)
-            problem = f"line {line} has {len(every)} values, vectors have {dim}{columns}"
-            if len(every) == 1 and any(mark in every[0] for mark in ";\t"):
-                problem += "; it seems to be separated by semicolons or tabs: write it with commas"
-            elif len(every) == dim + len(beside) + 1:
-                problem += "; leave out a column such as an identifier"
-            raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-        labels = [every[place] for place in places]
-        fields = [field for place, field in enumerate(every) if place not in places] if places else every
-        if line == 1 and (beside or (any(fields) and all(_number(field) is None for field in fields))):
-            continue
-        for named, label in zip(beside, labels, strict=True):
-            check_name(label, f"{name}: column {named!r}", f"line {line}")
-        if line == 1 and dim > 2 and fields == [str(place) for place in range(dim)]:
-            problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
-            raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-        yield line, fields, labels
+    return VectorFile(name, layout.dim, sum(1 for _ in layout.lines(name, unreadable)), read, columns=columns)
 
 
-def _csv_records(name: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the fields of each non-empty line, with its number."""
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True)
+            lines = csv.reader(file, delimiter=delimiter, strict=True)
             for fields in filter(None, lines):
                 yield lines.line_num, fields
     except (UnicodeDecodeError, csv.Error) as error:
@@ -339,7 +397,7 @@ def _numpy_errors(name: str) -> Iterator[None]:
     """Turn what NumPy and zipfile raise for a damaged file into a ValueError that names it."""
     try:
         yield
-    except (FileNotFoundError, PermissionError):
+    except (FileNotFoundError, PermissionError, ArgumentError):
         raise
     except npy.DAMAGED_ARCHIVE as error:
         if str(error).startswith(name):
@@ -347,15 +405,16 @@ def _numpy_errors(name: str) -> Iterator[None]:
         raise ValueError(f"{name} is truncated or damaged: {error}") from error
 
 
-def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int) -> int:
-    """Return the number of vectors in an array of this shape."""
+def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int | None) -> tuple[int, int]:
+    """Return the number of vectors in an array of this shape, and their length."""
     if dtype.kind not in "biuf":
         raise ValueError(f"{name}: vectors must be floats, integers or booleans, got dtype {dtype}")
-    if shape == (dim,):
-        return 1
-    if len(shape) != 2 or shape[1] != dim:
-        raise ValueError(f"{name}: the array must have shape ({dim},) or (n, {dim}), got {shape}")
-    return shape[0]
+    if dim is not None and shape == (dim,):
+        return 1, dim
+    if len(shape) != 2 or dim not in (None, shape[1]):
+        wanted = "(n, d)" if dim is None else f"({dim},) or (n, {dim})"
+        raise ValueError(f"{name}: the array must have shape {wanted}, got {shape}")
+    return shape[0], shape[1]
 
 
 def _shorten(names: list[str]) -> str:

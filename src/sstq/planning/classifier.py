@@ -16,7 +16,6 @@ from sstq.mechanisms import GroupUnit
 from sstq.planning.plans import Plan, Request
 from sstq.planning.shuffled_draw import MOST_MESSAGES
 from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import Remedy
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -79,9 +78,6 @@ class ClassifierPlan(Plan):
         most = math.ceil((1 + math.sqrt(1 + 8 / self.noise**2)) / 2) - 1
         return min(self.features, max(1, most))
 
-    def _remedies(self, dim_name: str = "features") -> tuple[Remedy, ...]:
-        return super()._remedies(dim_name)
-
     def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
         """The squared error over clip² of another such task."""
         if self.shuffled is not None:
@@ -95,7 +91,7 @@ class ClassifierPlan(Plan):
 
 def plan_classifier(
     classes: int,
-    features: int,
+    dim: int,
     clients: int,
     epsilon: float,
     *,
@@ -108,7 +104,7 @@ def plan_classifier(
 
     Args:
         classes: the number of classes.
-        features: p, the number of features, as the public feature map gives them; their norm is 1.
+        dim: p, the number of features, as the public feature map gives them; their norm is 1.
         clients: n, the people.
         epsilon: the total ε per person: of the message, or of all messages behind the shuffler.
         trust: "local", or "shuffler" for people who trust one.
@@ -117,7 +113,7 @@ def plan_classifier(
         mean_norm: how long you expect a class mean to be, for the verdict; by default 1, as long as the features.
 
     Examples:
-        >>> found = plan_classifier(classes=10, features=441, clients=59_000, epsilon=3.0)
+        >>> found = plan_classifier(classes=10, dim=441, clients=59_000, epsilon=3.0)
         >>> found.mechanism.blocks, round(found.noise, 4), found.feasible
         (10, 0.031, True)
         >>> found.usual_features, found.most_features
@@ -127,20 +123,20 @@ def plan_classifier(
         (0.0068, 7.48)
     """
     classes = check_number("classes", classes, 2, 2**20, integer=True)
-    features = check_number("features", features, 1, 2**24, integer=True)
+    check_number("dim", dim, 1, 2**24, integer=True)
     clients = check_argument("clients", clients, of="crowd")
     epsilon = check_argument("epsilon", epsilon)
     if check_option("trust", trust, ("local", "shuffler")) == "shuffler":
         most, delta = MOST_MESSAGES if messages is None else messages, USUAL_DELTA if delta is None else delta
-        found = plan_shuffled(features, clients, epsilon, delta, messages=most, groups=classes, mean_norm=mean_norm)
+        found = plan_shuffled(dim, clients, epsilon, delta, messages=most, groups=classes, mean_norm=mean_norm)
         request, own = found.request, cast("GroupUnit", found.mechanism)
     else:
         found = None
         for name, value in (("delta", delta), ("messages", messages)):
             if value is not None:
                 raise ArgumentError(name, f"must be left out unless trust='shuffler', got {value!r}")
-        request = Request(features, clients, epsilon, mean_norm=mean_norm)
-        own = GroupUnit(features, epsilon, groups=classes, clients=clients)
+        request = Request(dim, clients, epsilon, mean_norm=mean_norm)
+        own = GroupUnit(dim, epsilon, groups=classes, clients=clients)
     error = own.typical_error(clients)
     return ClassifierPlan(
         request=request,

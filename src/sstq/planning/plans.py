@@ -218,7 +218,7 @@ class Plan:
         reason = f"{reached}signal-to-noise {ratio:.3g} {assumed}; its error is {error:.3g} × clip{rounds}"
         return Verdict(self.feasible, ratio, reason, () if self.feasible else self._remedies())
 
-    def _remedies(self, dim_name: str = "dim") -> tuple[Remedy, ...]:
+    def _remedies(self) -> tuple[Remedy, ...]:
         request = self.request
         return find_remedies(
             lambda *task: self.likely_mse(*task) <= self._needed_mse,
@@ -226,7 +226,6 @@ class Plan:
             clients=self.people,
             epsilon=request.epsilon or self.total_epsilon,
             most_epsilon=EPSILON_MAX * request.answers,
-            dim_name=dim_name,
         )
 
     def likely_mse(self, dim: int, people: int, epsilon: float) -> float:

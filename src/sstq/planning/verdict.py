@@ -20,7 +20,7 @@ class Remedy:
     value: int | float
 
     def __str__(self) -> str:
-        return _WORDS.get(self.argument, "at most {:,} " + self.argument).format(self.value)
+        return _WORDS[self.argument].format(self.value)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,6 @@ def find_remedies(
     clients: int,
     epsilon: float,
     most_epsilon: float,
-    dim_name: str = "dim",
 ) -> tuple[Remedy, ...]:
     """The least clients, the least ε and the most dimensions for which `works(dim, clients, epsilon)`, where possible.
 
@@ -70,7 +69,7 @@ def find_remedies(
     searches: dict[str, tuple[Sequence[Any], Callable[[Any], bool]]] = {
         "clients": (whole_numbers(clients, int(RANGES["clients"][1])), lambda value: works(dim, value, epsilon)),
         "epsilon": (three_digits(epsilon, most_epsilon), lambda value: works(dim, clients, value)),
-        dim_name: (whole_numbers(2, dim)[::-1], lambda value: works(value, clients, epsilon)),
+        "dim": (whole_numbers(2, dim)[::-1], lambda value: works(value, clients, epsilon)),
     }
     return tuple(
         Remedy(name, values[bisect_left(values, True, key=enough)])

@@ -7,7 +7,7 @@ import gc
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -21,21 +21,29 @@ from starlette.routing import Match
 
 from sstq._version import __version__
 from sstq.service.administration import administration_routes
-from sstq.service.background import Background, SlowBackground
-from sstq.service.batch_routes import batch_routes
-from sstq.service.collector import Collector
+from sstq.service.background import Background
 from sstq.service.common_routes import common_routes
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.demo import demo_routes, ensure_poll
 from sstq.service.logs import log_settings
-from sstq.service.node import Node, unknown_campaign
+from sstq.service.models import PROBLEMS
+from sstq.service.node import Collector, Node
 from sstq.service.opening import Opening
-from sstq.service.problems import ClientGone, Problem, database_gone, problem_response
 from sstq.service.protocol import GuardedLoop, guarded_protocol
 from sstq.service.reading import collector_gauges, reading_routes
 from sstq.service.rounds import Rounds
-from sstq.service.security import DEFAULTS, HEADERS, Guard, RequestBody
+from sstq.service.security import (
+    DEFAULTS,
+    HEADERS,
+    ClientGone,
+    Guard,
+    Problem,
+    RequestBody,
+    database_gone,
+    problem_response,
+    unknown_campaign,
+)
 from sstq.service.settings import Settings
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import Uploads
@@ -45,7 +53,7 @@ __all__ = ["create_app", "new_app", "run", "serve"]
 _Node = TypeVar("_Node", bound=Node)
 
 _STOP_SECONDS = 30
-_FORGET_SECONDS = 10.0
+_FORGET_SECONDS, _HEALTH_SECONDS = 10.0, 1.0
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
 _DESCRIPTION = (
@@ -61,19 +69,15 @@ _UPLOAD = (
 
 def create_app(settings: Settings) -> FastAPI:
     """Create the ASGI application of a collector; ValueError if its database cannot be used."""
-    try:
-        collector = Collector(settings)
-    except DatabaseUnavailable as error:
-        raise ValueError(f"{error}; start the database, or pass another one") from error
+    collector = Collector(settings)
     collector.metrics.gauges = lambda: collector_gauges(collector)
-    app = new_app(collector, "sstq collector", _DESCRIPTION, Background, SlowBackground, Opening)
-    app.include_router(common_routes(collector, _UPLOAD, lambda entry: {"SSTQ-Signature": entry.signature}))
+    app = new_app(collector, "sstq collector", _DESCRIPTION, Background, Opening)
+    app.include_router(common_routes(collector, _UPLOAD))
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
-    app.include_router(batch_routes(collector))
     if settings.demo:
         ensure_poll(collector)
-        app.router.routes.extend(demo_routes())
+        app.router.routes.extend(demo_routes(collector))
     app.router.routes.extend(dashboard_routes())
     app.add_middleware(Uploads, node=collector)
     app.add_middleware(Guard, node=collector)
@@ -88,17 +92,17 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(node.warm_up)
         threads = [kind(node) for kind in work]
         async with node.inbox:
-            node.health.start()
             for thread in threads:
                 thread.start()
-            forgetting = asyncio.create_task(_forget_addresses(node))
+            tasks = [asyncio.create_task(_forget_addresses(node)), asyncio.create_task(_watch(node))]
             try:
                 yield
             finally:
-                forgetting.cancel()
-                node.health.stop()
+                for task in tasks:
+                    task.cancel()
                 for thread in threads:
                     await asyncio.to_thread(thread.stop)
         node.store.close()
@@ -108,19 +112,30 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         version=__version__,
         description=description,
         lifespan=lifespan,
+        responses=PROBLEMS,
         # FastAPI's documentation pages load scripts from other hosts.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.node = node
-    app.add_exception_handler(DatabaseUnavailable, _refuse_for_the_database)
-    app.add_exception_handler(UnknownCampaign, _refuse_unknown)
-    app.add_exception_handler(RequestValidationError, _refuse_arguments)
+    for kind, refuse in {
+        DatabaseUnavailable: lambda _: database_gone(),
+        UnknownCampaign: lambda _: unknown_campaign(),  # deleted during the request
+        RequestValidationError: _wrong_arguments,
+    }.items():
+        app.add_exception_handler(kind, _refusing(refuse))
     app.add_exception_handler(HTTPException, _refuse_route)
     app.add_exception_handler(ClientGone, _nobody_there)
     app.add_exception_handler(Exception, _apologize)
     return app
+
+
+async def _watch(node: Node) -> None:
+    """Know whether the database stores, also while nobody sends."""
+    while True:
+        await asyncio.sleep(_HEALTH_SECONDS)
+        await asyncio.to_thread(node.health.look)
 
 
 async def _forget_addresses(node: Node) -> None:
@@ -131,34 +146,29 @@ async def _forget_addresses(node: Node) -> None:
             limits.forget()
 
 
-async def _refuse(request: Request, error: Any) -> Response:
-    return await RequestBody.of(request).refuse(error)
+def _refusing(problem_of: Callable[[Any], Problem]) -> Callable[[Request, Any], Awaitable[Response]]:
+    async def refuse(request: Request, error: Any) -> Response:
+        return await RequestBody.of(request).refuse(problem_of(error))
+
+    return refuse
 
 
-async def _refuse_for_the_database(request: Request, error: Any) -> Response:  # noqa: ARG001
-    return await _refuse(request, database_gone())
-
-
-async def _refuse_unknown(request: Request, error: Any) -> Response:  # noqa: ARG001 (deleted during the request)
-    return await _refuse(request, unknown_campaign())
-
-
-async def _refuse_arguments(request: Request, error: Any) -> Response:
+def _wrong_arguments(error: RequestValidationError) -> Problem:
     wrong = error.errors()[0]
-    return await _refuse(request, Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}."))
+    return Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")
 
 
 async def _refuse_route(request: Request, error: Any) -> Response:
-    if error.status_code != 405:
-        sentence = "There is nothing at this path." if error.detail == "Not Found" else error.detail
-        return await _refuse(request, Problem(error.status_code, sentence, error.headers))
-    # The error names the methods of the first route with this path; there may be others.
-    tried = [(method, {**request.scope, "method": method}) for method in _METHODS]
-    routes = request.app.routes
-    allowed = [method for method, scope in tried if any(route.matches(scope)[0] is Match.FULL for route in routes)]
-    return await _refuse(
-        request, Problem(405, "This path does not support this method.", {"Allow": ", ".join(allowed)})
-    )
+    sentence, headers = error.detail, error.headers
+    if error.status_code == 405:
+        # The error names the methods of the first route with this path; there may be others.
+        scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+        routes = request.app.routes
+        allowed = [method for method in _METHODS if any(r.matches(scopes[method])[0] is Match.FULL for r in routes)]
+        sentence, headers = "This path does not support this method.", {"Allow": ", ".join(allowed)}
+    elif sentence == "Not Found":
+        sentence = "There is nothing at this path."
+    return await RequestBody.of(request).refuse(Problem(error.status_code, sentence, headers))
 
 
 async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG001

@@ -1,39 +1,112 @@
-"""A shuffler's batches in the collector's database: each is stored once, opened once and counted."""
+"""A shuffler's batches in the collector's database: each is stored once, opened once and counted.
+
+A batch is the envelopes of one slot of one crowd, in random order, in parts that fit into a request. The shuffler signs
+a manifest of each part, which is a header and covers the hash of the body: it is checked before that is read.
+"""
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import rfc8785
 import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from sstq.accounting import shuffled_epsilon
+from sstq.accounting.ledger import price
+from sstq.client.campaigns import MOST_PEOPLE, Campaign
+from sstq.client.signing import SigningKey, verify
+from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.service import bodies
-from sstq.service.database import Database, batches, campaigns, envelopes, seen, uploads
-from sstq.service.manifests import CROWD_NAME_BYTES, Manifest
-from sstq.service.receiving import KEY_BYTES
+from sstq.service.database import OUTCOMES, Database, batches, campaigns, envelopes, hold, seen
+from sstq.service.receiving import insert_messages
 
-__all__ = [
-    "DIGEST_BYTES",
-    "Batch",
-    "BatchAnswer",
-    "Opened",
-    "count_batches",
-    "crowds_of",
-    "next_batch",
-    "parts_of",
-    "put",
-    "receive",
-]
+BATCH_PREFIX = b"sstq-batch-v2\x00"
+"""The prefix of a manifest when it is signed."""
+
+CROWD_NAME_BYTES = 12
+"""How many bytes of a batch's name are the same for all slots of a crowd that was mixed together."""
+
+LARGEST_PART = 1 << 24
+"""The maximum size of one part of a batch in bytes."""
 
 DIGEST_BYTES = 16
 """How many bytes of an envelope's hash are kept: among 10^12 envelopes two collide with probability 2^-49."""
 
-
 _BATCHES_AT_ONCE = 8
+_Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_People = Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
+
+
+class Manifest(BaseModel):
+    """One part of a batch.
+
+    Attributes:
+        campaign: the campaign's name.
+        digest: the digest of the campaign's mechanism.
+        crowd: the name of the crowd: what its people agreed to (`Campaign.crowd`), in hexadecimal.
+        slot: which message of each person the envelopes hold.
+        batch: 96 random bits and the slot (32 bits) in hexadecimal, the same for all parts and all retries.
+        size: the number of envelopes in the whole batch.
+        part: the number of this part, from 0.
+        parts: the number of parts.
+        count: the number of envelopes in this part.
+        sha256: the SHA-256 of the body in hexadecimal.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: Literal["sstq-batch"] = "sstq-batch"
+    version: Literal[2] = 2
+    campaign: str
+    digest: _Hash
+    crowd: _Hash
+    slot: Annotated[int, Field(ge=0, le=1 << 16)]
+    batch: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    size: _People
+    part: Annotated[int, Field(ge=0, lt=1 << 31)]
+    parts: Annotated[int, Field(ge=1, lt=1 << 31)]
+    count: _People
+    sha256: _Hash
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        if self.part >= self.parts or self.parts > self.size or self.count > self.size:
+            raise ValueError("part must be below parts, and parts and count at most size")
+        return self
+
+    def signed(self, key: SigningKey) -> dict[str, str]:
+        """Return the headers for uploading this part: the manifest and its signature."""
+        text = rfc8785.dumps(self.model_dump())
+        return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
+
+    def is_of(self, body: bytes) -> bool:
+        """Whether the manifest describes this body."""
+        return hashlib.sha256(body).hexdigest() == self.sha256
+
+
+def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
+    """Read a manifest and check that the owner of this public key signed it; PermissionError otherwise.
+
+    ValueError for a manifest that cannot be read.
+    """
+    raw = text.encode("latin-1", "replace")
+    try:
+        verify(raw, signature, public, BATCH_PREFIX)
+    except ValueError as error:
+        raise PermissionError("the batch is not signed by the campaign's shuffler") from error
+    try:
+        return Manifest.model_validate(read_json(raw))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
 
 
 class BatchAnswer(StrEnum):
@@ -83,15 +156,12 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
     here = sa.and_(envelopes.c.campaign == name, envelopes.c.batch == identity, envelopes.c.part == manifest.part)
 
     def work(connection: sa.Connection) -> BatchAnswer:
-        # A shared lock: deleting the campaign waits.
-        there = sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update(read=True)
-        if connection.execute(there).one_or_none() is None:
+        if not hold(connection, name):
             return BatchAnswer.UNKNOWN
         # Keeps others from opening the batch before this transaction commits.
         row = connection.execute(sa.select(batches).where(mine).with_for_update()).one_or_none()
         if row is None:
-            counts = dict.fromkeys(("accepted", "foreign", "malformed", "repeated"), 0)
-            values = {"campaign": name, "batch": identity, "opened": False} | described | counts
+            values = {"campaign": name, "batch": identity, "opened": False} | described | dict.fromkeys(OUTCOMES, 0)
             connection.execute(batches.insert(), values)
         elif any(getattr(row, field) != value for field, value in described.items()):
             return BatchAnswer.CONFLICT
@@ -121,8 +191,7 @@ def parts_of(database: Database, batch: Batch) -> Iterator[bytes]:
         query = sa.select(envelopes.c.body).where(
             envelopes.c.campaign == batch.campaign, envelopes.c.batch == batch.batch, envelopes.c.part == part
         )
-        body = database.read(lambda connection, query=query: connection.execute(query).scalar())  # type: ignore[misc]
-        if body is not None:
+        if (body := database.scalar(query)) is not None:
             yield bytes(body)
 
 
@@ -143,10 +212,8 @@ def put(database: Database, batch: Batch, opened: Opened, mechanism: Mechanism) 
             return False
         fresh, digests = _unseen(connection, batch, opened.messages)
         connection.execute(envelopes.delete().where(envelopes.c.campaign == name, envelopes.c.batch == batch.batch))
-        for count, body in bodies.join(mechanism, [(1, message) for message in fresh]):
-            values = {"campaign": name, "key": secrets.token_bytes(KEY_BYTES), "messages": count, "body": body}
-            connection.execute(uploads.insert(), values)
         if fresh:
+            insert_messages(connection, name, bodies.join(mechanism, [(1, message) for message in fresh]))
             connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
         counts = {
             "opened": True,
@@ -180,11 +247,9 @@ def _unseen(connection: sa.Connection, batch: Batch, found: list[tuple[bytes, by
 
 def count_batches(database: Database, name: str) -> dict[str, int]:
     """Count the opened batches of a campaign, and their envelopes by outcome."""
-    outcomes = ("accepted", "foreign", "malformed", "repeated")
-    sums = [sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in outcomes]
-    query = sa.select(sa.func.count(), *sums).where(batches.c.campaign == name, batches.c.opened)
-    row = database.read(lambda connection: connection.execute(query).one())
-    return dict(zip(("batches", *outcomes), map(int, row), strict=True))
+    sums = [sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in OUTCOMES]
+    (row,) = database.rows(sa.select(sa.func.count(), *sums).where(batches.c.campaign == name, batches.c.opened))
+    return dict(zip(("batches", *OUTCOMES), map(int, row), strict=True))
 
 
 def crowds_of(database: Database, name: str) -> list[tuple[int, int]]:
@@ -192,8 +257,45 @@ def crowds_of(database: Database, name: str) -> list[tuple[int, int]]:
     query = sa.select(batches.c.batch, batches.c.size, batches.c.accepted)
     query = query.where(batches.c.campaign == name, batches.c.opened, batches.c.accepted > 0)
     found: dict[bytes, tuple[int, int]] = {}
-    for batch, size, accepted in database.read(lambda connection: connection.execute(query).all()):
+    for batch, size, accepted in database.rows(query):
         crowd = bytes(batch)[:CROWD_NAME_BYTES]
         least_size, least = found.get(crowd, (size, accepted))
         found[crowd] = min(size, least_size), min(accepted, least)
     return list(found.values())
+
+
+def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None:
+    """Return the privacy that a campaign's batches justify, as JSON values; None for a campaign without a shuffler.
+
+    A person's message hides among the accepted messages of its own crowd, so each crowd has a claim of its own.
+    Refused envelopes hide nobody, nor do accepted envelopes of cheating clients, which cannot be counted: hence the
+    second ε, for a crowd of which half is fake. The claim is the local ε for a crowd below the threshold, and for all
+    crowds unless every person needs a single-use token: one sender could otherwise be a whole crowd.
+    """
+    terms = campaign.shuffling
+    if terms is None:
+        return None
+    counts, local = count_batches(store, campaign.name), price(campaign.mechanism)
+    crowds = []
+    for size, people in sorted(crowds_of(store, campaign.name), reverse=True):
+        hidden = campaign.senders == "single-use" and size >= terms.threshold
+        epsilon, half = (
+            _shuffled(campaign.mechanism, honest, terms.delta) if hidden and honest else local
+            for honest in (people, people // 2)
+        )
+        # Pure ε: without a crowd there is no δ.
+        delta = 0.0 if epsilon >= local else terms.delta
+        crowds.append({"people": people, "epsilon": epsilon, "delta": delta, "epsilon_if_half_fake": half})
+    return {
+        "batches": counts["batches"],
+        "accepted": counts["accepted"],
+        "refused": {reason: counts[reason] for reason in ("foreign", "malformed", "repeated")},
+        "crowds": crowds,
+        "local_epsilon": local,
+    }
+
+
+@lru_cache(maxsize=1024)
+def _shuffled(mechanism: Mechanism, crowd: int, delta: float) -> float:
+    """The ε of a person whose messages are all in crowds of at least this size."""
+    return min(price(mechanism), shuffled_epsilon(mechanism, crowd, delta, messages=mechanism.messages))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 
@@ -14,10 +12,11 @@ from sstq.aggregation.sums import VectorAggregator
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
 
-__all__ = ["MessagePacking", "Packed", "Packing", "check", "checked", "join"]
-
 Packed = tuple[int, bytes]
 """A number of messages and their bits."""
+
+Checked = tuple[list[Packed], dict[int, str]]
+"""The valid bodies, joined, and what is wrong with the others, by position."""
 
 # The most bytes joined at a time: shifting their bits takes eight times as much memory.
 _JOINED_BYTES = 1 << 20
@@ -37,54 +36,24 @@ def _adds_vectors(mechanism: Mechanism) -> bool:
     return isinstance(mechanism.aggregator(), VectorAggregator)
 
 
-class Packing(Protocol):
-    """How a store checks and joins the upload bodies of one campaign."""
-
-    def checked(self, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-        """Return all valid bodies, joined, and what is wrong with the others, by position."""
-
-    def join(self, packed: Sequence[Packed]) -> list[Packed]:
-        """Join the bodies into fewer with the same content."""
-
-
-@dataclass(frozen=True)
-class MessagePacking:
-    """Checks and joins bodies of plain messages."""
-
-    mechanism: Mechanism
-
-    def checked(self, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-        """Return the messages of all valid bodies, and what is wrong with the others."""
-        return checked(self.mechanism, packed)
-
-    def join(self, packed: Sequence[Packed]) -> list[Packed]:
-        """Join the bodies into fewer with the same messages."""
-        return join(self.mechanism, packed)
-
-
-def checked(mechanism: Mechanism, packed: Sequence[Packed]) -> tuple[list[Packed], dict[int, str]]:
-    """Return the messages of all valid bodies, joined, and what is wrong with the others, by position."""
+def checked(mechanism: Mechanism, packed: Sequence[Packed]) -> Checked:
+    """Check bodies and join the valid ones."""
     joined: list[Packed] = []
     wrong: dict[int, str] = {}
-    for places in _alike(packed):
-        _check_alike(mechanism, packed, places, joined, wrong)
+    left = list(_alike(packed))[::-1]
+    while left:
+        places = left.pop()
+        try:
+            count, body = _joined(mechanism, packed, places)
+            check(mechanism, body, count)
+            joined.append((count, body))
+        except ValueError as error:
+            if len(places) == 1:
+                wrong[places[0]] = str(error)
+            else:  # which of them?
+                half = len(places) // 2
+                left += [places[half:], places[:half]]
     return joined, wrong
-
-
-def _check_alike(
-    mechanism: Mechanism, packed: Sequence[Packed], places: list[int], joined: list[Packed], wrong: dict[int, str]
-) -> None:
-    try:
-        count, body = _joined(mechanism, packed, places)
-        check(mechanism, body, count)
-        joined.append((count, body))
-    except ValueError as error:
-        if len(places) == 1:
-            wrong[places[0]] = str(error)
-            return
-        half = len(places) // 2
-        _check_alike(mechanism, packed, places[:half], joined, wrong)
-        _check_alike(mechanism, packed, places[half:], joined, wrong)
 
 
 def join(mechanism: Mechanism, packed: Sequence[Packed]) -> list[Packed]:

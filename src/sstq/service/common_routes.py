@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -19,15 +18,13 @@ from sstq.service.models import (
     Receipt,
     SingleUseTokens,
     TokenRequest,
-    answers,
     optional_token,
 )
-from sstq.service.node import Entry, Node
-from sstq.service.problems import Problem
-from sstq.service.security import new_token, token_hash
+from sstq.service.node import Node
+from sstq.service.security import Problem, new_token, token_hash
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
-__all__ = ["Token", "common_routes", "matches"]
+__all__ = ["BINARY", "BINARY_BODY", "Token", "common_routes", "matches"]
 
 _bearer = HTTPBearer(auto_error=False, description="A token of the administrator, of readers or of senders.")
 
@@ -39,34 +36,25 @@ async def _token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_
 Token = Annotated[str | None, Depends(_token)]
 """The token that came with a request, if any."""
 
-_BINARY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+BINARY_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/octet-stream": BINARY}}}
+"""For routes whose body is bytes."""
 
 
-def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping[str, str]]) -> APIRouter:
-    """Create the routes.
-
-    Args:
-        node: the collector or shuffler.
-        upload: describes the body of an upload.
-        signatures: returns a document's signatures as headers.
-    """
+def common_routes(node: Node, upload: str) -> APIRouter:
+    """Create the routes; `upload` describes the body of an upload."""
     router = APIRouter()
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
-    @router.get("/health", summary="Check that the service can store", responses=answers(), response_model=Health)
+    @router.get("/health", summary="Check that the service can store", response_model=Health)
     async def health() -> Response:
         node.health.check()
-        return JSONResponse({"status": "ok" if node.ready.is_set() else "starting"})
+        return JSONResponse({"status": "ok"})
 
     @router.get(
         "/metrics",
         summary="Read the metrics for Prometheus, with the administrator's or the metrics token",
-        responses=answers(401, 403, more={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}),
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
         response_class=Response,
     )
     async def metrics(token: Token) -> Response:
@@ -76,7 +64,6 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
     @router.get(
         "/v1/key",
         summary="Read the public keys of this service; clients pin the one that signs campaigns",
-        responses=answers(),
         response_model=Key,
     )
     async def key() -> Response:
@@ -85,12 +72,12 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
     @router.get(
         "/v1/campaigns/{name}",
         summary="Fetch a campaign's signed document; SSTQ-Signature is Ed25519 over its bytes",
-        responses=answers(404, more={304: {"description": "The client has this version already."}}),
+        responses={304: {"description": "The client has this version already."}},
         response_model=Document,
     )
     async def document(name: CampaignName, request: Request) -> Response:
         entry = await node.entry(name)
-        headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **signatures(entry), **ALLOW_ANY_ORIGIN}
+        headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **node.signatures(entry), **ALLOW_ANY_ORIGIN}
         if matches(request, entry.etag):
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
@@ -99,7 +86,6 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
         "/v1/campaigns/{name}/tokens",
         status_code=201,
         summary="Create single-use tokens",
-        responses=answers(400, 401, 403, 404, 408, 409, 413),
         response_model=SingleUseTokens,
     )
     async def tokens(name: CampaignName, wanted: TokenRequest, token: Token) -> Response:
@@ -117,9 +103,8 @@ def common_routes(node: Node, upload: str, signatures: Callable[[Entry], Mapping
         UPLOADS,
         summary="Send messages",
         description=f"{upload} Sending again with the same key counts once and gets the same answer.",
-        responses=answers(400, 401, 403, 404, 408, 409, 410, 413, 415, 425),
         response_model=Receipt,
-        openapi_extra=optional_token | _BINARY,
+        openapi_extra=optional_token | BINARY_BODY,
     )
     async def send(  # its arguments are those that the document describes
         name: CampaignName,  # noqa: ARG001

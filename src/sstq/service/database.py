@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,172 +20,63 @@ from sstq.service.migrations import migrate
 
 metadata = sa.MetaData()
 
+_TEXT, _BYTES, _NUMBER, _SMALL, _FLAG = sa.Text, sa.LargeBinary, sa.BigInteger, sa.Integer, sa.Boolean
+_CAMPAIGN = {"campaign": _TEXT}
+_BATCH = _CAMPAIGN | {"batch": _BYTES}
 
-def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+
+def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], nullable: str = "") -> sa.Table:
+    columns = [sa.Column(own, kind, primary_key=True) for own, kind in keys.items()]
+    columns += [sa.Column(own, kind, nullable=own == nullable) for own, kind in values.items()]
     # Otherwise SQLite numbers the rows of a table in order of arrival.
     return sa.Table(name, metadata, *columns, sqlite_with_rowid=False)
 
 
-def _campaign() -> sa.Column[Any]:
-    return sa.Column("campaign", sa.Text, primary_key=True)
-
-
-settings = _table(
-    "settings",
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.LargeBinary, nullable=False),
-)
-
+settings = _table("settings", {"name": _TEXT}, {"value": _BYTES})
+# Mechanism and terms are JSON. `issued` counts single-use tokens. `ended` says after how many hours of service the
+# campaign was first seen closed; NULL if it is open.
 campaigns = _table(
     "campaigns",
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("mechanism", sa.Text, nullable=False),  # JSON
-    sa.Column("terms", sa.Text, nullable=False),  # JSON: everything that this module need not know
-    sa.Column("closed", sa.Boolean, nullable=False),
-    sa.Column("issued", sa.BigInteger, nullable=False),  # single-use tokens so far
-    sa.Column("ended", sa.BigInteger),  # after how many hours of service it was first seen closed; NULL if it is open
+    {"name": _TEXT},
+    {"mechanism": _TEXT, "terms": _TEXT, "closed": _FLAG, "issued": _NUMBER, "ended": _NUMBER},
+    nullable="ended",
 )
-
 # The acknowledged keys, each with its number of messages, so that a repeated upload gets the same answer.
-receipts = _table(
-    "receipts",
-    _campaign(),
-    sa.Column("key", sa.LargeBinary, primary_key=True),
-    sa.Column("messages", sa.BigInteger, nullable=False),
-)
-
-# Messages not folded yet, from one upload or several stored together. The key is random and not the
-# key of a client.
-uploads = _table(
-    "uploads",
-    _campaign(),
-    sa.Column("key", sa.LargeBinary, primary_key=True),
-    sa.Column("messages", sa.BigInteger, nullable=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-)
-
+receipts = _table("receipts", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER})
+# Messages not folded yet, from one upload or several stored together. The key is random and not that of a client.
+uploads = _table("uploads", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER, "body": _BYTES})
 # Partial states, never changed: see sstq.service.pieces.
 pieces = _table(
     "pieces",
-    _campaign(),
-    sa.Column("first", sa.BigInteger, primary_key=True),
-    sa.Column("width", sa.BigInteger, primary_key=True),
-    sa.Column("identity", sa.LargeBinary, primary_key=True),
-    sa.Column("level", sa.Integer, nullable=False),
-    sa.Column("messages", sa.BigInteger, nullable=False),
-    sa.Column("sums", sa.LargeBinary, nullable=False),
+    _CAMPAIGN | {"first": _NUMBER, "width": _NUMBER, "identity": _BYTES},
+    {"level": _SMALL, "messages": _NUMBER, "sums": _BYTES},
 )
-
 # Single-use tokens that are not spent yet, as SHA-256; a spent one is deleted.
-tokens = _table(
-    "tokens",
-    _campaign(),
-    sa.Column("digest", sa.LargeBinary, primary_key=True),
-)
-
+tokens = _table("tokens", _CAMPAIGN | {"digest": _BYTES}, {})
 # Tokens of senders of batches, as SHA-256: how many messages each may send (NULL for no limit), and has sent.
-senders = _table(
-    "senders",
-    _campaign(),
-    sa.Column("digest", sa.LargeBinary, primary_key=True),
-    sa.Column("quota", sa.BigInteger),
-    sa.Column("used", sa.BigInteger, nullable=False),
-)
-
+senders = _table("senders", _CAMPAIGN | {"digest": _BYTES}, {"quota": _NUMBER, "used": _NUMBER}, nullable="quota")
 # How many messages were folded in which hour since 1970.
-arrivals = _table(
-    "arrivals",
-    _campaign(),
-    sa.Column("hour", sa.BigInteger, primary_key=True),
-    sa.Column("messages", sa.BigInteger, nullable=False),
-)
-
+arrivals = _table("arrivals", _CAMPAIGN | {"hour": _NUMBER}, {"messages": _NUMBER})
 # How the error shrank: the standard error of the estimate after this many messages.
-history = _table(
-    "history",
-    _campaign(),
-    sa.Column("messages", sa.BigInteger, primary_key=True),
-    sa.Column("error", sa.Double, nullable=False),
-)
-
+history = _table("history", _CAMPAIGN | {"messages": _NUMBER}, {"error": sa.Double})
 # The newest estimate of each campaign, and how many messages it covers.
-estimates = _table(
-    "estimates",
-    _campaign(),
-    sa.Column("messages", sa.BigInteger, nullable=False),
-    sa.Column("result", sa.LargeBinary, nullable=False),
-)
-
-# The estimates of readers who are not the owner: the one they see, and the next one (sstq.service.results).
-releases = _table(
-    "releases",
-    _campaign(),
-    sa.Column("stage", sa.Text, primary_key=True),  # "public" or "next"
-    sa.Column("messages", sa.BigInteger, nullable=False),
-    sa.Column("result", sa.LargeBinary, nullable=False),
-)
-
+estimates = _table("estimates", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES})
+# The estimates of readers who are not the owner: the "public" one, which they see, and the "next" one.
+releases = _table("releases", _CAMPAIGN | {"stage": _TEXT}, {"messages": _NUMBER, "result": _BYTES})
 # What no honest crowd explains, by kind, and after how many messages it was seen first.
-alarms = _table(
-    "alarms",
-    _campaign(),
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("messages", sa.BigInteger, nullable=False),
-    sa.Column("detail", sa.Text, nullable=False),
-)
+alarms = _table("alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT})
 
-# Shuffled campaigns. At the collector: the batches that a shuffler forwarded, and the outcome of their envelopes.
-batches = _table(
-    "batches",
-    _campaign(),
-    sa.Column("batch", sa.LargeBinary, primary_key=True),  # random, chosen by the shuffler
-    sa.Column("slot", sa.Integer, nullable=False),
-    sa.Column("sealing_key", sa.Text, nullable=False),  # and terms: the crowd's name, see Campaign.crowd
-    sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("parts", sa.Integer, nullable=False),
-    sa.Column("opened", sa.Boolean, nullable=False),
-    sa.Column("accepted", sa.BigInteger, nullable=False),
-    sa.Column("foreign", sa.BigInteger, nullable=False),  # sealed for another key, campaign or slot
-    sa.Column("malformed", sa.BigInteger, nullable=False),  # no message of the mechanism in them
-    sa.Column("repeated", sa.BigInteger, nullable=False),
-)
-
-# Envelopes of batches that are not opened yet, in the shuffler's order.
-envelopes = _table(
-    "envelopes",
-    _campaign(),
-    sa.Column("batch", sa.LargeBinary, primary_key=True),
-    sa.Column("part", sa.Integer, primary_key=True),
-    sa.Column("count", sa.BigInteger, nullable=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-)
-
-# The hashes of all envelopes of a batch, sorted: an envelope counts once.
-seen = _table(
-    "seen",
-    _campaign(),
-    sa.Column("batch", sa.LargeBinary, primary_key=True),
-    sa.Column("digests", sa.LargeBinary, nullable=False),
-)
-
+# Shuffled campaigns. The column sealing_key has the crowd's name (Campaign.crowd). At the collector: the batches that a
+# shuffler forwarded, the outcome of their envelopes, those that are not opened yet, and the hashes of all others.
+_SEALED = {"slot": _SMALL, "sealing_key": _TEXT, "size": _NUMBER, "parts": _SMALL}
+OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
+batches = _table("batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER))
+envelopes = _table("envelopes", _BATCH | {"part": _SMALL}, {"count": _NUMBER, "body": _BYTES})
+seen = _table("seen", _BATCH, {"digests": _BYTES})
 # At a shuffler: mixed envelopes that the collector has not acknowledged yet.
-outgoing = _table(
-    "outgoing",
-    _campaign(),
-    sa.Column("batch", sa.LargeBinary, primary_key=True),
-    sa.Column("part", sa.Integer, primary_key=True),
-    sa.Column("slot", sa.Integer, nullable=False),
-    sa.Column("sealing_key", sa.Text, nullable=False),  # and terms: the crowd's name, see Campaign.crowd
-    sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("parts", sa.Integer, nullable=False),
-    sa.Column("count", sa.BigInteger, nullable=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-)
+outgoing = _table("outgoing", _BATCH | {"part": _SMALL}, _SEALED | {"count": _NUMBER, "body": _BYTES})
 
-OF_A_CAMPAIGN = (
-    *(receipts, uploads, pieces, tokens, senders, arrivals, history, estimates, releases, alarms),
-    *(batches, envelopes, seen, outgoing),
-)
+OF_A_CAMPAIGN = [table for table in metadata.sorted_tables if "campaign" in table.c]
 
 _TRIES = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
@@ -269,14 +160,17 @@ class Database:
         self._writer = self._engine.execution_options(sstq_writes=True)
         try:
             self.write(lambda connection: self._prepare(connection, upgrade))
+        except DatabaseUnavailable as error:
+            self.close()
+            raise ValueError(f"{error}; start the database, or pass another one") from error
         except DatabaseError as error:
-            self.dispose()
+            self.close()
             raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
         except BaseException:
-            self.dispose()
+            self.close()
             raise
 
-    def dispose(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
 
@@ -291,6 +185,18 @@ class Database:
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work on one consistent snapshot; retried as in `write`."""
         return self._try_again(self._reader or self._engine, work, nullcontext())
+
+    def execute(self, *statements: sa.Executable) -> None:
+        """Write with these statements, in one transaction."""
+        self.write(lambda connection: [connection.execute(statement) for statement in statements])
+
+    def rows(self, query: sa.Executable) -> Sequence[Any]:
+        """Return what a query finds."""
+        return self.read(lambda connection: connection.execute(query).all())
+
+    def scalar(self, query: sa.Executable) -> Any:
+        """Return the first value that a query finds; None if there is none."""
+        return self.read(lambda connection: connection.execute(query).scalar())
 
     def _try_again(self, engine: sa.Engine, work: Callable[[sa.Connection], T], lock: AbstractContextManager[Any]) -> T:
         pause = _FIRST_PAUSE
@@ -312,7 +218,30 @@ class Database:
         if not self.sqlite:
             _check_durable(connection)
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_INIT_LOCK)))
-        migrate(connection, upgrade=upgrade)
+        migrate(connection, metadata, upgrade=upgrade)
+
+
+def totals(connection: sa.Connection, table: sa.Table, name: str | None = None) -> dict[str, int]:
+    """Add up the messages of a table, per campaign or for one."""
+    query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(table.c.campaign)
+    if name is not None:
+        query = query.where(table.c.campaign == name)
+    return {campaign: int(total) for campaign, total in connection.execute(query)}
+
+
+def hold(connection: sa.Connection, name: str) -> bool:
+    """Make deletion of a campaign wait until this transaction ends; returns whether the campaign exists."""
+    query = sa.select(campaigns.c.name).where(campaigns.c.name == name)
+    return connection.execute(query.with_for_update(read=True, key_share=True)).one_or_none() is not None
+
+
+def delete_keys(connection: sa.Connection, column: sa.Column[Any], name: str, keys: Iterable[bytes]) -> int:
+    """Delete rows of a campaign by a column of the primary key; returns how many there were."""
+    table, found, gone = column.table, list(keys), 0
+    for start in range(0, len(found), 4096):
+        some = column.in_(found[start : start + 4096])
+        gone += connection.execute(sa.delete(table).where(table.c.campaign == name, some)).rowcount
+    return gone
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from starlette.routing import Route
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 
 from sstq.client.campaigns import Campaign
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
-from sstq.service.collector import Collector
-from sstq.service.dashboard import StaticFile
-from sstq.service.node import Policy
+from sstq.service.dashboard import Files
+from sstq.service.node import Collector
 
 __all__ = ["POLL", "demo_routes", "ensure_poll"]
 
@@ -30,15 +31,9 @@ _STATEMENTS = (
 )
 _EPSILON, _VISITORS = 2.0, 100_000
 
+# The files of the page, in a wheel and in a checkout.
 _PACKED = Path(__file__).with_name("demo_page")
 _CHECKOUT = Path(__file__).parents[3]
-_FILES = {
-    "index.html": ("examples/browser", "text/html; charset=utf-8"),
-    "poll.css": ("examples/browser", "text/css; charset=utf-8"),
-    "poll.js": ("examples/browser", "text/javascript; charset=utf-8"),
-    "icon.svg": ("examples/browser", "image/svg+xml"),
-    "sstq.js": ("clients/js", "text/javascript; charset=utf-8"),
-}
 
 
 def ensure_poll(collector: Collector) -> None:
@@ -48,18 +43,22 @@ def ensure_poll(collector: Collector) -> None:
     # Answers are from −1 to 1, so that no visitor's vector is clipped.
     dim = len(_STATEMENTS)
     mechanism = FrameUnit(dim, _EPSILON, clip=math.sqrt(dim), clients=_VISITORS)
-    collector.create(
-        Campaign(POLL, mechanism, labels=_STATEMENTS, senders="everybody", readers="public"), Policy(release_every=5)
-    )
+    campaign = Campaign(POLL, mechanism, labels=_STATEMENTS, senders="everybody", readers="public")
+    collector.create(campaign, {"release_every": 5})
 
 
-def demo_routes() -> list[Route]:
-    """The routes of the page at /demo/ and its files."""
-    found = {name: StaticFile(_read(name, folder), kind) for name, (folder, kind) in _FILES.items()}
-    page = Route("/demo/", found.pop("index.html").answer)
-    return [page, *(Route(f"/demo/{name}", file.answer) for name, file in found.items())]
+def demo_routes(collector: Collector) -> list[BaseRoute]:
+    """The routes of the page at /demo/ and its files, and a token for the batch of its simulated visitors."""
+    campaign = collector.store.campaign(POLL)
+    token = None if campaign is None else collector.add_sender(Campaign(POLL, campaign.mechanism), _VISITORS)
+    script = (_PACKED if _PACKED.exists() else _CHECKOUT / "clients" / "js") / "sstq.js"
+    folder = _PACKED if _PACKED.exists() else _CHECKOUT / "examples" / "browser"
 
+    async def client(_: Request) -> Response:
+        return FileResponse(script, headers={"Cache-Control": "no-cache"})
 
-def _read(name: str, folder: str) -> bytes:
-    path = _PACKED / name
-    return (path if path.exists() else _CHECKOUT / folder / name).read_bytes()
+    async def sender(_: Request) -> Response:
+        return JSONResponse({"send_token": token})
+
+    own = [Route("/demo/sstq.js", client), Route("/demo/sender.json", sender)]
+    return [*own, Mount("/demo", Files(directory=folder, html=True))]

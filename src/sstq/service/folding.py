@@ -12,15 +12,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
 from sstq.service import bodies
 from sstq.service import pieces as parts
-from sstq.service.database import Database, arrivals, campaigns, pieces, uploads
+from sstq.service.database import Database, arrivals, delete_keys, hold, pieces, uploads
 from sstq.service.pieces import Piece
 
-# Bytes unpacked at a time; several of these go into one piece if states are large.
-_TAKEN_UPLOADS, _TAKEN_MESSAGES, _TAKEN_BYTES = 4096, 1 << 20, 1 << 22
+# What is unpacked at a time; several of these go into one piece if states are large.
+_TAKEN_UPLOADS, _TAKEN_BYTES = 4096, 1 << 22
+_STREAM = {"yield_per": 8}  # rows in memory, each of up to 32 MB
 _STATE_SHARE = 4  # a fold reads a quarter as many bytes of messages as the state it writes
 
 
@@ -33,7 +35,7 @@ class _Step:
     messages: int
 
 
-class _TakenByAnother(Exception):  # noqa: N818
+class TakenByAnother(Exception):  # noqa: N818
     """Another process has already replaced the rows."""
 
 
@@ -41,17 +43,15 @@ def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_by
     """Fold some of a campaign's uploads into a partial state; returns the number of messages, 0 if none wait."""
 
     def take(connection: sa.Connection) -> _Step:
-        _hold(connection, name)
+        hold(connection, name)
         aggregator = mechanism.aggregator()
         enough = max(_TAKEN_BYTES, aggregator.sums().nbytes // _STATE_SHARE)
         keys: list[bytes] = []
         size = 0
-        for wanted in _batches(connection, name, mechanism.message_bits):
-            rows = _take_uploads(connection, name, wanted)
-            if rows:
-                aggregator.update(_messages(mechanism, rows))
-            keys += [key for key, _, _ in rows]
-            size += sum(len(body) for _, _, body in rows)
+        for rows in _waiting(connection, name):
+            aggregator.update(_messages(mechanism, rows))
+            keys += [bytes(row.key) for row in rows]
+            size += sum(len(row.body) for row in rows)
             if size >= enough:
                 break
         form = parts.form_of(aggregator)
@@ -59,7 +59,7 @@ def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_by
         return _Step(keys, found if keys else [], aggregator.count)
 
     def put(connection: sa.Connection, step: _Step) -> None:
-        _replace(connection, name, uploads, uploads.c.key, step)
+        _replace(connection, name, uploads.c.key, step)
         _count_arrivals(connection, name, hour, step.messages)
 
     return _exchange(database, take, put)
@@ -71,38 +71,44 @@ def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int =
     Two processes may find the same pair; then one of them returns 0 although there may be others to merge.
     """
     form = parts.form_of(mechanism.aggregator())
+    alike = (pieces.c.first, pieces.c.width, pieces.c.level)
 
     def take(connection: sa.Connection) -> _Step:
-        _hold(connection, name)
-        table = pieces.c
-        alike = sa.select(table.first, table.width, table.level).where(table.campaign == name)
-        alike = alike.group_by(table.first, table.width, table.level).having(sa.func.count() > 1)
-        found = connection.execute(alike.order_by(table.level).limit(1)).one_or_none()
+        hold(connection, name)
+        query = sa.select(*alike).where(pieces.c.campaign == name).group_by(*alike).having(sa.func.count() > 1)
+        found = connection.execute(query.order_by(pieces.c.level).limit(1)).one_or_none()
         if found is None:
             return _Step([], [], 0)
         both = sa.select(pieces).where(
-            table.campaign == name,
-            table.first == found.first,
-            table.width == found.width,
-            table.level == found.level,
+            pieces.c.campaign == name, *(column == own for column, own in zip(alike, found, strict=True))
         )
         rows = connection.execute(both.limit(2).with_for_update(skip_locked=True)).all()
         if len(rows) < 2:
             return _Step([], [], 0)
         one, other = (Piece(row.first, row.width, row.level, row.messages, row.sums) for row in rows)
-        made = parts.added(form, one, other, most_bytes)
-        return _Step([bytes(row.identity) for row in rows], made, len(rows))
+        return _Step([bytes(row.identity) for row in rows], parts.added(form, one, other, most_bytes), len(rows))
 
-    def put(connection: sa.Connection, step: _Step) -> None:
-        _replace(connection, name, pieces, pieces.c.identity, step)
+    return _exchange(database, take, lambda connection, step: _replace(connection, name, pieces.c.identity, step))
 
-    return _exchange(database, take, put)
+
+def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Any]:
+    """Return the sum of a campaign's pieces, one of which is in memory at a time."""
+    total = mechanism.aggregator()
+    form = parts.form_of(total)
+    count, sums = 0, total.sums().copy()
+    query = sa.select(pieces.c.first, pieces.c.messages, pieces.c.sums).where(pieces.c.campaign == name)
+    for row in connection.execute(query, execution_options={"yield_per": 1}):
+        part = form.decode(row.sums, row.first)
+        count += row.messages
+        if total.sparse:
+            total.merge(type(total).from_sums(mechanism, part, row.messages))
+        else:
+            sums[row.first : row.first + len(part)] += part
+    return total if total.sparse else type(total).from_sums(mechanism, sums, count)
 
 
 def _exchange(
-    database: Database,
-    take: Callable[[sa.Connection], _Step],
-    put: Callable[[sa.Connection, _Step], None],
+    database: Database, take: Callable[[sa.Connection], _Step], put: Callable[[sa.Connection, _Step], None]
 ) -> int:
     def work(connection: sa.Connection) -> int:
         step = take(connection)
@@ -116,27 +122,16 @@ def _exchange(
     try:
         if step.gone:
             database.write(lambda connection: put(connection, step))
-    except _TakenByAnother:
+    except TakenByAnother:
         return 0
     return step.messages
 
 
-def _hold(connection: sa.Connection, name: str) -> None:
-    """Make deletion of the campaign wait until this transaction ends, so that no piece is left behind."""
-    query = sa.select(campaigns.c.name).where(campaigns.c.name == name)
-    connection.execute(query.with_for_update(read=True, key_share=True))
-
-
-def _replace(connection: sa.Connection, name: str, table: sa.Table, key: sa.Column[Any], step: _Step) -> None:
-    gone = 0
-    for start in range(0, len(step.gone), _TAKEN_UPLOADS):
-        some = step.gone[start : start + _TAKEN_UPLOADS]
-        gone += connection.execute(table.delete().where(table.c.campaign == name, key.in_(some))).rowcount
-    if gone != len(step.gone):
-        raise _TakenByAnother
-    for piece in step.pieces:
-        row = {"campaign": name, "identity": secrets.token_bytes(16), **vars(piece)}
-        connection.execute(pieces.insert(), row)
+def _replace(connection: sa.Connection, name: str, key: sa.Column[Any], step: _Step) -> None:
+    if delete_keys(connection, key, name, step.gone) != len(step.gone):
+        raise TakenByAnother
+    rows = [{"campaign": name, "identity": secrets.token_bytes(16), **vars(piece)} for piece in step.pieces]
+    connection.execute(pieces.insert(), rows)
 
 
 def _count_arrivals(connection: sa.Connection, name: str, hour: int, messages: int) -> None:
@@ -147,39 +142,27 @@ def _count_arrivals(connection: sa.Connection, name: str, hour: int, messages: i
         connection.execute(arrivals.insert(), {"campaign": name, "hour": hour, "messages": messages})
 
 
-def _batches(connection: sa.Connection, name: str, message_bits: int) -> Iterator[list[bytes]]:
-    """Iterate over the keys of a campaign's waiting uploads, in groups that are unpacked at once.
+def _waiting(connection: sa.Connection, name: str) -> Iterator[list[sa.Row[Any]]]:
+    """Iterate over a campaign's waiting uploads, in groups that are unpacked at once.
 
     The order starts at a random key, so that two processes rarely take the same ones.
     """
     start = secrets.token_bytes(16)
-    for here in (uploads.c.key >= start, uploads.c.key < start):
-        last = b""
-        while True:
-            query = sa.select(uploads.c.key, uploads.c.messages).where(uploads.c.campaign == name, here)
-            query = query.where(uploads.c.key > last).order_by(uploads.c.key).limit(_TAKEN_UPLOADS)
-            rows = connection.execute(query).all()
-            if not rows:
-                break
-            batch: list[bytes] = []
-            taken = 0
-            for row in rows:
-                batch.append(bytes(row.key))
-                taken += row.messages
-                if taken >= _TAKEN_MESSAGES or taken * message_bits >= 8 * _TAKEN_BYTES:
-                    break
-            last = batch[-1]
-            yield batch
+    table, taken, size = uploads.c, [], 0
+    for here in (table.key >= start, table.key < start):
+        query = sa.select(uploads).where(table.campaign == name, here).order_by(table.key)
+        with connection.execute(query.with_for_update(skip_locked=True), execution_options=_STREAM) as found:
+            for row in found:
+                taken.append(row)
+                size += len(row.body)
+                if len(taken) == _TAKEN_UPLOADS or size >= _TAKEN_BYTES:
+                    yield taken
+                    taken, size = [], 0
+    if taken:
+        yield taken
 
 
-def _take_uploads(connection: sa.Connection, name: str, keys: Sequence[bytes]) -> list[tuple[bytes, int, bytes]]:
-    table = uploads.c
-    query = sa.select(table.key, table.messages, table.body).where(table.campaign == name, table.key.in_(keys))
-    rows = connection.execute(query.with_for_update(skip_locked=True))
-    return [(bytes(key), messages, bytes(body)) for key, messages, body in rows]
-
-
-def _messages(mechanism: Mechanism, rows: Sequence[tuple[bytes, int, bytes]]) -> Messages:
+def _messages(mechanism: Mechanism, rows: Sequence[sa.Row[Any]]) -> Messages:
     """The messages of many rows as one batch."""
-    joined = bodies.join(mechanism, [(count, body) for _, count, body in rows])
+    joined = bodies.join(mechanism, [(row.messages, bytes(row.body)) for row in rows])
     return Messages.concatenate([mechanism.messages_from_bytes(body, count) for count, body in joined])

@@ -8,13 +8,7 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN, BelowThreshold, Readers, Senders
-from sstq.service.problems import MEDIA_TYPE, PROBLEM_SCHEMA
-
-__all__ = [
-    *("CampaignName", "Campaigns", "Change", "Claim", "Document", "Estimate", "Health", "Key", "NewCampaign"),
-    *("NewSender", "Progress", "Receipt", "SenderToken", "SingleUseTokens", "Status", "TokenRequest", "Tokens"),
-    *("answers", "optional_token"),
-]
+from sstq.service.security import MEDIA_TYPE, PROBLEM_SCHEMA
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
@@ -29,31 +23,12 @@ _People = Annotated[int, Field(ge=1, le=10**9)]
 optional_token: dict[str, Any] = {"security": [{}, {"HTTPBearer": []}]}
 """For routes that need a token for some campaigns."""
 
-_STATUSES = {
-    400: "A header or the body cannot be read.",
-    401: "A token is needed.",
-    403: "The token is wrong or was used before, or the page's origin is not allowed.",
-    404: "There is no campaign with this name.",
-    408: "The body arrived too slowly.",
-    409: "The request contradicts the campaign: another mechanism, a name that is taken, or a closed campaign.",
-    410: "The campaign is closed.",
-    413: "The body is too large.",
-    415: "The Content-Type is wrong.",
-    422: "The content is malformed: a wrong length, a code out of range, or an invalid field.",
-    425: "The campaign is not open yet.",
-    429: "Too many requests from this address; Retry-After says when to continue.",
-    503: "The service cannot store now; Retry-After says when to try again.",
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "Refused; `detail` is a sentence that says why."} | _PROBLEM,
+    "5XX": {"description": "Not stored; repeat the request after Retry-After seconds."} | _PROBLEM,
 }
-
-
-def answers(*statuses: int, more: dict[int, dict[str, Any]] | None = None) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, and more of its answers."""
-    found: dict[int | str, dict[str, Any]] = dict((more or {}).items())
-    for status in (*statuses, 422, 429, 503):
-        found[status] = {"description": _STATUSES[status], "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
-        if status in (429, 503):
-            found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}}
-    return found
+"""The refusals of all routes."""
 
 
 class _Model(BaseModel):
@@ -258,6 +233,19 @@ class Key(_Model):
 
 
 class Health(_Model):
-    """Whether the service stores uploads; they wait while it starts."""
+    """The service stores uploads; otherwise the answer is 503."""
 
-    status: Literal["ok", "starting"]
+    status: Literal["ok"]
+
+
+class ShufflerStatus(_Model):
+    """The people whose envelopes wait, by crowd, and what the collector has not acknowledged or tried to change."""
+
+    name: str
+    status: Literal["scheduled", "open", "closed"]
+    threshold: int
+    waiting: dict[str, int]
+    outgoing: int
+    tokens_issued: int
+    tokens_unspent: int
+    refused_change: str | None

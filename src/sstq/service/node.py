@@ -1,53 +1,53 @@
-"""The state that collector and shuffler have in common: database, signing key, inbox and permissions."""
+"""The state that routes and background work share: database, signing key, inbox, permissions, and the campaigns."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
+from typing import Any
+
+import rfc8785
 
 from sstq.client.campaigns import NAME_PATTERN, Campaign
+from sstq.client.sealing import SealingKey
 from sstq.client.signing import SigningKey
+from sstq.mechanisms import FrameUnit
 from sstq.service.clock import Clock
 from sstq.service.health import Health
 from sstq.service.inbox import Inbox
-from sstq.service.limits import AddressLimits, BodyShares
 from sstq.service.metrics import Metrics
-from sstq.service.problems import Problem, unauthorized
-from sstq.service.security import is_token, token_hash
+from sstq.service.security import (
+    AddressLimits,
+    BodyShares,
+    Problem,
+    is_token,
+    new_token,
+    token_hash,
+    unauthorized,
+    unknown_campaign,
+)
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
-__all__ = ["Entry", "Node", "Policy", "unknown_campaign"]
+__all__ = ["DEFAULT_PEOPLE", "Collector", "Entry", "Node"]
+
+DEFAULT_PEOPLE = 1_000_000
+"""The quota of the token of a campaign's senders, in people, unless its owner states another."""
 
 # Units of reading that an address may take at once: requests, and 64 KiB of answers each.
 _READ_BURST = 400
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What a campaign's owner decides and its clients need not know.
-
-    Attributes:
-        origins: the origins of web pages that may send, besides this service's own; "*" for all.
-        release_every: readers see a new estimate only after this many new messages.
-    """
-
-    origins: tuple[str, ...] = ()
-    release_every: int = 20
-
-    def __post_init__(self) -> None:
-        for origin in self.origins:
-            if origin != "*" and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
-                raise ValueError(f"origins must be such as https://poll.example, or *, got {origin!r:.100}")
-
-    def allows(self, origin: str) -> bool:
-        """Whether pages of this origin may send."""
-        return "*" in self.origins or origin in self.origins
+# The dashboard has paths of these names.
+_RESERVED = {"v1", "health", "metrics", "demo", "dashboard"}
+# What is stored with a campaign's terms and is no part of its document.
+_OWN = ("origins", "release_every", "read_token", "sealing_keys")
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,22 @@ class Entry:
     Attributes:
         stored: the campaign's row in the database.
         campaign: the same, parsed.
-        read_token: the hash of the token of its readers; None without one.
-        sealing_keys: the public keys that shuffled messages are sealed for, the newest first.
         document: the bytes that clients fetch.
         signature: the collector's signature of the document.
-        policy: what its owner decides.
+        sealing_keys: the public keys that shuffled messages are sealed for, the newest first.
+        read_token: the hash of the token of its readers; None without one.
+        origins: the origins of web pages that may send, besides this service's own; "*" for all.
+        release_every: readers see a new estimate only after this many new messages.
     """
 
     stored: StoredCampaign
     campaign: Campaign
-    read_token: bytes | None
-    sealing_keys: tuple[bytes, ...]
     document: bytes
     signature: str
-    policy: Policy = Policy(origins=("*",))
+    sealing_keys: tuple[bytes, ...] = ()
+    read_token: bytes | None = None
+    origins: tuple[str, ...] = ("*",)
+    release_every: int = 20
 
     @cached_property
     def etag(self) -> str:
@@ -82,13 +84,16 @@ class Entry:
         """The sealing keys by the crowds of people who sealed for them, in hexadecimal."""
         return {self.campaign.crowd(key).hex(): key for key in self.sealing_keys}
 
+    def is_closed(self, now: datetime) -> bool:
+        """Whether the campaign accepts no more messages."""
+        return self.stored.closed or self.campaign.status(now) == "closed"
+
 
 class Node(ABC):
     """The state of one server process; everything persistent is in the store.
 
     Attributes:
         role: "collector" or "shuffler"; a database of the other role is refused.
-        ready: is set once the kernels that the node needs are loaded; uploads wait for that.
     """
 
     role: str
@@ -100,13 +105,12 @@ class Node(ABC):
         if kept != self.role:
             store.close()
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
-        self.ready = threading.Event()
         self.clock = Clock()
         last_hour = store.last_hour()
         if last_hour is not None:
             self.clock.doubt(last_hour)
         self.health = Health(self.store)
-        self.inbox = Inbox(self.store, self.ready, self.health)
+        self.inbox = Inbox(self.store, self.health)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
         self.reading = AddressLimits(settings.reads_per_second, _READ_BURST)
         self.arriving = BodyShares()
@@ -119,10 +123,18 @@ class Node(ABC):
         self._known: bytes | None = None  # the store's mark when all entries were read
         self._lock = threading.Lock()
 
+    def warm_up(self) -> None:
+        """Load the kernels that are needed, before the first request."""
+        warm_up()
+
     @property
     def public_keys(self) -> dict[str, str]:
         """What this service shows of its keys, in hexadecimal."""
         return {"key": self.key.public.hex()}
+
+    def signatures(self, entry: Entry) -> dict[str, str]:
+        """The signatures of a campaign's document, as headers."""
+        return {"SSTQ-Signature": entry.signature}
 
     # Campaigns
 
@@ -200,6 +212,162 @@ class Node(ABC):
             self.require_administrator(token)
 
 
-def unknown_campaign() -> Problem:
-    """The refusal for an unknown campaign."""
-    return Problem(404, "There is no campaign with this name.")
+class Collector(Node):
+    """The state of one process of a collector."""
+
+    role = "collector"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
+
+    def _read(self, stored: StoredCampaign) -> Entry:
+        terms = json.loads(stored.terms)
+        own = take_own(terms)
+        keys = tuple(map(bytes.fromhex, own.get("sealing_keys", ())))
+        campaign = Campaign.from_terms(stored.name, stored.mechanism, terms)
+        document = campaign.document([self.key.public], keys)
+        token = None if "read_token" not in own else bytes.fromhex(own["read_token"])
+        origins, every = tuple(own.get("origins", ())), own.get("release_every", Entry.release_every)
+        return Entry(stored, campaign, document, self.key.sign(document), keys, token, origins, every)
+
+    def create(self, campaign: Campaign, own: Mapping[str, Any] | None = None, people: int = 0) -> dict[str, str]:
+        """Store a new campaign; returns its shared tokens, which are not stored. ValueError if the name is taken.
+
+        Args:
+            campaign: the campaign.
+            own: what its owner decides and its clients need not know: `origins` and `release_every`.
+            people: the quota of its sender's token; 0 for the default.
+        """
+        if campaign.name in _RESERVED:
+            raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
+        kept, tokens = dict(own or {}), {}
+        if campaign.readers == "token":
+            tokens["read_token"] = new_token()
+            kept["read_token"] = token_hash(tokens["read_token"]).hex()
+        if campaign.shuffling is not None:
+            kept["sealing_keys"] = [self._new_sealing_key()]
+        self.store.create(campaign.name, campaign.mechanism, _terms(campaign, kept))
+        return tokens | self._send_token(campaign, people)
+
+    def _send_token(self, campaign: Campaign, people: int) -> dict[str, str]:
+        return {"send_token": self.add_sender(campaign, people)} if campaign.senders == "token" else {}
+
+    def add_sender(self, campaign: Campaign, people: int) -> str:
+        """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
+        token = new_token()
+        self.store.add_sender(campaign.name, token_hash(token), (people or DEFAULT_PEOPLE) * campaign.slots)
+        self.forget(campaign.name)
+        return token
+
+    def change(
+        self,
+        entry: Entry,
+        campaign: Campaign,
+        own: Mapping[str, Any],
+        renewed: Collection[str] = (),
+        people: int = 0,
+    ) -> dict[str, str]:
+        """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
+        kept, tokens = take_own(json.loads(entry.stored.terms)) | dict(own), {}
+        if "read_token" in renewed:
+            kept.pop("read_token", None)
+        if campaign.readers == "token" and "read_token" not in kept:
+            tokens["read_token"] = new_token()
+            kept["read_token"] = token_hash(tokens["read_token"]).hex()
+        if "sealing_key" in renewed:
+            kept["sealing_keys"] = [self._new_sealing_key(), *kept["sealing_keys"]]
+        self.store.change_terms(campaign.name, _terms(campaign, kept))
+        if "send_token" in renewed:
+            self.store.remove_senders(campaign.name)
+        if "send_token" in renewed or not entry.stored.senders:
+            tokens |= self._send_token(campaign, people)
+        self.forget(campaign.name)
+        return tokens
+
+    def delete(self, entry: Entry) -> None:
+        """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
+        self.store.delete(entry.campaign.name)
+        self.forget_sealing_keys(entry)
+        self.forget(entry.campaign.name)
+
+    def warnings(self) -> list[str]:
+        """Sentences for the operator about campaigns that strangers could abuse."""
+        return [
+            f"{entry.campaign.name}: an anonymous upload may have {entry.campaign.most_messages} messages, so one "
+            f"request can move the mean; limit it with sstq campaign change {entry.campaign.name} --most-messages "
+            f"{entry.campaign.slots}"
+            for entry in self.refresh()
+            if is_open_to_batches(entry.campaign)
+        ]
+
+    # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
+
+    def _new_sealing_key(self) -> str:
+        key = SealingKey.generate()
+        self.store.setting(_sealing_setting(key.public), lambda: key.secret)
+        return key.public.hex()
+
+    def sealing_secrets(self, entry: Entry) -> dict[str, bytes]:
+        """A campaign's secret keys, by the crowds that sealed for them."""
+        found = {crowd: self.store.known_setting(_sealing_setting(key)) for crowd, key in entry.crowds.items()}
+        return {name: secret for name, secret in found.items() if secret is not None}
+
+    def forget_sealing_keys(self, entry: Entry) -> None:
+        """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
+        self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
+
+    def takes_batches(self, entry: Entry) -> bool:
+        """Whether a shuffler may still forward batches: until the campaign is closed for good (`Store.purge`)."""
+        return not entry.stored.closed
+
+    # Who may read
+
+    def has_read_token(self, entry: Entry, token: str | None) -> bool:
+        """Whether this is the campaign's reader token."""
+        return entry.campaign.readers == "token" and is_token(token, entry.read_token)
+
+    def may_read(self, entry: Entry, token: str | None) -> bool:
+        """Whether the holder of the token, if any, may read the estimate."""
+        public = entry.campaign.readers == "public"
+        return public or self.is_administrator(token) or self.has_read_token(entry, token)
+
+    def require_reader(self, entry: Entry, token: str | None) -> None:
+        """Raise a Problem unless the token may read the estimate."""
+        if self.may_read(entry, token):
+            return
+        if token is None:
+            raise unauthorized("This needs the campaign's reader token or the administrator's token.")
+        raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
+
+
+def warm_up() -> None:
+    """Load the kernels that check, add and estimate; all that are missing are compiled at the first of them.
+
+    So no upload or estimate waits for a compiler.
+    """
+    mechanism = FrameUnit(dim=2, epsilon=1.0)
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))
+    aggregator.mean()
+
+
+def take_own(terms: dict[str, Any]) -> dict[str, Any]:
+    """Take what is no part of a campaign's document out of its terms; ValueError if it is not valid."""
+    own = {name: terms.pop(name) for name in _OWN if name in terms}
+    for origin in own.get("origins", ()):
+        if origin != "*" and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
+            raise ValueError(f"origins must be such as https://poll.example, or *, got {origin!r:.100}")
+    return own
+
+
+def is_open_to_batches(campaign: Campaign) -> bool:
+    """Whether strangers may send the messages of several people in one upload."""
+    return campaign.senders == "everybody" and campaign.shuffling is None and campaign.most_messages > campaign.slots
+
+
+def _terms(campaign: Campaign, own: Mapping[str, Any]) -> str:
+    return rfc8785.dumps(campaign.terms() | dict(own)).decode()
+
+
+def _sealing_setting(public: bytes) -> str:
+    return f"sealing-key-{public.hex()}"

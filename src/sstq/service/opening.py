@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.service import bodies
-from sstq.service.batches import DIGEST_BYTES, Batch, Opened, next_batch, parts_of, put
-from sstq.service.claims import shuffled_claim
-from sstq.service.collector import Collector
-from sstq.service.node import Entry
-from sstq.service.rounds import Rounds
+from sstq.service.batches import DIGEST_BYTES, Batch, Opened, next_batch, parts_of, put, shuffled_claim
+from sstq.service.node import Collector, Entry
+from sstq.service.rounds import Rounds, Workers
 from sstq.service.store import Store
-from sstq.service.workers import Workers
 
 __all__ = ["Opening", "open_all", "open_next"]
 
@@ -29,10 +26,13 @@ logger = logging.getLogger("sstq.service")
 def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
     """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
     step = size * _TASK_ENVELOPES
-    tasks = ((secret, info, body[start : start + step], size) for start in range(0, len(body), step))
-    opened = workers.map(_open, tasks) if len(body) >= size * _WORTH_A_WORKER else (_open(*task) for task in tasks)
-    for some in opened:
-        yield from some
+    tasks = [(secret, info, body[start : start + step], size) for start in range(0, len(body), step)]
+    if len(body) < size * _WORTH_A_WORKER:
+        for task in tasks:
+            yield from _open(*task)
+    else:
+        for future in [workers.submit(_open, *task) for task in tasks]:
+            yield from future.result()
 
 
 def _open(secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
@@ -61,7 +61,7 @@ def open_next(
 
     Memory: about 150 bytes per message of the batch, plus one part of envelopes.
     """
-    batch = next_batch(store.database, campaign.name)
+    batch = next_batch(store, campaign.name)
     if batch is None:
         return None
     secret = secret_of.get(batch.crowd)
@@ -69,7 +69,7 @@ def open_next(
     size = campaign.envelope_bytes
     good: list[tuple[bytes, bytes]] = []
     foreign = malformed = 0
-    for body in parts_of(store.database, batch):
+    for body in parts_of(store, batch):
         found = (
             open_all(workers, secret, info, body, size) if secret is not None else iter([None] * (len(body) // size))
         )
@@ -84,8 +84,7 @@ def open_next(
         _, wrong = bodies.checked(campaign.mechanism, [(1, message) for _, message in opened])
         malformed += len(wrong)
         good += [pair for place, pair in enumerate(opened) if place not in wrong]
-    mechanism = campaign.mechanism
-    if put(store.database, batch, Opened(good, foreign, malformed), mechanism) and (foreign or malformed):
+    if put(store, batch, Opened(good, foreign, malformed), campaign.mechanism) and (foreign or malformed):
         logger.warning("a batch of %s had %d foreign and %d malformed envelopes", campaign.name, foreign, malformed)
     return batch
 
@@ -103,7 +102,7 @@ class Opening(Rounds):
     def stop(self) -> None:
         """End at once; a batch that is being opened begins anew after the next start."""
         super().stop()
-        self._workers.close()
+        self._workers.stop()
 
     def round(self) -> None:
         """Open a batch of each campaign that has one, until none has."""

@@ -15,7 +15,7 @@ from typing import Any
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sstq.service.limits import network
+from sstq.service.security import network
 
 __all__ = ["GuardedLoop", "GuardedProtocol", "guarded_protocol"]
 

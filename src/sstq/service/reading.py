@@ -6,9 +6,7 @@ import asyncio
 import json
 import os
 import tempfile
-import threading
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -20,60 +18,40 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results
-from sstq.service.batches import count_batches
-from sstq.service.claims import shuffled_claim
-from sstq.service.collector import Collector
-from sstq.service.common_routes import Token, matches
+from sstq.service.batches import count_batches, shuffled_claim
+from sstq.service.common_routes import BINARY, Token, matches
+from sstq.service.database import OUTCOMES
 from sstq.service.metrics import gauge
-from sstq.service.models import CampaignName, Campaigns, Estimate, Progress, Status, answers, optional_token
-from sstq.service.node import Entry
-from sstq.service.problems import Problem
+from sstq.service.models import CampaignName, Campaigns, Estimate, Progress, Status, optional_token
+from sstq.service.node import Collector, Entry
+from sstq.service.security import Problem, unknown_campaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
 __all__ = ["collector_gauges", "reading_routes"]
 
 _CHUNK = 1 << 18
-_CSV = "text/csv; charset=utf-8"
-_RENDERED_BYTES = 1 << 26
-
-
-class _Rendered:
-    """Answers made once per estimate, the newest ones in memory."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
-        """Return an answer, made only if nobody has asked for it before; the others wait for who makes it."""
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = make()
-                self._size += len(self._kept[key])
-            self._kept.move_to_end(key)
-            found = self._kept[key]
-            while self._size > _RENDERED_BYTES and len(self._kept) > 1:
-                self._size -= len(self._kept.popitem(last=False)[1])
-            return found
+_MOST_RENDERED = 8
 
 
 def reading_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
-    saving = asyncio.Semaphore(1)
-    rendered = _Rendered()
     store = collector.store
+    # One at a time: a state may take gigabytes, and who asks for the same CSV waits for who makes it.
+    saving, rendering = asyncio.Semaphore(1), asyncio.Semaphore(1)
+    rendered: dict[str, bytes] = {}
+
+    def audience_of(token: str | None) -> results.Audience:
+        return "owner" if collector.is_administrator(token) else "public"
 
     async def readable(name: str, token: str | None) -> tuple[Entry, results.Audience]:
         entry = await collector.entry(name)
         collector.require_reader(entry, token)
-        return entry, "owner" if collector.is_administrator(token) else "public"
+        return entry, audience_of(token)
 
     @router.get(
         "/v1/campaigns",
         summary="List the campaigns whose estimates the token may read; without a token, the public ones",
-        responses=answers(401, 403),
         response_model=Campaigns,
         openapi_extra=optional_token,
     )
@@ -83,16 +61,14 @@ def reading_routes(collector: Collector) -> APIRouter:
             known = collector.is_administrator(token) or any(collector.has_read_token(e, token) for e in entries)
             if token is not None and not known:
                 raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
-            return _statuses(
-                collector, [entry for entry in entries if collector.may_read(entry, token)], _audience(collector, token)
-            )
+            shown = [entry for entry in entries if collector.may_read(entry, token)]
+            return _statuses(collector, shown, audience_of(token))
 
         return JSONResponse({"campaigns": await asyncio.to_thread(found)})
 
     @router.get(
         "/v1/campaigns/{name}/status",
         summary="Count a campaign's messages and tokens",
-        responses=answers(401, 403, 404),
         response_model=Status,
         openapi_extra=optional_token,
     )
@@ -101,20 +77,17 @@ def reading_routes(collector: Collector) -> APIRouter:
         found = await asyncio.to_thread(_statuses, collector, [entry], audience)
         if not found:
             collector.forget(name)
-            raise Problem(404, "There is no campaign with this name.")
+            raise unknown_campaign()
         return JSONResponse(found[0])
 
     @router.get(
         "/v1/campaigns/{name}/estimate",
         summary="Read the newest estimate, as JSON or CSV",
         description="Readers see it in steps of many messages, the administrator as it is.",
-        responses=answers(
-            *(401, 403, 404),
-            more={
-                200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
-                304: {"description": "The client has this estimate already."},
-            },
-        ),
+        responses={
+            200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
+            304: {"description": "The client has this estimate already."},
+        },
         openapi_extra=optional_token,
     )
     async def estimate(
@@ -127,9 +100,8 @@ def reading_routes(collector: Collector) -> APIRouter:
     ) -> Response:
         entry, audience = await readable(name, token)
         as_csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
-        covered = await asyncio.to_thread(results.covered, store, name, audience)
-        kind = (name, entry.etag, audience, str(covered), "csv" if as_csv else "json")
-        etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered or 0}-{kind[-1]}"'
+        covered = await asyncio.to_thread(results.covered, store, name, audience) or 0
+        etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if as_csv else "json"}"'
         headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "no-cache"}
         if entry.campaign.readers == "public":
             headers |= ALLOW_ANY_ORIGIN
@@ -137,13 +109,19 @@ def reading_routes(collector: Collector) -> APIRouter:
             headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
         if matches(request, etag):
             return Response(status_code=304, headers=headers)
-        content = await asyncio.to_thread(rendered.get, kind, lambda: _estimate(collector, entry, audience, as_csv))
-        return Response(content, headers=headers, media_type=_CSV if as_csv else "application/json")
+        if not as_csv:
+            content = await asyncio.to_thread(_estimate, collector, entry, audience)
+            return Response(content, headers=headers, media_type="application/json")
+        async with rendering:
+            if etag not in rendered:
+                rendered[etag] = await asyncio.to_thread(_csv, collector, entry, audience)
+                for old in list(rendered)[:-_MOST_RENDERED]:
+                    del rendered[old]
+        return Response(rendered[etag], headers=headers, media_type="text/csv; charset=utf-8")
 
     @router.get(
         "/v1/campaigns/{name}/progress",
         summary="Read the error so far, its prediction, and the arrivals per hour",
-        responses=answers(401, 403, 404),
         response_model=Progress,
         openapi_extra=optional_token,
     )
@@ -155,7 +133,6 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/certificate",
         summary="Read the certificate of the mechanism's privacy, which `sstq audit verify` checks",
-        responses=answers(404, 409),
         response_model=dict[str, Any],
     )
     async def certificate(name: CampaignName) -> Response:
@@ -165,16 +142,13 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/state",
         summary="Download the state of all folded messages, which `sstq aggregate` can continue from",
-        responses=answers(
-            *(401, 403, 404),
-            more={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
-        ),
+        responses={200: {"content": {"application/octet-stream": BINARY}}},
         response_class=Response,
     )
     async def state(name: CampaignName, token: Token) -> Response:
         collector.require_administrator(token)
         await collector.entry(name)
-        async with saving:  # one file at a time: a state may take gigabytes
+        async with saving:
             file = await asyncio.to_thread(_saved_state, collector, name)
         headers = {
             "Content-Length": str(os.fstat(file.fileno()).st_size),
@@ -185,22 +159,16 @@ def reading_routes(collector: Collector) -> APIRouter:
     return router
 
 
-def _audience(collector: Collector, token: str | None) -> results.Audience:
-    return "owner" if collector.is_administrator(token) else "public"
-
-
 def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[dict[str, Any]]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
-    now, found = collector.clock.now(), []
+    now, seen = collector.clock.now(), audience == "owner"
     counts, covered = collector.store.all_counts(), results.all_covered(collector.store, audience)
+    found = []
     for entry in entries:
         name = entry.campaign.name
-        if name not in counts:
-            continue
-        own, shown = counts[name], covered.get(name, 0)
-        seen = audience == "owner"
-        found.append(
-            {
+        if name in counts:
+            own, shown = counts[name], covered.get(name, 0)
+            status = {
                 "name": name,
                 "status": "closed" if entry.stored.closed else entry.campaign.status(now),
                 "received": own.received if seen else shown,
@@ -210,16 +178,19 @@ def _statuses(collector: Collector, entries: list[Entry], audience: results.Audi
                 "tokens_unspent": own.unspent if seen else None,
                 "shuffling": shuffled_claim(collector.store, entry.campaign),
             }
-        )
+            found.append(status)
     return found
 
 
-def _estimate(collector: Collector, entry: Entry, audience: results.Audience, as_csv: bool) -> bytes:
-    newest = results.latest(collector.store, entry.campaign.name, audience)
-    if newest is None:
-        described = results.describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))
-        newest = results.Result(0, json.dumps(described).encode())
-    return results.as_csv(entry.campaign, json.loads(newest.json)).encode() if as_csv else newest.json
+def _estimate(collector: Collector, entry: Entry, audience: results.Audience) -> bytes:
+    found = results.latest(collector.store, entry.campaign.name, audience)
+    if found is not None:
+        return found
+    return json.dumps(results.describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
+
+
+def _csv(collector: Collector, entry: Entry, audience: results.Audience) -> bytes:
+    return results.as_csv(entry.campaign, json.loads(_estimate(collector, entry, audience))).encode()
 
 
 @lru_cache(maxsize=256)
@@ -234,7 +205,7 @@ def _saved_state(collector: Collector, name: str) -> IO[bytes]:
     """Write the state to an open file without a name, which disappears however the request ends."""
     with tempfile.TemporaryDirectory(prefix="sstq-") as folder:
         path = Path(folder) / "state.npz"
-        collector.store.save_state(name, path)
+        collector.store.state(name).save(path)
         return path.open("rb")
 
 
@@ -247,27 +218,18 @@ async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
 def collector_gauges(collector: Collector) -> Iterable[Metric]:
     """The collector's metrics that are counted when they are read."""
     counts = collector.store.all_counts()
-    yield gauge(
-        "sstq_messages_received", "Acknowledged messages.", ["campaign"], {(n,): c.received for n, c in counts.items()}
-    )
-    yield gauge(
-        "sstq_messages_folded", "Messages in the state.", ["campaign"], {(n,): c.folded for n, c in counts.items()}
-    )
-    yield gauge(
-        "sstq_tokens_unspent", "Unused single-use tokens.", ["campaign"], {(n,): c.unspent for n, c in counts.items()}
-    )
+    for name, meaning, field in (
+        ("sstq_messages_received", "Acknowledged messages.", "received"),
+        ("sstq_messages_folded", "Messages in the state.", "folded"),
+        ("sstq_tokens_unspent", "Unused single-use tokens.", "unspent"),
+    ):
+        yield gauge(name, meaning, ["campaign"], {(own,): getattr(found, field) for own, found in counts.items()})
     raised = results.raised(collector.store)
     yield gauge("sstq_alarms", "Tests that an honest crowd passes and this one failed.", ["campaign", "test"], raised)
     shuffled = [entry.campaign.name for entry in collector.refresh() if entry.campaign.shuffling is not None]
-    batches = {name: count_batches(collector.store.database, name) for name in shuffled}
-    yield gauge(
-        "sstq_batches_opened", "Opened batches.", ["campaign"], {(n,): found["batches"] for n, found in batches.items()}
-    )
-    outcomes = ("accepted", "foreign", "malformed", "repeated")
-    yield gauge(
-        "sstq_envelopes_opened",
-        "Envelopes of opened batches, by outcome.",
-        ["campaign", "result"],
-        {(name, outcome): found[outcome] for name, found in batches.items() for outcome in outcomes},
-    )
+    batches = {name: count_batches(collector.store, name) for name in shuffled}
+    opened = {(name,): found["batches"] for name, found in batches.items()}
+    yield gauge("sstq_batches_opened", "Opened batches.", ["campaign"], opened)
+    outcomes = {(name, outcome): found[outcome] for name, found in batches.items() for outcome in OUTCOMES}
+    yield gauge("sstq_envelopes_opened", "Envelopes of opened batches, by outcome.", ["campaign", "result"], outcomes)
     yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(collector.inbox)})

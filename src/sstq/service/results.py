@@ -16,7 +16,6 @@ import csv
 import io
 import json
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -30,12 +29,12 @@ from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.service import alarms
-from sstq.service.claims import shuffled_claim
+from sstq.service.batches import shuffled_claim
 from sstq.service.database import alarms as verdicts
-from sstq.service.database import arrivals, campaigns, estimates, history, pieces, releases
+from sstq.service.database import arrivals, estimates, history, hold, pieces, releases, totals
 from sstq.service.store import Store
 
-__all__ = ["LEVEL", "Result", "as_csv", "covered", "describe", "latest", "progress", "refresh", "release_last"]
+__all__ = ["LEVEL", "as_csv", "covered", "describe", "latest", "progress", "refresh", "release_last"]
 
 LEVEL = 0.95
 """The probability that a region contains all coordinates of the mean at once."""
@@ -44,15 +43,6 @@ Audience = Literal["owner", "public"]
 
 _NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a released estimate
 _LATER = 10  # the prediction extends to this many times the messages
-_SECONDS_AN_HOUR = 3600
-
-
-@dataclass(frozen=True)
-class Result:
-    """A stored estimate: the number of messages it covers, and its JSON."""
-
-    messages: int
-    json: bytes
 
 
 def describe(
@@ -92,60 +82,51 @@ def _numbers(values: NDArray[np.float64]) -> list[Any]:
 def refresh(store: Store, campaign: Campaign, release_every: int = 1) -> bool:
     """Compute and store the estimate of the folded messages, unless it is up to date; returns whether it did."""
     _typical_error(campaign.mechanism)  # cached from here on: it may take a second, and no page should wait
-    known = covered(store, campaign.name)
-    if known is not None and known >= store.counts(campaign.name).folded:
+    name = campaign.name
+    if name not in store.outdated():
         return False
-    aggregator = store.state(campaign.name)
+    aggregator = store.state(name)
     if not aggregator.count:
         return False
     estimate = aggregator.mean()
-    last, checks = store.database.read(lambda connection: _last_look(connection, campaign.name))
+    last, checks = store.read(lambda connection: _last_look(connection, name))
     due = aggregator.count >= alarms.GROWTH * last
     found = alarms.look(campaign.mechanism, aggregator, estimate) if due else {}
     checks = found | {kind: said for kind, said in checks.items() if kind not in found or said.startswith(alarms.ALARM)}
     # Read after the state, so it covers at least as much.
     described = describe(campaign, estimate, shuffled_claim(store, campaign), checks or None)
     error = float(np.linalg.norm(estimate.stderr)) if due and np.isfinite(estimate.stderr).all() else None
-    _keep(store, campaign.name, Result(aggregator.count, json.dumps(described).encode()), error, found, release_every)
+    row = {"campaign": name, "messages": aggregator.count, "result": json.dumps(described).encode()}
+    store.write(lambda connection: _keep(connection, row, error, found, release_every))
     return True
 
 
 def covered(store: Store, name: str, audience: Audience = "owner") -> int | None:
     """The number of messages that a campaign's newest estimate covers, if any, without loading the estimate."""
-    found: int | None = store.database.read(
-        lambda connection: connection.execute(
-            _stored(name, audience, estimates.c.messages, releases.c.messages)
-        ).scalar()
-    )
-    return found
+    return all_covered(store, audience).get(name)
 
 
 def all_covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
     """The same for all campaigns that have an estimate."""
-    query = sa.select(estimates.c.campaign, estimates.c.messages)
-    if audience == "public":
-        query = sa.select(releases.c.campaign, releases.c.messages).where(releases.c.stage == "public")
-    return dict(tuple(row) for row in store.database.read(lambda connection: connection.execute(query).all()))
+    table, mine = _seen_by(audience)
+    return dict(tuple(row) for row in store.rows(sa.select(table.c.campaign, table.c.messages).where(*mine)))
+
+
+def latest(store: Store, name: str, audience: Audience = "owner") -> bytes | None:
+    """Return the JSON of a campaign's newest estimate, if any."""
+    table, mine = _seen_by(audience)
+    found = store.scalar(sa.select(table.c.result).where(table.c.campaign == name, *mine))
+    return None if found is None else bytes(found)
+
+
+def _seen_by(audience: Audience) -> tuple[sa.Table, list[Any]]:
+    return (estimates, []) if audience == "owner" else (releases, [releases.c.stage == "public"])
 
 
 def raised(store: Store) -> dict[tuple[str, ...], float]:
     """The alarms of all campaigns, by campaign and test."""
     query = sa.select(verdicts.c.campaign, verdicts.c.kind).where(verdicts.c.detail.startswith(alarms.ALARM))
-    rows = store.database.read(lambda connection: connection.execute(query).all())
-    return dict.fromkeys([(name, kind) for name, kind in rows], 1.0)
-
-
-def latest(store: Store, name: str, audience: Audience = "owner") -> Result | None:
-    """Return a campaign's newest estimate, if any."""
-    query = _stored(name, audience, estimates, releases)
-    row = store.database.read(lambda connection: connection.execute(query).one_or_none())
-    return None if row is None else Result(row.messages, bytes(row.result))
-
-
-def _stored(name: str, audience: Audience, owners: Any, readers: Any) -> sa.Select[Any]:
-    if audience == "owner":
-        return sa.select(owners).where(estimates.c.campaign == name)
-    return sa.select(readers).where(releases.c.campaign == name, releases.c.stage == "public")
+    return dict.fromkeys(map(tuple, store.rows(query)), 1.0)
 
 
 def _last_look(connection: sa.Connection, name: str) -> tuple[int, dict[str, str]]:
@@ -156,70 +137,50 @@ def _last_look(connection: sa.Connection, name: str) -> tuple[int, dict[str, str
 
 
 def _keep(
-    store: Store,
-    name: str,
-    result: Result,
-    error: float | None,
-    found: dict[str, str],
-    release_every: int,
+    connection: sa.Connection, row: dict[str, Any], error: float | None, found: dict[str, str], release_every: int
 ) -> None:
     """Store an estimate, unless another process has stored one that covers more, or the campaign was deleted."""
-    mine = estimates.c.campaign == name
-    held = sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update(read=True, key_share=True)
-    folded = sa.select(sa.func.coalesce(sa.func.sum(pieces.c.messages), 0)).where(pieces.c.campaign == name)
-
-    def work(connection: sa.Connection) -> None:
-        connection.execute(held)  # makes deletion wait
-        if connection.execute(folded).scalar_one() < result.messages:
-            return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
-        stored = connection.execute(sa.select(estimates.c.messages).where(mine).with_for_update()).scalar()
-        if stored is None:
-            row = {"campaign": name, "messages": result.messages, "result": result.json}
-            connection.execute(estimates.insert(), row)
-        elif stored < result.messages:
-            connection.execute(estimates.update().where(mine).values(messages=result.messages, result=result.json))
-        else:
-            return
-        if error is not None:
-            connection.execute(history.insert(), {"campaign": name, "messages": result.messages, "error": error})
-            _keep_verdicts(connection, name, result.messages, found)
-        _release(connection, name, result, release_every)
-
-    store.database.write(work)
+    name, messages = row["campaign"], row["messages"]
+    hold(connection, name)
+    if totals(connection, pieces, name).get(name, 0) < messages:
+        return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
+    query = sa.select(estimates.c.messages).where(estimates.c.campaign == name).with_for_update()
+    if (connection.execute(query).scalar() or 0) >= messages:
+        return
+    _replace(connection, estimates, row)
+    if error is not None:
+        connection.execute(history.insert(), {"campaign": name, "messages": messages, "error": error})
+        _, before = _last_look(connection, name)
+        for kind, said in found.items():
+            if not before.get(kind, "").startswith(alarms.ALARM):  # an alarm stays
+                kept = {"campaign": name, "kind": kind, "messages": messages, "detail": said}
+                _replace(connection, verdicts, kept)
+    _release(connection, row, release_every)
 
 
-def _keep_verdicts(connection: sa.Connection, name: str, messages: int, found: dict[str, str]) -> None:
-    """Store what the tests say; an alarm stays."""
-    _, before = _last_look(connection, name)
-    for kind, said in found.items():
-        if before.get(kind, "").startswith(alarms.ALARM):
-            continue
-        connection.execute(verdicts.delete().where(verdicts.c.campaign == name, verdicts.c.kind == kind))
-        row = {"campaign": name, "kind": kind, "messages": messages, "detail": said}
-        connection.execute(verdicts.insert(), row)
+def _replace(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
+    connection.execute(table.delete().where(*(own == row[own.name] for own in table.primary_key)))
+    connection.execute(table.insert(), row)
 
 
-def _release(connection: sa.Connection, name: str, result: Result, release_every: int) -> None:
+def _release(connection: sa.Connection, row: dict[str, Any], release_every: int) -> None:
     """Let readers see the step before this one, if this one is complete."""
     table = releases.c
-    query = sa.select(table.stage, table.messages).where(table.campaign == name)
-    steps: dict[str, int] = dict(tuple(row) for row in connection.execute(query.with_for_update()))
+    query = sa.select(table.stage, table.messages).where(table.campaign == row["campaign"]).with_for_update()
+    steps: dict[str, int] = dict(tuple(found) for found in connection.execute(query))
     since = max(steps.values(), default=0)
-    if result.messages - since < max(release_every, _NEW_SHARE * result.messages):
+    if row["messages"] - since < max(release_every, _NEW_SHARE * row["messages"]):
         return
     if "next" in steps:
-        connection.execute(releases.delete().where(table.campaign == name, table.stage == "public"))
-        connection.execute(
-            releases.update().where(table.campaign == name, table.stage == "next").values(stage="public")
-        )
-    row = {"campaign": name, "stage": "next", "messages": result.messages, "result": result.json}
-    connection.execute(releases.insert(), row)
+        mine = table.campaign == row["campaign"]
+        connection.execute(releases.delete().where(mine, table.stage == "public"))
+        connection.execute(releases.update().where(mine, table.stage == "next").values(stage="public"))
+    connection.execute(releases.insert(), row | {"stage": "next"})
 
 
 def unreleased(store: Store) -> set[str]:
     """The campaigns with a step that readers do not see yet."""
-    query = sa.select(releases.c.campaign).where(releases.c.stage == "next")
-    return set(store.database.read(lambda connection: connection.execute(query).scalars().all()))
+    return {name for (name,) in store.rows(sa.select(releases.c.campaign).where(releases.c.stage == "next"))}
 
 
 def release_last(store: Store, name: str) -> None:
@@ -227,14 +188,12 @@ def release_last(store: Store, name: str) -> None:
 
     def work(connection: sa.Connection) -> None:
         newest = connection.execute(sa.select(estimates).where(estimates.c.campaign == name)).one_or_none()
-        if newest is None:
-            return
-        # The step is complete, so what is released now differs from what was by enough messages.
-        connection.execute(releases.delete().where(releases.c.campaign == name))
-        row = {"campaign": name, "stage": "public", "messages": newest.messages, "result": newest.result}
-        connection.execute(releases.insert(), row)
+        if newest is not None:
+            # The step is complete, so what is released now differs from what was by enough messages.
+            connection.execute(releases.delete().where(releases.c.campaign == name))
+            connection.execute(releases.insert(), newest._asdict() | {"stage": "public"})
 
-    store.database.write(work)
+    store.write(work)
 
 
 def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hour: int = 0) -> dict[str, Any]:
@@ -250,13 +209,8 @@ def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hou
     if audience == "public":
         points = points.where(history.c.messages <= (covered(store, campaign.name, audience) or 0))
         hours = hours.where(arrivals.c.hour < hour)
-
-    def work(connection: sa.Connection) -> tuple[list[list[float]], list[list[int]]]:
-        found = connection.execute(points.order_by(history.c.messages)).all()
-        counted = connection.execute(hours.order_by(arrivals.c.hour)).all()
-        return [list(row) for row in found], [[row.hour * _SECONDS_AN_HOUR, row.messages] for row in counted]
-
-    measured, arrived = store.database.read(work)
+    measured = [list(row) for row in store.rows(points.order_by(history.c.messages))]
+    arrived = [[hour * 3600, messages] for hour, messages in store.rows(hours.order_by(arrivals.c.hour))]
     expected = _typical_error(campaign.mechanism)
     known = [int(messages) for messages, _ in measured] or [100]
     more = np.geomspace(known[0], _LATER * known[-1], 41).round().astype(int).tolist()

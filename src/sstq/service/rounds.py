@@ -1,18 +1,27 @@
-"""Background threads that work in rounds; several processes may do so on one database."""
+"""Background work: threads that work in rounds, and processes for what would hold up the requests.
+
+Several servers may do so on one database.
+"""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
+import signal
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.node import Entry, Node
 from sstq.service.store import UnknownCampaign
 
-__all__ = ["Rounds"]
+__all__ = ["Rounds", "Workers"]
 
 _PURGE_SECONDS = 3600.0
 
@@ -47,31 +56,30 @@ class Rounds(ABC):
         ended = begun = time.monotonic()
         while not self._stopping.wait(max(0.0, self._node.settings.fold_seconds - (ended - begun))):
             begun = time.monotonic()
+            done = "failed"
             try:
                 self.round()
+                done = "done"
             except DatabaseUnavailable as error:
-                self._node.metrics.rounds.labels("failed").inc()
                 logger.warning("%s", error)
             except Exception:
                 # A defect, but nothing acknowledged is lost.
-                self._node.metrics.rounds.labels("failed").inc()
                 logger.exception("a round of %s failed", self.work)
-            else:
-                self._node.metrics.rounds.labels("done").inc()
+            self._node.metrics.rounds.labels(done).inc()
             ended = time.monotonic()
 
-    def attempt(self, entry: Entry, step: Callable[[Entry], object]) -> bool:
-        """Run one step for a campaign; returns whether it did anything. An error does not hold up other campaigns."""
+    def attempt(self, entry: Entry, step: Callable[[Entry], Any]) -> Any:
+        """Run one step for a campaign; returns its result, or None. An error does not hold up other campaigns."""
         try:
-            return bool(step(entry))
+            return step(entry)
         except UnknownCampaign:  # deleted meanwhile
-            return False
+            return None
         except DatabaseUnavailable:
             raise
         except Exception:
             self._node.metrics.rounds.labels("failed").inc()
             logger.exception("%s failed for the campaign %s", self.work, entry.campaign.name)
-            return False
+            return None
 
     def purge(self) -> None:
         """Forget keys whose time is over, now and then."""
@@ -82,3 +90,45 @@ class Rounds(ABC):
     @abstractmethod
     def round(self) -> None:
         """Run one round."""
+
+
+class Workers:
+    """Processes that are started when they are first needed, and again if one dies."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self._count = count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call a function in one of the processes."""
+        if self._pool is None:
+            # New interpreters: a fork of a process with threads may hang.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self._count, context, _begin)
+        try:
+            return self._pool.submit(function, *arguments)
+        except BrokenProcessPool:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the processes, in the middle of their work."""
+        if self._pool is not None:
+            for process in [*(self._pool._processes or {}).values()]:
+                process.kill()
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+def _begin() -> None:
+    os.nice(5)  # requests come first
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the server does, however that happens."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,14 +1,16 @@
-"""The collector's settings, which are also options and environment variables of `sstq serve`."""
+"""The settings of a server process, which are options and environment variables of `sstq serve` and `sstq shuffler`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from sstq.checks import check_number, check_option
+from sstq.client.campaigns import check_address, check_key
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "ShufflerSettings"]
 
 _SHORTEST_TOKEN = 16
 
@@ -30,7 +32,7 @@ class Settings:
         burst: how many anonymous messages an address may send at once.
         reads_per_second: requests for estimates and other answers per second and address, of 64 KiB each; 0 for no
             limit.
-        fold_seconds: the seconds between rounds that fold stored uploads into the state.
+        fold_seconds: the seconds between rounds of background work.
         grace_hours: for how many hours of service keys are kept after a campaign closes, so that late retries are
             answered.
         upgrade: whether to upgrade a database of an earlier release.
@@ -73,3 +75,53 @@ class Settings:
         check_number("grace_hours", self.grace_hours, 0, 10**6, integer=True)
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("certificate and private_key must be given together")
+
+    @classmethod
+    def from_environment(cls, **given: Any) -> Self:
+        """Make settings of what is given and, for the others, of environment variables such as SSTQ_BURST."""
+        for own in fields(cls):
+            text = os.environ.get(f"SSTQ_{own.name.upper()}")
+            if own.name not in given and text:
+                try:
+                    given[own.name] = {"int": int, "float": float}.get(str(own.type), str)(text)
+                except ValueError as error:
+                    raise ValueError(f"SSTQ_{own.name.upper()} must be a number, got {text!r}") from error
+        return cls(**given)
+
+
+@dataclass(frozen=True)
+class ShufflerSettings(Settings):
+    """The settings of one process of a shuffler: those of a server, and these.
+
+    Attributes:
+        public_url: the address under which clients reach this shuffler; it signs no campaign that names another. None
+            for the address that it listens on.
+        collector: the address of the collector that batches are forwarded to.
+        collector_key: the collector's public key in hexadecimal; None to trust and store the first one seen.
+        closing_seconds: how long after a campaign's end to wait for late uploads before envelopes
+            below the threshold are dropped or forwarded.
+        fetch_seconds: how often to ask the collector whether campaigns have changed.
+        folder: the folder for temporary files; None for the system's.
+    """
+
+    public_url: str | None = None
+    collector: str = ""
+    collector_key: str | None = None
+    closing_seconds: float = 60.0
+    fetch_seconds: float = 10.0
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.public_url is None:
+            if not self.port:
+                raise ValueError("public_url must be given with port=0, such as https://shuffle.example, got None")
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            listening = f"{'http' if self.certificate is None else 'https'}://{host}:{self.port}"
+            object.__setattr__(self, "public_url", listening)
+        check_address("public_url", self.public_url)
+        check_address("collector", self.collector)
+        if self.collector_key is not None:
+            check_key("collector_key", self.collector_key)
+        check_number("closing_seconds", self.closing_seconds, 0, 1e6)
+        check_number("fetch_seconds", self.fetch_seconds, 0.01, 3600)

@@ -1,7 +1,6 @@
 """The collector's store: campaigns, uploads, partial states and results, in one database."""
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,15 +11,14 @@ import sqlalchemy as sa
 
 from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
+from sstq.service import bodies, folding
 from sstq.service import database as tables
-from sstq.service import folding, states
-from sstq.service.bodies import MessagePacking, Packing
-from sstq.service.database import Database
+from sstq.service.bodies import Checked, Packed
+from sstq.service.database import Database, hold, totals
 from sstq.service.receiving import Answer, Receipt, Refusal, Upload, receive
 
 __all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload", "current_hour"]
 
-_SECONDS_AN_HOUR = 3600
 # Names of settings: hours of service so far, and a mark that changes with any campaign.
 _SERVICE, _CHANGES = "service-hours", "changes"
 
@@ -50,23 +48,26 @@ class Counts:
     unspent: int
 
 
-class Store:
-    """Everything a collector stores. Several processes may share one PostgreSQL database."""
+class Store(Database):
+    """Everything a collector stores. Several processes may share one PostgreSQL database.
+
+    `check` checks and joins bodies (`bodies.checked`); a shuffler, which cannot look into them, has one of its own.
+    """
 
     def __init__(
-        self, url: str, packing: Callable[[Mechanism], Packing] = MessagePacking, *, upgrade: bool = False
+        self,
+        url: str,
+        check: Callable[[Mechanism, Sequence[Packed]], Checked] = bodies.checked,
+        *,
+        upgrade: bool = False,
     ) -> None:
-        self.database = Database(url, upgrade=upgrade)
-        self._packing = packing
+        super().__init__(url, upgrade=upgrade)
+        self._check = check
         self._mechanisms: dict[str, Mechanism] = {}
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.database.dispose()
 
     def ping(self) -> None:
         """Check that the database stores; DatabaseUnavailable otherwise."""
-        self.database.write(lambda connection: _set(connection, "written", secrets.token_bytes(1)))
+        self.write(lambda connection: _set(connection, "written", secrets.token_bytes(1)))
 
     # Settings
 
@@ -80,16 +81,15 @@ class Store:
                 connection.execute(tables.settings.insert(), {"name": name, "value": found})
             return found
 
-        return self.database.write(work)
+        return self.write(work)
 
     def known_setting(self, name: str) -> bytes | None:
         """Return the value of a setting, if any."""
-        return self.database.read(lambda connection: _get(connection, name))
+        return self.read(lambda connection: _get(connection, name))
 
     def delete_settings(self, names: Iterable[str]) -> None:
         """Delete settings, whether or not they exist."""
-        statement = tables.settings.delete().where(tables.settings.c.name.in_(list(names)))
-        self.database.write(lambda connection: connection.execute(statement))
+        self.execute(tables.settings.delete().where(tables.settings.c.name.in_(list(names))))
 
     # Campaigns
 
@@ -102,40 +102,54 @@ class Store:
         row = {"name": name, "mechanism": mechanism.to_json(), "terms": terms, "closed": False, "issued": 0}
 
         def work(connection: sa.Connection) -> None:
-            found = connection.execute(_campaign_query(name)).one_or_none()
+            query = sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
+            found = connection.execute(query).one_or_none()
             if found is None:
                 connection.execute(tables.campaigns.insert(), row)
                 _mark(connection)
             elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
                 raise ValueError(f"name must be new, got {name!r}, which already exists")
 
-        self.database.write(work)
+        self.write(work)
 
     def campaign(self, name: str) -> StoredCampaign | None:
         """Return the campaign with this name, if any."""
-        return self.database.read(lambda connection: self._stored(connection, _campaign_query(name)).get(name))
+        return next(iter(self.campaigns(name)), None)
 
-    def campaigns(self) -> list[StoredCampaign]:
-        """Return all campaigns, by name."""
+    def campaigns(self, name: str | None = None) -> list[StoredCampaign]:
+        """Return all campaigns, or those with this name, by name."""
         query = sa.select(tables.campaigns).order_by(tables.campaigns.c.name)
-        return list(self.database.read(lambda connection: self._stored(connection, query)).values())
+        if name is not None:
+            query = query.where(tables.campaigns.c.name == name)
 
-    def _stored(self, connection: sa.Connection, query: sa.Select[tuple[object, ...]]) -> dict[str, StoredCampaign]:
-        senders: dict[str, set[bytes]] = {}
-        for name, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
-            senders.setdefault(name, set()).add(bytes(digest))
-        return {
-            row.name: StoredCampaign(
-                row.name, self._mechanism(row.mechanism), row.terms, row.closed, frozenset(senders.get(row.name, ()))
-            )
-            for row in connection.execute(query)
-        }
+        def work(connection: sa.Connection) -> list[StoredCampaign]:
+            senders: dict[str, set[bytes]] = {}
+            for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
+                senders.setdefault(own, set()).add(bytes(digest))
+            return [
+                StoredCampaign(
+                    row.name,
+                    self._mechanism(row.mechanism),
+                    row.terms,
+                    row.closed,
+                    frozenset(senders.get(row.name, ())),
+                )
+                for row in connection.execute(query)
+            ]
+
+        return self.read(work)
 
     def _mechanism(self, text: str) -> Mechanism:
         # Parsing one takes longer than the rest of a request; there is one entry per campaign.
         if text not in self._mechanisms:
             self._mechanisms[text] = from_json(text)
         return self._mechanisms[text]
+
+    def _named(self, name: str) -> Mechanism:
+        found = self.campaign(name)
+        if found is None:
+            raise _no_campaign(name)
+        return found.mechanism
 
     def change_terms(self, name: str, terms: str) -> None:
         """Replace a campaign's terms; ValueError if there is no such campaign."""
@@ -148,11 +162,10 @@ class Store:
     def _change(self, name: str, values: dict[str, object]) -> None:
         def work(connection: sa.Connection) -> int:
             _mark(connection)
-            return connection.execute(
-                tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
-            ).rowcount
+            change = tables.campaigns.update().where(tables.campaigns.c.name == name)
+            return connection.execute(change.values(values)).rowcount
 
-        if not self.database.write(work):
+        if not self.write(work):
             raise _no_campaign(name)
 
     def delete(self, name: str) -> None:
@@ -165,7 +178,7 @@ class Store:
                 connection.execute(table.delete().where(table.c.campaign == name))
             _mark(connection)
 
-        self.database.write(work)
+        self.write(work)
 
     def last_hour(self) -> int | None:
         """The hour of the last call of `purge`, if any."""
@@ -197,21 +210,20 @@ class Store:
             gone = list(connection.execute(query).scalars())
             for kept in (tables.receipts, tables.tokens, tables.seen):
                 connection.execute(kept.delete().where(kept.c.campaign.in_(gone)))
-            if connection.execute(
-                update.where(table.name.in_(gone), sa.not_(table.closed)).values(closed=True)
-            ).rowcount:
+            end = update.where(table.name.in_(gone), sa.not_(table.closed)).values(closed=True)
+            if connection.execute(end).rowcount:
                 _mark(connection)
 
-        self.database.write(work)
+        self.write(work)
 
-    # Senders of batches
+    # Tokens
 
     def add_sender(self, name: str, digest: bytes, quota: int | None) -> None:
         """Let the holder of a token, given by its SHA-256, send this many messages; ValueError without the campaign."""
         row = {"campaign": name, "digest": digest, "quota": quota, "used": 0}
 
         def work(connection: sa.Connection) -> bool:
-            if connection.execute(_campaign_query(name).with_for_update(read=True)).one_or_none() is None:
+            if not hold(connection, name):
                 return False
             mine = (tables.senders.c.campaign == name, tables.senders.c.digest == digest)
             if connection.execute(sa.select(tables.senders.c.used).where(*mine)).one_or_none() is None:
@@ -219,7 +231,7 @@ class Store:
             _mark(connection)
             return True
 
-        if not self.database.write(work):
+        if not self.write(work):
             raise _no_campaign(name)
 
     def remove_senders(self, name: str) -> None:
@@ -229,9 +241,7 @@ class Store:
             connection.execute(tables.senders.delete().where(tables.senders.c.campaign == name))
             _mark(connection)
 
-        self.database.write(work)
-
-    # Tokens
+        self.write(work)
 
     def issue(self, name: str, digests: Iterable[bytes]) -> None:
         """Add single-use tokens by their SHA-256, once each; ValueError if there is no such campaign."""
@@ -249,55 +259,44 @@ class Store:
                 connection.execute(tables.tokens.insert(), rows)
             return changed
 
-        if not self.database.write(work):
+        if not self.write(work):
             raise _no_campaign(name)
 
     # Uploads
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:
         """Check uploads and store them in one transaction; uploads with a receipt are durable on return."""
-        return self.database.write(lambda connection: receive(connection, batch, self._packing_of))
+        return self.write(lambda connection: receive(connection, batch, self._checked))
 
-    def _packing_of(self, text: str) -> Packing:
-        return self._packing(self._mechanism(text))
+    def _checked(self, mechanism: str, packed: Sequence[Packed]) -> Checked:
+        return self._check(self._mechanism(mechanism), packed)
 
     def waiting(self) -> dict[str, int]:
         """Count the messages that are not folded yet, of all campaigns that have some."""
-        return self.database.read(lambda connection: _totals(connection, tables.uploads))
+        return self.read(lambda connection: totals(connection, tables.uploads))
 
     def outdated(self) -> dict[str, int]:
         """Count the folded messages of all campaigns whose estimate does not cover them."""
 
         def work(connection: sa.Connection) -> dict[str, int]:
-            covered = _totals(connection, tables.estimates)
-            folded = _totals(connection, tables.pieces)
+            covered = totals(connection, tables.estimates)
+            folded = totals(connection, tables.pieces)
             return {name: count for name, count in folded.items() if covered.get(name, 0) < count}
 
-        return self.database.read(work)
+        return self.read(work)
 
     def fold(self, name: str, hour: int | None = None) -> int:
         """Fold some uploads of a campaign, then merge similar pieces; returns how many messages were folded."""
-        mechanism = self._named(name).mechanism
-        folded = folding.fold(self.database, name, mechanism, current_hour() if hour is None else hour)
-        while folding.merge(self.database, name, mechanism):
+        mechanism = self._named(name)
+        folded = folding.fold(self, name, mechanism, current_hour() if hour is None else hour)
+        while folding.merge(self, name, mechanism):
             pass
         return folded
 
     def state(self, name: str) -> Aggregator[Any]:
         """Return the sums of all folded messages of a campaign."""
-        mechanism = self._named(name).mechanism
-        return self.database.read(lambda connection: states.state(connection, name, mechanism))
-
-    def save_state(self, name: str, path: str | os.PathLike[str]) -> int:
-        """Do the same as ``state(name).save(path)`` in little memory; returns the number of messages."""
-        mechanism = self._named(name).mechanism
-        return self.database.read(lambda connection: states.save_state(connection, name, mechanism, path))
-
-    def _named(self, name: str) -> StoredCampaign:
-        found = self.campaign(name)
-        if found is None:
-            raise _no_campaign(name)
-        return found
+        mechanism = self._named(name)
+        return self.read(lambda connection: folding.state(connection, name, mechanism))
 
     def counts(self, name: str) -> Counts:
         """Return the counts of a campaign."""
@@ -309,41 +308,29 @@ class Store:
     def all_counts(self, name: str | None = None) -> dict[str, Counts]:
         """Return the counts of all campaigns, or of one; as many queries for all as for one."""
         query = sa.select(tables.campaigns.c.name, tables.campaigns.c.issued)
+        left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(tables.tokens.c.campaign)
         if name is not None:
             query = query.where(tables.campaigns.c.name == name)
+            left = left.where(tables.tokens.c.campaign == name)
 
         def work(connection: sa.Connection) -> dict[str, Counts]:
-            waiting, folded = (_totals(connection, table, name) for table in (tables.uploads, tables.pieces))
-            left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(tables.tokens.c.campaign)
-            if name is not None:
-                left = left.where(tables.tokens.c.campaign == name)
+            waiting, folded = (totals(connection, table, name) for table in (tables.uploads, tables.pieces))
             unspent = {campaign: int(tokens) for campaign, tokens in connection.execute(left)}
             return {
                 own: Counts(waiting.get(own, 0) + folded.get(own, 0), folded.get(own, 0), issued, unspent.get(own, 0))
                 for own, issued in connection.execute(query)
             }
 
-        return self.database.read(work)
+        return self.read(work)
 
 
 def current_hour() -> int:
     """The hours since 1970: no finer time is stored."""
-    return int(time.time()) // _SECONDS_AN_HOUR
+    return int(time.time()) // 3600
 
 
 def _no_campaign(name: str) -> UnknownCampaign:
     return UnknownCampaign(f"name must be an existing campaign, got {name!r}")
-
-
-def _campaign_query(name: str) -> sa.Select[tuple[object, ...]]:
-    return sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
-
-
-def _totals(connection: sa.Connection, table: sa.Table, name: str | None = None) -> dict[str, int]:
-    query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(table.c.campaign)
-    if name is not None:
-        query = query.where(table.c.campaign == name)
-    return {campaign: int(total) for campaign, total in connection.execute(query)}
 
 
 def _get(connection: sa.Connection, name: str) -> bytes | None:

@@ -14,11 +14,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.inbox import InboxFull
-from sstq.service.limits import too_fast
-from sstq.service.node import Entry, Node, unknown_campaign
-from sstq.service.problems import ClientGone, Problem, database_gone, unauthorized
+from sstq.service.node import Entry, Node
 from sstq.service.receiving import Malformed, Receipt, Refusal, Upload
-from sstq.service.security import RequestBody, address_of, bearer_token, token_hash
+from sstq.service.security import (
+    ClientGone,
+    Problem,
+    RequestBody,
+    address_of,
+    bearer_token,
+    database_gone,
+    token_hash,
+    too_fast,
+    unauthorized,
+    unknown_campaign,
+)
 
 __all__ = ["ALLOW_ANY_ORIGIN", "UPLOADS", "Uploads"]
 
@@ -156,7 +165,7 @@ def _of_origin(entry: Entry, scope: Scope) -> dict[str, str]:
     origin, host = (found.get(name, b"").decode("latin-1") for name in (b"origin", b"host"))
     if not origin or origin.partition("://")[2] == host:
         return {}
-    if not entry.policy.allows(origin):
+    if "*" not in entry.origins and origin not in entry.origins:
         raise Problem(
             403,
             f"Pages of {origin} may not send to this campaign; its owner allows them with "

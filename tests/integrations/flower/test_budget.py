@@ -33,16 +33,6 @@ def test_a_spent_budget_is_refused_before_and_after_the_training(tmp_path):
     assert Ledger(node.path).spent == 4.0
 
 
-def test_the_budget_outlives_the_process(tmp_path):
-    budget(tmp_path).charge(frameunit(2.0), "round 1")
-    again = budget(tmp_path)
-    with pytest.raises(ValueError, match="already answered"):
-        again.permit(frameunit(2.0), "round 1")
-    with pytest.raises(ValueError, match="RoundAlreadySpent"):
-        again.charge(frameunit(2.0), "round 1")
-    assert Ledger(again.path).spent == 2.0
-
-
 @pytest.mark.parametrize(("node", "app", "cap"), [(1.0, 3.0, 1.0), (3.0, 1.0, 1.0)])
 def test_the_smaller_cap_of_a_message_counts(tmp_path, node, app, cap):
     used = budget(tmp_path, Limits(max_epsilon=app), **{"sstq-max-epsilon": node})

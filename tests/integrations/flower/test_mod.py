@@ -1,9 +1,6 @@
 """What leaves a node, and when nothing does."""
 
-import subprocess
-import sys
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +13,6 @@ from sstq.accounting import Ledger
 from sstq.integrations.flower import SstqMod
 from sstq.integrations.flower.mod import COUNTS
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
-from tests.patience import PATIENCE
 
 from .apps import DIM, NAMES, context, frameunit, model, request_message, train_to
 
@@ -307,17 +303,6 @@ def test_arrays_that_the_server_does_not_ask_for_may_be_left_out(tmp_path):
     assert clean.decode(sent)[0] == pytest.approx(UPDATE[4:], abs=1e-6)
 
 
-def test_a_node_logs_what_it_has_spent(mod, monkeypatch):
-    lines = []
-    monkeypatch.setattr("sstq.integrations.flower.budget.log", lambda level, text, *values: lines.append(text % values))
-    mod(request_message(frameunit(), message_id="a"), context(), train_to(UPDATE))
-    mod(request_message(frameunit(1.5), message_id="b"), context(), train_to(UPDATE))
-    assert lines[-2:] == [
-        "SstqMod: this answer spends epsilon = 2.0; 2.0 of 10.0 is spent in total",
-        "SstqMod: this answer spends epsilon = 1.5; 3.5 of 10.0 is spent in total",
-    ]
-
-
 def test_a_node_warns_once_of_what_leaves_in_clear(mod, monkeypatch):
     lines = []
     monkeypatch.setattr(
@@ -442,34 +427,3 @@ def test_behind_a_public_coin_node_and_round_name_the_client(mod, monkeypatch):
     for node in (2, 2**64 - 1):
         assert mod(request_message(used, node=node), context(node), train_to(UPDATE)).has_content()
     assert named == [[2**32 + 2], [2**32 - 1]]
-
-
-# Run by two processes at once: each asks ten times for a budget of ten answers.
-PROGRAM = """
-import logging, os, sys
-os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
-import numpy as np
-from flwr.supercore.task_identity import TaskIdentity
-from sstq.integrations.flower import SstqMod
-from tests.integrations.flower.apps import context, frameunit, request_message, train_to
-logging.getLogger("flwr").setLevel(logging.CRITICAL)
-TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 0
-mod = SstqMod(max_epsilon=1.0, total_epsilon=10.0, ledger=sys.argv[1])
-names = [f"{sys.argv[2]}-{i}" for i in range(10)]
-replies = [mod(request_message(frameunit(1.0), message_id=name), context(), train_to(np.ones(6))) for name in names]
-print(sum(reply.has_content() for reply in replies))
-"""
-
-
-def test_two_processes_share_one_budget(ledgers):
-    root = Path(__file__).parents[3]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(ledgers), name], cwd=root, stdout=subprocess.PIPE, text=True
-        )
-        for name in ("a", "b")
-    ]
-    answered = [int(process.communicate(timeout=PATIENCE)[0]) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert sum(answered) == 10
-    assert Ledger(ledgers / "node-2.ledger").spent == 10.0

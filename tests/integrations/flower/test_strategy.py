@@ -174,31 +174,20 @@ def test_what_privacy_costs_behind_a_trusted_aggregator(grid, seed):
     assert used.privacy_spent() == PrivacySpent(2.0, 1e-3, 1, "local-basic-composition")
 
 
-def test_the_predicted_error_is_the_measured_one(seed):
-    """SSTQ is unbiased, so that both errors are the same: the root of the mean square over 400 clients."""
-    grid = LocalGrid(app_with(train_to(UPDATE), **LIMITS), 400)
-    used = strategy(mechanism="sstq")
-    messages, request = ask(used, grid)
-    update = np.full((400, DIM), DIM**-0.5)
-    _, metrics = used.aggregate_train(1, answers(messages, request, update, seed))
-    # The measured error scatters by 5.1 % (300 simulated rounds): 31 % is six deviations, wrong once in 5e8.
-    assert metrics["sstq-measured-error"] == pytest.approx(metrics["sstq-predicted-error"], rel=0.31)
-
-
 def test_the_predicted_error_knows_that_drop_outs_shrink_a_central_mean(lines, seed):
-    """CSGM divides by `clients`, however many answer: the errors of 100 rounds in which 5 of 20 do."""
+    """CSGM divides by `clients`, however many answer: the errors of 30 rounds in which 5 of 20 do."""
     squares = []
     grid = LocalGrid(app_with(train_to(UPDATE), **LIMITS), 20)
     update = typical_vector(DIM)
     used = strategy(mechanism="csgm", clients=20, delta=1e-3, epsilon=10.0, min_replies=1)
-    for number in range(100):
+    for number in range(30):
         messages, request = ask(used, grid, number=number)
         replies = answers(messages[:5], request, [update] * 5, seed + 1000 * number)
         arrays, metrics = used.aggregate_train(number, replies)
         squares.append(np.sum((vector(arrays) - update) ** 2))
     assert metrics["sstq-delta"] == 1e-3
-    # 0.75 of the error is the shrinkage. Six measured deviations of the mean: wrong once in 3e7 (Student, 99 degrees).
-    deviation = np.std(squares, ddof=1) / 10
+    # 0.75 of the error is the shrinkage. Six measured deviations of the mean: wrong once in 1e6 (Student, 29 degrees).
+    deviation = np.std(squares, ddof=1) / 30**0.5
     assert np.mean(squares) == pytest.approx(metrics["sstq-predicted-error"] ** 2, abs=6 * deviation)
     assert metrics["sstq-predicted-error"] > 0.75
     assert "n = 20, d = 6: error" in lines.pop(0)
@@ -207,7 +196,7 @@ def test_the_predicted_error_knows_that_drop_outs_shrink_a_central_mean(lines, s
     _, metrics = used.aggregate_train(1, answers(messages, request, [update] * 20, seed))
     expected = request.mechanism.expected_mse(update, clients=20)
     assert metrics["sstq-predicted-error"] == pytest.approx(math.sqrt(expected.total))
-    assert len(lines) == 100
+    assert len(lines) == 30
 
 
 def test_a_model_that_would_overflow_stays_as_it_was(lines, grid, seed):
@@ -224,17 +213,6 @@ def test_a_model_that_would_overflow_stays_as_it_was(lines, grid, seed):
     assert lines[1:] == [
         "SstqStrategy: the array 'w' would not be finite as float16 after round 1; the model is unchanged"
     ]
-
-
-def test_replies_of_an_earlier_round_are_stale(grid, seed):
-    used = strategy()
-    messages, request = ask(used, grid)
-    late = answers(messages, request, np.zeros((12, DIM)), seed)
-    used.aggregate_train(1, late[:6])
-    ask(used, grid, number=2)
-    arrays, metrics = used.aggregate_train(2, late)
-    assert metrics["sstq-stale"] == 12
-    assert np.array_equal(vector(arrays), np.zeros(DIM))
 
 
 def test_without_a_valid_reply_the_model_and_the_inner_strategy_stay(grid):
@@ -278,15 +256,6 @@ def test_an_evaluation_in_clear_is_warned_of_on_both_sides(lines, grid):
         assert len([line for line in lines if "is not private" in line]) == warnings
         assert "frameunit(clip=1.0, epsilon=2.0), unweighted mean" in lines[-1]
         assert ask(used, grid)[1].evaluates == bool(warnings)
-
-
-def test_one_reply_may_be_enough_but_has_no_error_bar(grid, seed):
-    used = strategy(min_replies=1)
-    messages, request = ask(used, grid)
-    arrays, metrics = used.aggregate_train(1, answers(messages[:1], request, np.zeros((1, DIM)), seed))
-    assert np.any(vector(arrays))
-    assert math.isnan(metrics["sstq-measured-error"])
-    assert metrics["sstq-predicted-error"] > 0
 
 
 def test_shared_metrics_reach_the_inner_strategy(grid, seed):

@@ -5,60 +5,37 @@ The page reads the same routes as any other client. It has no build step and loa
 
 from __future__ import annotations
 
-import hashlib
 import re
-from importlib.resources import files
+from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from sstq.client.campaigns import NAME_PATTERN
 
-__all__ = ["StaticFile", "dashboard_routes"]
-
-_SCRIPT = "text/javascript; charset=utf-8"
-_STATIC = {
-    "dashboard.css": "text/css; charset=utf-8",
-    "dashboard.js": _SCRIPT,
-    "campaign.js": _SCRIPT,
-    "charts.js": _SCRIPT,
-    "collector.js": _SCRIPT,
-    "page.js": _SCRIPT,
-    "icon.svg": "image/svg+xml",
-    "vendor/chart.umd.min.js": _SCRIPT,
-    "vendor/chart.js-LICENSE.md": "text/plain; charset=utf-8",
-}
+__all__ = ["Files", "dashboard_routes"]
 
 
-class StaticFile:
-    """A static file, read once; its ETag lets browsers reuse their copy."""
+class Files(StaticFiles):
+    """A folder of static files, which browsers may keep as long as their ETag is the same."""
 
-    def __init__(self, content: bytes, media_type: str) -> None:
-        self._content = content
-        self._media_type = media_type
-        self._headers = {"ETag": f'"{hashlib.sha256(self._content).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
-
-    async def answer(self, request: Request) -> Response:
-        """Return the file, or 304 if the browser has it."""
-        if request.headers.get("if-none-match") == self._headers["ETag"]:
-            return Response(status_code=304, headers=self._headers)
-        return Response(self._content, headers=self._headers, media_type=self._media_type)
+    def file_response(self, *arguments: object, **options: object) -> Response:
+        """Return a file, or 304 if the browser has it."""
+        response = super().file_response(*arguments, **options)  # type: ignore[arg-type]
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
-def dashboard_routes() -> list[Route]:
+def dashboard_routes() -> list[BaseRoute]:
     """The page at / and at /NAME of each campaign, and its files under /dashboard/."""
-    page = _file("index.html", "text/html; charset=utf-8").answer
+    files = Files(directory=Path(__file__).with_name("static"))
 
-    async def page_of_campaign(request: Request) -> Response:
-        if not re.fullmatch(NAME_PATTERN, request.path_params["name"]):
+    async def page(request: Request) -> Response:
+        if not re.fullmatch(NAME_PATTERN, request.path_params.get("name", "page")):
             raise HTTPException(404)
-        return await page(request)
+        return await files.get_response("index.html", request.scope)
 
-    found = [Route(f"/dashboard/{name}", _file(name, kind).answer) for name, kind in _STATIC.items()]
-    return [*found, Route("/", page), Route("/{name}", page_of_campaign)]
-
-
-def _file(name: str, media_type: str) -> StaticFile:
-    return StaticFile(files(__package__).joinpath("static", *name.split("/")).read_bytes(), media_type)
+    return [Mount("/dashboard", files), Route("/", page), Route("/{name}", page)]

@@ -1,6 +1,7 @@
 """The versions of the database's schema, as Alembic migrations.
 
-A new database runs all of them. One of an earlier release is upgraded only when its operator asks for it, after a copy.
+A new database gets the newest tables. One of an earlier release is upgraded only when its operator asks for it, after a
+copy.
 """
 
 from __future__ import annotations
@@ -15,12 +16,7 @@ from alembic.script import ScriptDirectory
 
 __all__ = ["NeedsUpgrade", "migrate"]
 
-_FIRST = "0001"
-# The tables of the first version, which had a version number of its own instead of Alembic's.
-_FIRST_TABLES = {
-    *("settings", "campaigns", "receipts", "uploads", "pieces", "tokens", "arrivals", "history", "estimates"),
-    *("batches", "envelopes", "seen", "outgoing"),
-}
+_FIRST = "0001"  # it had a version number of its own instead of Alembic's
 
 
 class NeedsUpgrade(ValueError):  # noqa: N818
@@ -30,7 +26,7 @@ class NeedsUpgrade(ValueError):  # noqa: N818
         super().__init__("the database is from an earlier release of sstq; make a copy of it, then add --upgrade")
 
 
-def migrate(connection: sa.Connection, *, upgrade: bool) -> None:
+def migrate(connection: sa.Connection, metadata: sa.MetaData, *, upgrade: bool) -> None:
     """Create the tables in an empty database, or check those of an existing one and upgrade them if asked to.
 
     It runs in the transaction of the connection. NeedsUpgrade if the database needs an upgrade that was not asked for,
@@ -39,26 +35,30 @@ def migrate(connection: sa.Connection, *, upgrade: bool) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.attributes["connection"] = connection
-    there = set(sa.inspect(connection).get_table_names())
-    found = MigrationContext.configure(connection).get_current_revision()
     versions = ScriptDirectory.from_config(config)
+    found = MigrationContext.configure(connection).get_current_revision()
     if found == versions.get_current_head():
         return
-    if found is None and there & _FIRST_TABLES:
-        if not there >= _FIRST_TABLES or not _is_first(connection):
-            known = ", ".join(sorted(there & _FIRST_TABLES))
-            raise ValueError(f"the database has the tables {known} of another program; pass an empty database")
-        if upgrade:
-            command.stamp(config, _FIRST)
-        found = _FIRST
-    elif found is not None and found not in {version.revision for version in versions.walk_revisions()}:
+    known = set(sa.inspect(connection).get_table_names()) & set(metadata.tables)
+    if found is None and not known:
+        metadata.create_all(connection)
+        command.stamp(config, "head")
+        return
+    if found is None and not _is_first(connection, known):
+        names = ", ".join(sorted(known))
+        raise ValueError(f"the database has the tables {names} of another program; pass an empty database")
+    if found is not None and found not in {version.revision for version in versions.walk_revisions()}:
         raise ValueError(f"the database has version {found} of the schema, from a later release of sstq; use that one")
-    if found is not None and not upgrade:
+    if not upgrade:
         raise NeedsUpgrade
+    if found is None:
+        command.stamp(config, _FIRST)
     command.upgrade(config, "head")
 
 
-def _is_first(connection: sa.Connection) -> bool:
+def _is_first(connection: sa.Connection, known: set[str]) -> bool:
+    if "campaigns" not in known or "settings" not in known:
+        return False
     columns = {column["name"] for column in sa.inspect(connection).get_columns("settings")}
     if columns != {"name", "value"}:
         return False

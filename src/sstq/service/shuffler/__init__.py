@@ -3,7 +3,7 @@
 It sees who sends and when, but not what. The collector sees what was sent, but not by whom.
 """
 
+from sstq.service.settings import ShufflerSettings
 from sstq.service.shuffler.app import create_shuffler_app, run_shuffler
-from sstq.service.shuffler.settings import ShufflerSettings
 
 __all__ = ["ShufflerSettings", "create_shuffler_app", "run_shuffler"]

@@ -11,9 +11,9 @@ from sstq.client.http import Refused, Unreachable, request
 from sstq.client.sealing import SealingKey
 from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.node import Entry, Node
-from sstq.service.problems import Problem
-from sstq.service.shuffler.crowds import EnvelopePacking
-from sstq.service.shuffler.settings import ShufflerSettings
+from sstq.service.security import Problem
+from sstq.service.settings import ShufflerSettings
+from sstq.service.shuffler.crowds import joined_by_crowd
 from sstq.service.store import Store, StoredCampaign
 
 __all__ = ["Shuffler"]
@@ -35,13 +35,15 @@ class Shuffler(Node):
     settings: ShufflerSettings
 
     def __init__(self, settings: ShufflerSettings) -> None:
-        super().__init__(settings, Store(settings.database, EnvelopePacking, upgrade=settings.upgrade))
-        self.ready.set()  # it looks into no message
+        super().__init__(settings, Store(settings.database, joined_by_crowd, upgrade=settings.upgrade))
         self.sealing_key = SealingKey(self.store.setting("sealing-key", lambda: SealingKey.generate().secret))
         self.refused_changes: dict[str, str] = {}
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
             self._pin(settings.collector_key)
+
+    def warm_up(self) -> None:
+        """Load nothing: a shuffler looks into no message."""
 
     @property
     def public_keys(self) -> dict[str, str]:
@@ -52,11 +54,11 @@ class Shuffler(Node):
         terms = json.loads(stored.terms)
         raw = terms["document"].encode()
         document = read_document(raw)
-        return Entry(stored, document.campaign, None, document.sealing_keys, raw, terms["signature"])
+        return Entry(stored, document.campaign, raw, terms["signature"], document.sealing_keys)
 
-    def countersignature(self, entry: Entry) -> str:
-        """The shuffler's signature of the collector's document, the same for every client."""
-        return self.key.sign(entry.document, SHUFFLER_PREFIX)
+    def signatures(self, entry: Entry) -> dict[str, str]:
+        """The collector's signature of the document and the shuffler's, the same for every client."""
+        return super().signatures(entry) | {"SSTQ-Shuffler-Signature": self.key.sign(entry.document, SHUFFLER_PREFIX)}
 
     async def _find(self, name: str) -> StoredCampaign | None:
         stored = await super()._find(name)
