@@ -161,7 +161,7 @@ def run_demo(
     for method in TRAINED if rounds else ():
         training += _train(method, digits, rounds, source)
         progress(f"{METHODS[method].label}: {training[-1]['accuracy']:.0f} % after {rounds} rounds")
-    exact = ExactClassifier(check_people=0, random_state=0).fit(*_repeat(digits.teach, max(copies)))
+    exact = ExactClassifier(features=Pixels(), check_people=0, random_state=0).fit(*_repeat(digits.teach, max(copies)))
     crowds = []
     for number in copies:
         for epsilon in epsilons:

@@ -160,14 +160,14 @@ class LearningReport:
         if self.budget.shuffled:
             parts.append(f"local ε = {self.local_epsilon:.3g} if it cheats")
         if not math.isnan(self.predicted_accuracy):
-            parts.append(f"accuracy {_percent(self.predicted_accuracy, self.accuracy_stderr)} predicted")
+            parts.append(f"accuracy {_percent(self.predicted_accuracy, self.accuracy_stderr, 'predicted')}")
             parts.append(f"{100 * self.majority:.1f} % by guessing the most frequent class")
             if not self.useful:
-                parts.append("NOT SHOWN TO BE BETTER THAN GUESSING")
+                parts.append("not shown to be better than guessing")
         if not math.isnan(self.balanced_accuracy[0]):
-            parts.append(f"{_percent(*self.balanced_accuracy)} balanced over classes")
+            parts.append(_percent(*self.balanced_accuracy, "balanced over classes"))
         if not math.isnan(self.true_accuracy):
-            parts.append(f"{_percent(self.true_accuracy, self.true_stderr)} true")
+            parts.append(_percent(self.true_accuracy, self.true_stderr, "true"))
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
         return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
 
@@ -181,15 +181,13 @@ def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:
     apart = float(np.linalg.norm(estimate.stderr[chosen]))
     rate = float(np.sum(estimate.other + estimate.value[chosen] * (estimate.own - estimate.other)))
     singles = math.isclose(estimate.own + (len(estimate.value) - 1) * estimate.other, 1.0)
-    if not singles or not 0 < rate < 1:
+    if not singles or not 0 < rate < 1 or estimate.count == 1:
         return apart
     return math.sqrt(rate * (1 - rate) / (estimate.count - 1)) / (estimate.own - estimate.other)
 
 
-def _percent(value: float, stderr: float) -> str:
-    if not math.isfinite(stderr):
-        return "unknown: too few people"
-    return f"{100 * value:.1f} ± {100 * stderr:.1f} %"
+def _percent(value: float, stderr: float, of: str) -> str:
+    return f"{100 * value:.1f} ± {100 * stderr:.1f} % {of}" if math.isfinite(stderr) else "unknown: too few people"
 
 
 @dataclass(eq=False)
