@@ -35,21 +35,21 @@ _NEEDS_OTHERS = (
 # Files that take long, longest first; those that wait for others are among those that compute.
 _LONGEST = (
     "test_flower_deployment.py",
+    "test_contract.py",
+    "test_browser.py",
     "test_documentation.py",
     "test_compiling.py",
-    "test_verdict.py",
+    "test_installation.py",
     "test_dashboard.py",
-    "test_contract.py",
+    "test_classifier.py",
+    "test_javascript.py",
+    "test_exact_privacy.py",
     "test_kill.py",
-    "test_planner.py",
     "test_shuffler_kill.py",
-    "test_browser.py",
 )
 
 # What the reasons of skipped tests begin with if something of the machine is missing.
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
-
-_SLOW_DOCTESTS: set[str] = set()
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.soak)
-        if {"client", "integrations", "service"} & set(item.path.parts) or item.name in _SLOW_DOCTESTS:
+        if {"client", "integrations", "service"} & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

@@ -12,7 +12,7 @@ from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.baselines.csgm_accounting import (
     ORDERS,
     CoordinateSampling,
-    ReleaseBudget,
+    Release,
     SubsampledGaussian,
     capped_sampling,
 )
@@ -230,14 +230,16 @@ def hockey_sticks(sampling, contribution, sigma, epsilon):
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_the_release_is_private_by_integration(epsilon):
     """N = 2: the exact δ at ε, in both directions, for a client with both coordinates at the bound."""
-    sampling, sigma = ReleaseBudget(epsilon, 1e-3, 10, 2, 2.0).calibrate(1)
+    release = Release.calibrated(epsilon, 1e-3, 2.0, 2, 1)
+    sampling, sigma = release.sampling, release.sigma
     both = hockey_sticks(sampling, np.ones(2), sigma, epsilon)
     assert 1e-5 < max(both) <= 1e-3
     assert max(hockey_sticks(sampling, np.array([1.0, -0.3]), sigma, epsilon)) <= 1e-3
 
 
 def test_the_integration_would_notice_too_little_noise():
-    sampling, sigma = ReleaseBudget(1.0, 1e-3, 10, 2, 2.0).calibrate(1)
+    release = Release.calibrated(1.0, 1e-3, 2.0, 2, 1)
+    sampling, sigma = release.sampling, release.sigma
     assert max(hockey_sticks(sampling, np.ones(2), 0.6 * sigma, 1.0)) > 1e-3
 
 
@@ -251,7 +253,7 @@ def test_the_cost_of_the_cap_is_at_most_what_is_charged():
 
 
 def test_a_budget_that_the_cap_alone_exceeds():
-    assert ReleaseBudget(1.0, 1e-5, 10, 64, 64.0).spent(CoordinateSampling(64, 8, 8), 1e6) == math.inf
+    assert Release(1.0, 1e-5, 64.0, CoordinateSampling(64, 8, 8), 1e6).privacy_loss() == math.inf
 
 
 @BOTH
@@ -357,7 +359,7 @@ def test_the_noise_falls_with_the_square_of_the_clients(kind):
     same = mechanism.expected_mse(np.tile(x, (10, 1)))
     assert same.total == pytest.approx(mechanism.expected_mse(x, clients=10).total, rel=1e-9)
     with pytest.raises(ValueError, match="rows of x, which are the clients"):
-        mechanism.expected_mse(x[None], clients=3)
+        mechanism.expected_mse(np.tile(x, (2, 1)), clients=3)
 
 
 def test_the_noise_of_all_coordinates_is_that_of_the_gaussian_mechanism():
@@ -514,9 +516,12 @@ def test_noise_is_gaussian_of_the_stated_size(seed):
 def test_default_coordinates_are_the_fewest_with_twice_the_error():
     mechanism = L2CSGM(dim=1000, epsilon=1.0, clients=1000)
     kept = mechanism.sampling.expected
-    budget = mechanism.release.budget
     assert kept & (kept - 1) == 0
-    assert budget._error(kept) <= 2 * budget._error(mechanism.frame.size) < budget._error(kept // 2)
+
+    def error(coordinates):
+        return Release.calibrated(1.0, mechanism.delta, mechanism.weight, mechanism.frame.size, coordinates).error(1000)
+
+    assert error(kept) <= 2 * error(mechanism.frame.size) < error(kept // 2)
     # In a small frame all coefficients are shorter than a seed.
     assert CSGM(dim=4, epsilon=1.0, clients=100).sampling.dense
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -114,6 +115,16 @@ def test_json_with_unknown_fields_says_so(case):
     if data.pop("messages", None):
         # Without it there is one message per person: another mechanism, with another digest.
         assert sstq.from_json(json.dumps(data)) == build(case, messages=1) != mechanism
+
+
+@every_case
+def test_json_with_any_number_changed_is_sound_or_a_value_error(case):
+    fields = json.loads(build(case).to_json())
+    for name in fields.keys() - {"format", "version", "mechanism"}:
+        numbers = ["0", "1"] if isinstance(fields[name], str) else [0, 1, -1, 1e300]
+        for number in numbers if isinstance(fields[name], str | int | float) else []:
+            with suppress(ValueError):
+                sstq.from_json(json.dumps(fields | {name: number}))
 
 
 @every_case

@@ -11,6 +11,7 @@ pytest.importorskip("fastapi")
 
 import sqlalchemy as sa
 
+from sstq.service.database import metadata
 from sstq.service.migrations import NeedsUpgrade
 from sstq.service.security import token_hash
 from sstq.service.store import Receipt, Refusal, Store, Upload
@@ -95,6 +96,19 @@ def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, datab
     assert store.receive([Upload("staff", b"s" * 16, 1, body, sender=sender)]) == [Receipt(1)]
     # Nobody is told to stop by the upgrade: pages of other origins may send as before.
     assert json.loads(store.campaign("open").terms)["origins"] == ["*"]
+    store.close()
+
+
+def test_an_upgraded_database_has_the_tables_of_a_new_one(recorded, database_url):
+    without_shuffled(database_url)
+    store = Store(database_url, upgrade=True)
+
+    def columns(connection, name):
+        return {(own["name"], own["nullable"]) for own in sa.inspect(connection).get_columns(name)}
+
+    for name, table in metadata.tables.items():
+        expected = {(own.name, own.nullable) for own in table.columns}
+        assert store.read(lambda connection, name=name: columns(connection, name)) == expected, name
     store.close()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import NoisyAggregator
-from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, Release, ReleaseBudget
+from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, Release
 from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
@@ -104,23 +104,21 @@ class CoordinateGaussian(KashinMechanism):
         if coordinates is not None:
             coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
         weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
-        budget = ReleaseBudget(common["epsilon"], common["delta"], common["clients"], frame.size, weight)
-        sampling, sigma = budget.calibrate(budget.default_coordinates() if coordinates is None else coordinates)
-        # In small frames the seed is longer than all coefficients, which are then the better message.
-        dense = frame.size * common["bits"]
-        if coordinates is None and _layout(sampling, common["bits"]).message_bits >= dense:
-            sampling, sigma = budget.calibrate(frame.size)
+        terms = common["epsilon"], common["delta"], weight, frame.size
+        if coordinates is None:
+            release = Release.default(*terms, common["clients"])
+            # In small frames the seed is longer than all coefficients, which are then the better message.
+            if _layout(release.sampling, common["bits"]).message_bits >= frame.size * common["bits"]:
+                release = Release.calibrated(*terms, frame.size)
+        else:
+            release = Release.calibrated(*terms, coordinates)
+        sampling = release.sampling
         solved = CoordinateGaussianParameters(
-            **common, **framed, sigma=sigma, coordinates=sampling.expected, most=sampling.most
+            **common, **framed, sigma=release.sigma, coordinates=sampling.expected, most=sampling.most
         )
         self._hold(solved, frame=frame, kashin=recipe, sampling=sampling)
 
     def _check_solved(self) -> None:
-        solved = self.parameters
-        self._check_frame()
-        for name in ("coordinates", "most"):
-            check_number(name, getattr(solved, name), 1, self.frame.size, integer=True)
-        check_number("sigma", self.sigma, 1e-6, 1e12)
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
         if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
             raise ValueError(f"sigma = {self.sigma} is too large for sums of 62 bits")
@@ -133,8 +131,7 @@ class CoordinateGaussian(KashinMechanism):
     @property
     def release(self) -> Release:
         """What the aggregator releases; see `sstq.baselines.csgm_accounting`."""
-        budget = ReleaseBudget(self.epsilon, self.delta, self.clients, self.frame.size, self.weight)
-        return Release(budget, self.sampling, self.sigma)
+        return Release(self.epsilon, self.delta, self.weight, self.sampling, self.sigma)
 
     @cached_property
     def layout(self) -> Layout:

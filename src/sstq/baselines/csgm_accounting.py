@@ -15,10 +15,12 @@ import hashlib
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from typing import Self
 
 import numpy as np
 
+from sstq.checks import check_number
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.randomness.secret import unit_interval
 
@@ -201,50 +203,42 @@ def _log_weights(rate: float, order: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class ReleaseBudget:
-    """What the release of one round may spend; `size` is N, and `weight` as in `SubsampledGaussian`."""
+class Release:
+    """What is released in a round: a sampling, the σ of the noise in units of B, and the (ε, δ) that it may spend.
+
+    `weight` is that of `SubsampledGaussian`.
+    """
 
     epsilon: float
     delta: float
-    clients: int
-    size: int
     weight: float
-
-    def spent(self, sampling: CoordinateSampling, sigma: float) -> float:
-        """The ε at δ that a release spends, the cap of the sampling included; infinite if that alone costs δ."""
-        delta = self._delta_of_noise(sampling)
-        return SubsampledGaussian(sampling.rate, self.weight).epsilon(sigma, delta) if delta > 0 else math.inf
-
-    def calibrate(self, coordinates: int) -> tuple[CoordinateSampling, float]:
-        """The capped sampling that keeps so many coordinates on average, and the σ in units of B that it needs."""
-        sampling = capped_sampling(self.size, coordinates, _CAP_SHARE * self.delta * math.exp(-self.epsilon))
-        accounting = SubsampledGaussian(sampling.rate, self.weight)
-        return sampling, accounting.calibrate(self.epsilon, self._delta_of_noise(sampling))
-
-    def default_coordinates(self) -> int:
-        """The least power of two with at most twice the error (as bounded) of keeping every coordinate."""
-        target = 2 * self._error(self.size)
-        powers = range(self.size.bit_length() - 1)
-        return 1 << bisect_left(powers, True, key=lambda power: self._error(1 << power) <= target)
-
-    def _delta_of_noise(self, sampling: CoordinateSampling) -> float:
-        return self.delta - math.exp(self.epsilon) * sampling.overflow
-
-    def _error(self, coordinates: int) -> float:
-        """A bound of the squared error of the N means, in units of B²: sampling and rounding, and noise."""
-        sampling, sigma = self.calibrate(coordinates)
-        kept = self.clients * sampling.rate
-        return self.weight / kept + self.size * (sigma / kept) ** 2
-
-
-@dataclass(frozen=True)
-class Release:
-    """What is released in a round: a sampling, and the σ of the noise in units of B."""
-
-    budget: ReleaseBudget
     sampling: CoordinateSampling
     sigma: float
 
+    def __post_init__(self) -> None:
+        check_number("sigma", self.sigma, 1e-6, 1e12)
+
+    @classmethod
+    def calibrated(cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int) -> Self:
+        """The release with just enough noise that keeps so many of `size` coordinates on average."""
+        sampling = capped_sampling(size, coordinates, _CAP_SHARE * delta * math.exp(-epsilon))
+        left = delta - math.exp(epsilon) * sampling.overflow
+        return cls(epsilon, delta, weight, sampling, SubsampledGaussian(sampling.rate, weight).calibrate(epsilon, left))
+
+    @classmethod
+    def default(cls, epsilon: float, delta: float, weight: float, size: int, clients: int) -> Self:
+        """The release of the least power of two of coordinates with at most twice the error of keeping all."""
+        make, all_bits = partial(cls.calibrated, epsilon, delta, weight, size), size.bit_length() - 1
+        most = 2 * make(size).error(clients)
+        return make(1 << bisect_left(range(all_bits), True, key=lambda bits: make(1 << bits).error(clients) <= most))
+
     def privacy_loss(self) -> float:
-        """The ε that a released round spends at δ, rounded up."""
-        return self.budget.spent(self.sampling, self.sigma)
+        """The ε spent at δ, the cap of the sampling included, rounded up; infinite if the cap alone costs δ."""
+        left = self.delta - math.exp(self.epsilon) * self.sampling.overflow
+        accounting = SubsampledGaussian(self.sampling.rate, self.weight)
+        return accounting.epsilon(self.sigma, left) if left > 0 else math.inf
+
+    def error(self, clients: int) -> float:
+        """A bound of the squared error of the N means, in units of B²: sampling and rounding, and noise."""
+        kept = clients * self.sampling.rate
+        return self.weight / kept + self.sampling.size * (self.sigma / kept) ** 2

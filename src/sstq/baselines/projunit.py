@@ -111,7 +111,7 @@ class ProjUnit(CapMechanism):
 
     @property
     def _cap_dim(self) -> int:
-        return self.parameters.projected
+        return self.projection.projected
 
     @property
     def unbiased(self) -> Unbiased:

@@ -19,18 +19,6 @@ from numpy.typing import NDArray
 
 from sstq.messages.batch import Messages
 
-__all__ = [
-    "CROWD_BYTES",
-    "OVERHEAD",
-    "SealingKey",
-    "cover_info",
-    "envelope_info",
-    "open_envelopes",
-    "payloads",
-    "seal",
-    "seal_person",
-]
-
 OVERHEAD = 48
 """The bytes that sealing adds: 32 for the encapsulated key and 16 for the tag."""
 
@@ -98,14 +86,7 @@ def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> li
 
 
 def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, shuffler_key: bytes) -> bytes:
-    """Build the body of an upload: the crowd, and one envelope per message of a person in a cover for the shuffler.
-
-    Args:
-        messages: one per slot, in whole bytes.
-        crowd: what the person agreed to.
-        collector_key: the key to seal the messages for.
-        shuffler_key: the key to seal the envelopes for.
-    """
+    """Build the body of an upload: the crowd, and one envelope per message of a person in a cover for the shuffler."""
     envelopes = [seal(message, collector_key, envelope_info(crowd, slot)) for slot, message in enumerate(messages)]
     return crowd + seal(b"".join(envelopes), shuffler_key, cover_info(crowd))
 

@@ -251,10 +251,10 @@ class Mechanism(Agreement):
             )
         if self.bounds is not None:
             read_ranges(self.bounds, self.dim)
+        self._check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
-        self._check_solved()
 
     def _check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import get_remote_addr
 
 from sstq.service.security import network
 
@@ -33,6 +34,11 @@ MOST_HEADER_BYTES = 1 << 15
 
 CONNECTIONS_PER_ADDRESS = 200
 """The maximum number of connections from one address."""
+
+DROP_SECONDS = 5.0
+"""How many seconds a connection beyond that is ignored before it is dropped: who comes again at once costs more."""
+
+_MOST_IGNORED = 4000  # per address; further ones are dropped at once
 
 
 class GuardedLoop(uvloop.Loop):
@@ -54,17 +60,22 @@ class GuardedProtocol(HttpToolsProtocol):
     _headers_due: TimerHandle | None = None
     _read_due: TimerHandle | None = None
     _header_bytes = 0
+    _ignored = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request, unless its address has too many connections."""
-        super().connection_made(transport)
-        peer = self.client[0] if self.client else ""
+        peer = (get_remote_addr(transport) or ("",))[0]
         if peer and "*" not in self.exempt and peer not in self.exempt:
             self._counted = network(peer)
             self.connected[self._counted] += 1
-            if self.connected[self._counted] > CONNECTIONS_PER_ADDRESS:
-                self._give_up()
+            beyond = self.connected[self._counted] - CONNECTIONS_PER_ADDRESS
+            if beyond > 0:
+                self.transport, self._ignored = transport, True
+                transport.pause_reading()
+                seconds = DROP_SECONDS if beyond <= _MOST_IGNORED else 0.0
+                self._headers_due = self.loop.call_later(seconds, self._give_up)
                 return
+        super().connection_made(transport)
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -104,7 +115,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.connected[self._counted] -= 1
             if not self.connected[self._counted]:
                 del self.connected[self._counted]
-        super().connection_lost(exc)
+        if not self._ignored:
+            super().connection_lost(exc)
 
     def _await_headers(self) -> None:
         self._header_bytes = 0

@@ -54,9 +54,13 @@ _READ = (
     *(b"idempotency-key", b"sstq-count", b"sstq-digest", b"authorization", b"origin"),
     *(b"content-type", b"content-length", b"content-encoding"),
 )
-_KEY, _COUNT, _DIGEST, _BYTES = (
-    re.compile(pattern).fullmatch for pattern in (b"[0-9a-f]{32}", b"[1-9][0-9]{0,9}", b"[0-9a-f]{64}", b"[0-9]{1,18}")
-)
+_FORMS = {
+    b"idempotency-key": (re.compile(rb"[0-9a-f]{32}"), "32 hexadecimal digits (0-9, a-f) chosen at random"),
+    b"sstq-count": (re.compile(rb"[1-9][0-9]{0,9}"), "the number of messages, 1 or more"),
+    b"sstq-digest": (re.compile(rb"[0-9a-f]{64}"), "the digest of the mechanism, 64 hexadecimal digits"),
+    b"content-length": (re.compile(rb"[0-9]{1,18}"), "a number of bytes"),
+}
+_NAMES = {b"idempotency-key": "Idempotency-Key", b"sstq-count": "SSTQ-Count", b"sstq-digest": "SSTQ-Digest"}
 
 _REFUSALS = {
     Refusal.CLOSED: (410, "The campaign is closed."),
@@ -116,8 +120,10 @@ class Uploads:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
         self._admit(campaign)
-        key, count = _key(headers), _count(headers)
-        _check_digest(headers, campaign)
+        key, count = unhexlify(headers[b"idempotency-key"]), int(headers[b"sstq-count"])
+        if headers[b"sstq-digest"] != campaign.digest.encode():
+            told = f"the digest of this campaign is {campaign.digest}. Fetch it again."
+            raise Problem(409, f"The messages come from another mechanism: {told}")
         token, sender = _tokens(entry, headers)
         most = campaign.most_messages if sender is None else campaign.most_in_batch
         if count > most:
@@ -208,33 +214,10 @@ def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != _BODY_TYPE or headers.get(b"content-encoding", b"identity") != b"identity":
         raise Problem(415, f"The Content-Type must be {_BODY_TYPE.decode()}, without a Content-Encoding.")
+    for name, (form, meaning) in _FORMS.items():
+        if not form.fullmatch(headers.get(name, b"0" if name == b"content-length" else b"")):
+            raise Problem(400, f"The header {_NAMES.get(name, 'Content-Length')} must be {meaning}.")
     return headers
-
-
-def _key(headers: Mapping[bytes, bytes]) -> bytes:
-    key = headers.get(b"idempotency-key", b"")
-    if not _KEY(key):
-        raise Problem(400, "The header Idempotency-Key must be 32 hexadecimal digits (0-9, a-f) chosen at random.")
-    return unhexlify(key)
-
-
-def _count(headers: Mapping[bytes, bytes]) -> int:
-    text = headers.get(b"sstq-count", b"")
-    if not _COUNT(text):
-        raise Problem(400, "The header SSTQ-Count must be the number of messages, 1 or more.")
-    return int(text)
-
-
-def _check_digest(headers: Mapping[bytes, bytes], campaign: Campaign) -> None:
-    digest = headers.get(b"sstq-digest", b"")
-    if digest == campaign.digest.encode():
-        return
-    if not _DIGEST(digest):
-        raise Problem(400, "The header SSTQ-Digest must be the digest of the mechanism, 64 hexadecimal digits.")
-    raise Problem(
-        409,
-        f"The messages come from another mechanism: the digest of this campaign is {campaign.digest}. Fetch it again.",
-    )
 
 
 def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int, most: int) -> int:
@@ -243,8 +226,6 @@ def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int, most: 
     stated = headers.get(b"content-length")
     if stated is None:
         return size
-    if not _BYTES(stated):
-        raise Problem(400, "The header Content-Length must be a number of bytes.")
     largest = campaign.upload_bytes(most)
     if int(stated) > largest:
         raise Problem(413, f"This upload to {campaign.name} must have at most {largest} bytes, got {int(stated)}.")
