@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import app, terminal
+from sstq.cli.usage import add_command
 from sstq.messages import vectors as vector_files
 from sstq.planning import plan
 from sstq.planning.clipping import NormSurvey
@@ -242,6 +244,16 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     result = run("inspect", tmp_path / "m.json", "-o", tmp_path / "channel.png", code=1)
     assert "sstq[plots]" in result.stderr
     assert not (tmp_path / "channel.png").exists()
+
+
+def test_an_extra_that_is_missing_is_named():
+    def lonely():
+        raise ModuleNotFoundError("No module named 'cryptography'", name="cryptography")
+
+    alone = typer.Typer()
+    add_command(alone, lonely)
+    result = CliRunner().invoke(alone)
+    assert (result.exit_code, result.stderr) == (1, "error: this needs cryptography: pip install 'sstq[client]'\n")
 
 
 # --- spec ---
@@ -746,6 +758,7 @@ TASK = ("--dim", 9, "--epsilon", 1)
         (("inspect", "none.json"), "none.json: No such file"),
         (("audit", "verify", "none.json"), "none.json: No such file"),
         (("account", "--ledger", "none.jsonl"), "none.jsonl"),
+        (("plan", "--dim", 3, "--epsilon", 1), "pass at least two of --epsilon, --clients and --target-error"),
     ],
 )
 def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypatch):

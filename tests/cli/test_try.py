@@ -57,6 +57,7 @@ def test_files_that_need_an_option_name_it(tmp_path, people):
     wrong.write_text("[1]")
     assert run("try", people, "--epsilon", 3, "--bounds", wrong).exit_code == 2
     assert "hides next to nothing" in run("try", people, "--epsilon", 30).stderr
+    assert run("try", people, "--epsilon", 3, "--name", "sqrk").stderr.startswith("error: --name must be one of")
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])

@@ -109,17 +109,25 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms import SSTQ, FrameUnit
 
-    error = mechanism.typical_error()
+    error, clients = mechanism.typical_error(), mechanism.clients or clients
     facts: Facts = [
         ("mechanism", mechanism.name),
+        ("epsilon", f"{mechanism.epsilon!r}"),
+        ("bits per message", mechanism.message_bits),
+        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)"),
+    ]
+    if clients is not None:
+        total = mechanism.typical_error(clients).total
+        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
+    if mechanism.clients is None:
+        facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
+    facts += [
         ("dimension", mechanism.dim),
         ("clip", f"{mechanism.clip:g}"),
-        ("epsilon", f"{mechanism.epsilon!r}"),
         ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
         ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
         ("trust", mechanism.trust),
         ("coin", mechanism.coin),
-        ("bits per message", mechanism.message_bits),
         *several_messages(mechanism),
         ("unbiased", _unbiased_in_words(mechanism)),
     ]
@@ -136,15 +144,6 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
         allowed = mechanism.clients_allowed
         suffice = f"up to {allowed:,} in a round" if allowed else "none"
         facts += [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
-    facts.append(
-        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)")
-    )
-    clients = mechanism.clients or clients
-    if clients is not None:
-        total = mechanism.typical_error(clients).total
-        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
-    if mechanism.clients is None:
-        facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
     facts.append(("digest", mechanism.digest()))
     return facts
 

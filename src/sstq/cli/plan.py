@@ -76,6 +76,8 @@ def plan(
         raise WrongUsage(
             "--classes and --trust shuffler need --clients and --epsilon, and neither --target-error nor --rounds"
         )
+    if sum(given is None for given in (clients, epsilon, target_error)) > 1:
+        raise WrongUsage("pass at least two of --epsilon, --clients and --target-error")
     goal: dict[str, Any] = {"trust": trust, "delta": delta, "mean_norm": mean_norm}
     found: Plan
     if classes is not None:
@@ -87,7 +89,7 @@ def plan(
     if not verdict.feasible:
         remedies = [(str(one), f"--{one.argument} {one.value!r}") for one in verdict.remedies]
         show_facts("Each of these would be feasible instead", remedies)
-        raise ValueError(f"{verdict.summary}; no mechanism is written")
+        raise ValueError(f"infeasible: signal-to-noise {verdict.signal_to_noise:.3g}; no mechanism is written")
     if output is not None:
         write_text(output, found.spec() + "\n")
 

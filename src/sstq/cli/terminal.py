@@ -80,19 +80,19 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
             typer.echo("\t".join(line))
         return
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=escape(title), caption=escape(caption), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.title_justify = table.caption_justify = "left"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column, *cells in zip(columns, *lines, strict=True):
         # On a narrow terminal words may be wrapped, but never numbers.
         numbers = not any(cell[:1].isalpha() for cell in cells)
         table.add_column(Text(column), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for line in lines:
         table.add_row(*map(Text, line))
-    _stdout().print(table)
+    # A title and a caption of the table's own would be as narrow as the table.
+    for part in filter(None, (Text(title, "italic"), table, Text(caption, "dim italic"))):
+        _stdout().print(part)
 
 
 def _in_words(value: object) -> str:

@@ -21,6 +21,8 @@ class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failur
     """The command line is wrong, whatever the data are."""
 
 
+# Of modules that are missing, the extra that installs them.
+_EXTRAS = {"cryptography": "client"} | dict.fromkeys(("fastapi", "pydantic", "sqlalchemy", "uvicorn"), "service")
 _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
@@ -67,7 +69,9 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
             if os.environ.get("SSTQ_DEBUG"):
                 traceback.print_exception(error)
             typed = _as_typed(error, command)
-            complain(typed or error)
+            missing = str(getattr(error, "name", None))
+            extra = _EXTRAS.get(missing)
+            complain(f"this needs {missing}: pip install 'sstq[{extra}]'" if extra else typed or error)
             raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
 
     return reporting
@@ -84,8 +88,10 @@ def _as_typed(error: Exception, command: Callable[..., None]) -> str | None:
     hint = get_type_hints(command, include_extras=True).get(getattr(about, "argument", ""))
     if not isinstance(about, ArgumentError) or hint is None:
         return None
-    option = next(one for one in hint.__metadata__)
+    (option,) = hint.__metadata__
     if isinstance(option, ArgumentInfo):
         return None
-    flag = next(iter(option.param_decls or ()), "--" + about.argument.replace("_", "-"))
+    # Within Annotated, what is given first takes the place of a default.
+    flags = [name for name in (option.default, *(option.param_decls or ())) if str(name).startswith("--")]
+    flag = flags[0] if flags else "--" + about.argument.replace("_", "-")
     return f"{flag} {about.problem}"

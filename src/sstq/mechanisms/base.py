@@ -320,8 +320,8 @@ class Mechanism(Agreement):
         share = float(np.mean(lengths > self.clip * (1 + 1e-6)))
         if share > _CLIPPED_SHARE:
             warnings.warn(
-                f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; pass a "
-                "larger clip=, or bounds={name: (low, high)} with the range of each column. This line depends on the "
+                f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; use a "
+                "larger clip, or bounds with the range of each column. This line depends on the "
                 "data: keep it local",
                 ClippedWarning,
                 stacklevel=3,
@@ -344,8 +344,8 @@ class Mechanism(Agreement):
         if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
             return estimate
         note = (
-            "most vectors are longer than clip, or exactly as long; unless they are normalized, pass a larger clip= or "
-            "bounds="
+            "most vectors are longer than clip, or exactly as long; unless they are normalized, use a larger clip, "
+            "or bounds with the range of each column"
         )
         return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
 

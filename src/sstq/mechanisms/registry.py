@@ -4,7 +4,7 @@ import inspect
 from importlib import import_module
 from typing import Any, TypeVar
 
-from sstq.checks import did_you_mean
+from sstq.checks import ArgumentError, did_you_mean
 from sstq.mechanisms.agreement import read_document
 from sstq.mechanisms.base import Mechanism
 
@@ -118,7 +118,7 @@ def mechanism_class(name: Any) -> type[Mechanism]:
     """Return the class of the mechanism with this name."""
     if not isinstance(name, str) or name not in _REGISTRY:
         close = did_you_mean(name, _REGISTRY)
-        raise ValueError(f"mechanism must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
+        raise ArgumentError("mechanism", f"must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
     entry = _REGISTRY[name]
     if isinstance(entry, str):
         module, _, attribute = entry.partition(":")
