@@ -21,6 +21,7 @@ import benchmarks.pipeline
 import benchmarks.service
 import benchmarks.shuffled
 import benchmarks.shuffler
+import benchmarks.sql
 import benchmarks.theory
 import benchmarks.training
 import benchmarks.trust  # noqa: F401

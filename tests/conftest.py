@@ -49,7 +49,7 @@ _LONGEST = (
 )
 
 # What the reasons of skipped tests begin with if something of the machine is missing.
-_LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL")
+_LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL", "NO SPARK")
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
 _PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

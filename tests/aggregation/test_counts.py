@@ -4,6 +4,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
+import pandas
 import polars
 import pyarrow
 import pytest
@@ -97,9 +98,7 @@ def test_answers_about_norms_are_counted():
     assert np.array_equal(aggregator.sums(), updated(survey, answers).sums())
 
 
-@pytest.mark.parametrize(
-    "table", [dict, pyarrow.table, polars.DataFrame, lambda data: polars.DataFrame(data).to_pandas()]
-)
+@pytest.mark.parametrize("table", [dict, pyarrow.table, polars.DataFrame, pandas.DataFrame])
 def test_any_table_with_the_fields_and_a_count_will_do(table):
     messages = encode(MECHANISM, np.ones((300, 6)), rng=2)
     columns, times = counted(MECHANISM, messages)

@@ -86,16 +86,16 @@ def test_the_state_depends_on_the_messages_alone(tmp_path, mechanism, seed):
 def test_files_count_once(tmp_path, seed):
     mechanism = MECHANISMS[0]
     messages = with_labels(encoded(mechanism, seed), LABELS)
-    sstq.write_messages(tmp_path / "a.sstq", messages[:500])
+    sstq.write_messages(tmp_path / "a.parquet", messages[:500])
     sstq.write_messages(tmp_path / "b.parquet", messages[500:])
     groups = GroupedAggregator(mechanism)
-    assert groups.update_from_file(tmp_path / "a.sstq")
-    assert not groups.update_from_file(tmp_path / "a.sstq")
+    assert groups.update_from_file(tmp_path / "a.parquet")
+    assert not groups.update_from_file(tmp_path / "a.parquet")
     groups.save(tmp_path / "state")
     groups = GroupedAggregator.load(tmp_path / "state", mechanism)
-    assert not groups.update_from_file(tmp_path / "a.sstq")
+    assert not groups.update_from_file(tmp_path / "a.parquet")
     other = GroupedAggregator(mechanism)
-    other.update_from_file(tmp_path / "a.sstq")
+    other.update_from_file(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="both aggregators contain the same message file"):
         groups.merge(other)
     with pytest.raises(ValueError, match="cannot be merged with itself"):
@@ -113,9 +113,9 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
     groups = GroupedAggregator(mechanism, column="country")
     groups.update(messages, LABELS)
     before = saved(groups, tmp_path / "before")
-    sstq.write_messages(tmp_path / "plain.sstq", messages)
-    sstq.write_messages(tmp_path / "town.sstq", with_labels(messages, LABELS, "town"))
-    whole = tmp_path / "cut.sstq"
+    sstq.write_messages(tmp_path / "plain.parquet", messages)
+    sstq.write_messages(tmp_path / "town.parquet", with_labels(messages, LABELS, "town"))
+    whole = tmp_path / "cut.parquet"
     sstq.write_messages(whole, with_labels(messages, LABELS))
     whole.write_bytes(whole.read_bytes()[:-1])
     other = mechanism.replace(epsilon=5.0)
@@ -131,9 +131,9 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path, seed):
         (lambda: groups.update(encoded(other, seed), LABELS), "messages are of another mechanism"),
         (lambda: groups.merge(GroupedAggregator(other)), "the other aggregator is of another mechanism"),
         (lambda: groups.merge(GroupedAggregator(mechanism, "town")), "labels by 'town', expected labels by 'country'"),
-        (lambda: groups.update_from_file(tmp_path / "plain.sstq"), "must have labels.*encode it with --by country"),
-        (lambda: groups.update_from_file(tmp_path / "town.sstq"), r"town\.sstq has labels by 'town'"),
-        (lambda: groups.update_from_file(whole), "truncated or damaged"),
+        (lambda: groups.update_from_file(tmp_path / "plain.parquet"), "must have labels.*encode it with --by country"),
+        (lambda: groups.update_from_file(tmp_path / "town.parquet"), r"town\.parquet has labels by 'town'"),
+        (lambda: groups.update_from_file(whole), "truncated, damaged"),
         (lambda: groups.mean("nobody"), "there is no group 'nobody'"),
     ]
     for refused, message in refusals:
@@ -175,11 +175,12 @@ def test_damaged_states_are_refused(tmp_path, seed):
     refused("is damaged or not a state of groups", labels=None)
     refused("is damaged or not a state of groups", counts=-stored["counts"])
     refused("is damaged or not a state of groups", labels=stored["labels"][::-1].copy())
-    refused("format has version 2, this library reads version 1", version=2)
+    refused("format has version 1, this library reads version 2", version=1)
     refused("is damaged", counts=stored["counts"] + 1)
     refused("is damaged", sums=stored["sums"][1:])
-    refused("is damaged", held0=stored["held0"][1:])
-    refused("is damaged", held0=np.full_like(stored["held0"], 60_000))
+    refused("is damaged", sums=np.full_like(stored["sums"], 60_000))
+    refused("is damaged", sums=-stored["sums"])
+    refused("is damaged", rows=stored["rows"][::-1].copy())
     refused("is of another mechanism", digest="0" * 64)
     mechanism.aggregator().save(path)
     assert not is_grouped_state(path)
@@ -232,5 +233,27 @@ def test_ten_thousand_groups_take_the_memory_of_their_messages(seed):
     messages = mechanism.encode(np.zeros((200, 1000)), rng=seed)
     for _ in range(100):
         groups.update(messages, np.random.default_rng(seed).integers(10_000, size=200))
-    assert all(group.sums is None for group in groups._groups.values())
     assert groups.count == 20_000
+    assert sum(group.sums().nbytes for group in groups._groups.values()) <= 20_000 * 3 * 8
+
+
+@pytest.mark.parametrize("mechanism", [one for one in MECHANISMS if not one.uncountable], ids=repr)
+def test_groups_are_one_more_column_of_counts(tmp_path, mechanism, seed):
+    messages = encoded(mechanism, seed)
+    groups = GroupedAggregator(mechanism, "country")
+    groups.update(messages, LABELS)
+    counted = mechanism.counted(messages)
+    names = [field.name for field in counted.layout.fields]
+    table = dict(zip(names, counted.columns, strict=True)) | {"country": LABELS, "messages": np.ones(ALL, dtype=int)}
+    other = GroupedAggregator(mechanism, "country")
+    for half in (slice(None, None, 2), slice(1, None, 2)):
+        other.update_counts({name: column[half] for name, column in table.items()}, simulated=True)
+    assert saved(other, tmp_path / "counts") == saved(groups, tmp_path / "messages")
+    other.update_counts(table, np.zeros(ALL, dtype=int), ["nobody"] * ALL, source="empty")
+    assert "nobody" not in other.labels
+    with pytest.raises(ValueError, match="both aggregators contain the same"):
+        other.update_counts(table, source="empty")
+    with pytest.raises(ValueError, match="no column 'town'"):
+        GroupedAggregator(mechanism, "town").update_counts(table)
+    with pytest.raises(ValueError, match=f"labels must be {ALL}, one per row"):
+        other.update_counts(table, labels=["DE"])

@@ -23,7 +23,7 @@ from sstq.planning.clipping import NormSurvey
 from tests.patience import PATIENCE, until
 
 DIM = 6
-COMMANDS = ["spec", "encode", "aggregate", "inspect", "plan", "compare", "clip"]
+COMMANDS = ["spec", "encode", "sql", "aggregate", "inspect", "plan", "compare", "clip"]
 COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account"]
 MOST_OPTIONS = 12
 

@@ -78,10 +78,9 @@ def listed(folder):
 # --- public groups ---
 
 
-@pytest.mark.parametrize("suffix", ["sstq", "parquet"])
-def test_one_mean_per_public_group(files, spec, suffix, people):
+def test_one_mean_per_public_group(files, spec, people):
     out = files / "out"
-    messages = [files / f"one.{suffix}", files / f"two-messages.{suffix}"]
+    messages = [files / "one-messages.parquet", files / "two-messages.parquet"]
     for vectors, path in zip((files / "one.csv", files / "two.parquet"), messages, strict=True):
         result = run("encode", vectors, "--by", "country", "--mechanism", spec, "--output", path)
         assert facts(result)["public labels"] == "country"
@@ -111,20 +110,22 @@ def test_one_mean_per_public_group(files, spec, suffix, people):
 
 def test_files_of_groups_are_counted_once_and_resumed(files, spec):
     for name, vectors in (("one", "one.csv"), ("two", "two.parquet")):
-        run("encode", files / vectors, "--by", "country", "-m", spec, "-o", files / f"{name}.sstq")
-    run("aggregate", files / "one.sstq", files / "two.sstq", "-m", spec, "-o", files / "once")
-    run("aggregate", files / "one.sstq", "-m", spec, "-o", files / "twice")
-    again = run("aggregate", files / "two.sstq", files / "one.sstq", "-m", spec, "-o", files / "twice")
+        run("encode", files / vectors, "--by", "country", "-m", spec, "-o", files / f"{name}.messages.parquet")
+    run("aggregate", files / "one.messages.parquet", files / "two.messages.parquet", "-m", spec, "-o", files / "once")
+    run("aggregate", files / "one.messages.parquet", "-m", spec, "-o", files / "twice")
+    again = run(
+        "aggregate", files / "two.messages.parquet", files / "one.messages.parquet", "-m", spec, "-o", files / "twice"
+    )
     assert "1 of 2 files were already counted" in again.stderr
     for name in ("means.npy", "stderr.npy", "groups.csv", "state.npz"):
         assert (files / "once" / name).read_bytes() == (files / "twice" / name).read_bytes()
     (files / "twice" / "state.npz").unlink()
-    refused = run("aggregate", files / "one.sstq", "-m", spec, "-o", files / "twice", code=2)
+    refused = run("aggregate", files / "one.messages.parquet", "-m", spec, "-o", files / "twice", code=2)
     assert "means.npy already exists; pass --force" in refused.stderr
 
 
 def test_labels_and_their_absence_do_not_mix(files, spec):
-    labelled, plain, town = files / "labelled.sstq", files / "plain.sstq", files / "town.sstq"
+    labelled, plain, town = files / "labelled.parquet", files / "plain.parquet", files / "towns.parquet"
     run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", labelled)
     run("encode", files / "two.parquet", "-m", spec, "-o", plain)
     table = pq.read_table(files / "two.parquet").rename_columns(["town", "x"])
@@ -156,14 +157,16 @@ def test_wrong_columns_leave_no_file(files, spec):
         ("null.csv", "country", spec, "must not have empty labels, got one in line 3; fill or drop it first", 1),
         ("two.parquet", "country", central, "--by needs a mechanism whose single messages are private", 2),
     ):
-        wrong = run("encode", files / vectors, "--by", column, "-m", mechanism, "-o", files / "x.sstq", code=code)
+        wrong = run("encode", files / vectors, "--by", column, "-m", mechanism, "-o", files / "x.parquet", code=code)
         assert words in wrong.stderr
-    assert not (files / "x.sstq").exists()
+    assert not (files / "x.parquet").exists()
+    wrong = run("encode", files / "one.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=2)
+    assert "--output must end in .parquet" in wrong.stderr
 
 
 def test_groups_are_drawn(files, spec):
-    run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", files / "x.sstq")
-    run("aggregate", files / "x.sstq", "-m", spec, "-o", files / "out", "--png", files / "groups.png")
+    run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", files / "x.parquet")
+    run("aggregate", files / "x.parquet", "-m", spec, "-o", files / "out", "--png", files / "groups.png")
     assert (files / "groups.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -225,8 +228,8 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
 
 def test_public_and_private_groups_together(files, private):
     both = ("--by", "country", "--private-group", "number", "--columns", "x")
-    run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.sstq")
-    run("aggregate", files / "x.sstq", "-m", private, "-o", files / "out")
+    run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.parquet")
+    run("aggregate", files / "x.parquet", "-m", private, "-o", files / "out")
     assert np.load(files / "out" / "means.npy").shape == (4, 3 * DIM)
 
 
@@ -250,6 +253,6 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
         (plain, (group, "number"), "needs GroupUnit", 2),
         (plain, ("--group-names", names), "needs private groups", 2),
     ):
-        out = ("--columns", "x", "-m", mechanism, "-o", files / "x.sstq")
+        out = ("--columns", "x", "-m", mechanism, "-o", files / "x.parquet")
         assert words in run("encode", files / "all.parquet", *options, *out, code=code).stderr
-    assert not (files / "x.sstq").exists()
+    assert not (files / "x.parquet").exists()

@@ -16,6 +16,7 @@ from sstq.aggregation.counts import COUNT, MOST_MESSAGES, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
+from sstq.files.stores import version_of
 from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.files import describe_messages, read_messages
 from sstq.messages.layouts import Column, Layout
@@ -176,9 +177,10 @@ class Aggregator(ABC, Generic[Owner]):
         """Add all messages of a file, or none if it is refused (ValueError); returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
-        run can simply be repeated. Public labels are ignored, or refused with labels=False.
+        run can simply be repeated. Public labels are ignored, or refused with labels=False. Parquet files may be in an
+        object store (s3://, gs://, https://).
         """
-        before = os.stat(path)
+        before = version_of(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
@@ -335,11 +337,9 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def refuse_changed(path: str | os.PathLike[str], before: os.stat_result) -> None:
+def refuse_changed(path: str | os.PathLike[str], before: tuple[Any, ...]) -> None:
     """Raise ValueError if a file changed while it was read."""
-    after = os.stat(path)
-    same = os.path.samestat(after, before) and after.st_size == before.st_size
-    if not same or after.st_mtime_ns != before.st_mtime_ns:
+    if version_of(path) != before:
         raise ValueError(f"{os.fspath(path)} changed while it was read; none of its messages were added")
 
 

@@ -5,17 +5,24 @@ the number of messages. Rows may repeat a message. Anything that gives a column 
 arrays, an Arrow table, a pandas or Polars data frame.
 """
 
+import hashlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.checks import check_option
 from sstq.messages.layouts import Column, Layout
 
 COUNT = "messages"
 """The usual name of the column with the numbers of messages."""
 MOST_MESSAGES = 1 << 32
 """The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
+DIALECTS = {"duckdb": '"', "spark": "`", "bigquery": "`", "clickhouse": '"', "postgresql": '"', "sqlite": '"'}
+"""The SQL dialects and how each quotes a name."""
+# Dialects that cannot group by a list, and how others read Parquet files by name.
+_WITHOUT_LISTS = ("bigquery", "sqlite")
+_PARQUET = {"duckdb": "read_parquet('{}')", "spark": "parquet.`{}`", "clickhouse": "file('{}', Parquet)"}
 # Beyond 2^53 doubles skip integers.
 _EXACT = 2.0**53
 
@@ -53,6 +60,8 @@ def _integers(column: Any, name: str, count: int) -> NDArray[np.int64]:
     Engines return sums of counts as decimals or doubles: these must be whole.
     """
     values = np.asarray(column)
+    if np.ma.is_masked(column):
+        raise ValueError(f"{name} must hold integers without nulls, got some")
     if values.dtype == object and count > 1:
         values = np.array([list(row) for row in values])
     if values.dtype == object:
@@ -76,3 +85,49 @@ def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
         return np.array(whole, dtype=np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold integers without nulls, got {values[0]!r} or another object") from error
+
+
+def counting_query(layout: Layout, table: str = "messages", dialect: str = "duckdb", by: str | None = None) -> str:
+    """Return the SQL query that counts the messages of a table, one row per message that occurs.
+
+    Args:
+        layout: the fields to count, `mechanism.counted_layout`.
+        table: the table as SQL names it, or a Parquet file (name or pattern) for DuckDB, Spark and ClickHouse.
+        dialect: the engine: "duckdb", "spark", "bigquery", "clickhouse", "postgresql" or "sqlite".
+        by: a column with public groups, for one estimate per group.
+
+    Examples:
+        >>> import sstq
+        >>> print(counting_query(sstq.FrameUnit(dim=4, epsilon=3.0, frames=8).counted_layout, by="country"))
+        SELECT "country", "row", "frame", count(*) AS "messages"
+        FROM messages
+        GROUP BY "country", "row", "frame"
+    """
+    check_option("dialect", dialect, tuple(DIALECTS))
+    lists = [field.name for field in layout.fields if field.count > 1]
+    if lists and dialect in _WITHOUT_LISTS:
+        raise ValueError(f"dialect must group by lists for the column {lists[0]}, got {dialect!r}; use another engine")
+    names = [field.name for field in layout.fields]
+    if by in (*names, COUNT):
+        raise ValueError(f"by must not be the name of a column of counts, got {by!r}; rename it")
+    mark = DIALECTS[dialect]
+    quoted = [mark + name.replace(mark, 2 * mark) + mark for name in ([] if by is None else [by]) + names]
+    if table.endswith((".parquet", ".pq")):
+        if dialect not in _PARQUET:
+            raise ValueError(f"table must be a table of the database for {dialect}, got the file {table!r}")
+        table = _PARQUET[dialect].format(table.replace("'", "''"))
+    columns = ", ".join(quoted)
+    return f"SELECT {columns}, count(*) AS {mark}{COUNT}{mark}\nFROM {table}\nGROUP BY {columns}"
+
+
+def fingerprint(table: Any, counts: ArrayLike | str, layout: Layout, by: str | None = None) -> str:
+    """Return a `source` for a table of counts that depends on its rows, not on their order: 64 hexadecimal digits."""
+    columns, times = read_counts(table, counts, layout)
+    labels = np.zeros(len(times), dtype="U1") if by is None else np.asarray(table[by]).astype(str)
+    flat = [column.reshape(len(times), -1) for column in columns] if len(times) else []
+    keys = [*(part for column in flat for part in column.T), times]
+    order = np.lexsort([*keys, labels])
+    digest = hashlib.sha256("\n".join(labels[order]).encode())
+    for key in keys:
+        digest.update(key[order].astype("<i8").tobytes())
+    return digest.hexdigest()

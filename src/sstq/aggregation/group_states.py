@@ -16,7 +16,7 @@ from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.files.strict_json import read_json
 from sstq.messages.labels import check_name
 
-FORMAT, VERSION = "sstq-groups", 1
+FORMAT, VERSION = "sstq-groups", 2
 _NAMES = {"format", "version", "digest", "column", "sources", "labels", "counts", "simulated", "rows", "sums"}
 
 

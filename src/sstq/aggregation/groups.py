@@ -3,31 +3,32 @@
 Each message carries its label in public (`sstq.messages.labels`); only the vector is private. A private group
 needs GroupUnit, which sends the group and the vector in one private message.
 
-The sums of a group are those of an ordinary `Aggregator`. A small group is kept as its messages until they would take
-more memory than the sums, so ten thousand small groups take about as much memory as their messages.
+A group is one more column of a table of counts: the state is how often each message occurred in each group, so ten
+thousand small groups take no more memory than their messages. Mechanisms that are not estimated from counts have the
+sums of an ordinary `Aggregator` per group.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation.base import Aggregator, MessageOwner, refuse_changed
-from sstq.aggregation.counts import MOST_MESSAGES
+from sstq.aggregation.counts import COUNT, MOST_MESSAGES, column_names, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.group_states import FORMAT, VERSION, as_json, in_order, read_groups
-from sstq.aggregation.sums import FrameAggregator
+from sstq.aggregation.sparse_counts import MOST_BITS, CountsAggregator
 from sstq.files.atomic import atomic_file
+from sstq.files.stores import version_of
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, read_messages
 from sstq.messages.labels import Labels
-from sstq.messages.layouts import Column
 
 FEW = 30
 """Groups with fewer messages are marked: their scatter says little about the error (two equal messages have none)."""
@@ -91,32 +92,11 @@ class GroupOwner(MessageOwner, Protocol):
         """Who must be trusted: "local" means nobody."""
 
     @property
-    def coin(self) -> str:
-        """Whether a message's coordinate is "private" or follows from the client's identifier ("public")."""
-
-    @property
-    def message_bits(self) -> int:
-        """The length of a message."""
+    def uncountable(self) -> str:
+        """Why no estimate comes from counts of the messages; empty if one does."""
 
     def aggregator(self) -> Aggregator[Any]:
         """Return an empty sum of messages."""
-
-    def _check_messages(self, messages: Messages) -> None: ...
-
-
-@dataclass
-class _Group:
-    """The messages of a small group, or the sums of a larger one."""
-
-    count: int = 0
-    held: list[Messages] = field(default_factory=list)
-    sums: Aggregator[Any] | None = None
-
-    def hold(self, messages: Messages) -> None:
-        # Batches double from the last to the first, so that there are few of them, however small they come.
-        while self.held and len(self.held[-1]) <= 2 * len(messages):
-            messages = Messages.concatenate([self.held.pop(), messages])
-        self.held.append(messages)
 
 
 class GroupedAggregator:
@@ -143,12 +123,15 @@ class GroupedAggregator:
             problem = f"{mechanism.name} adds noise once for all clients of a round, not per group"
             raise ValueError(f"mechanism must make every single message private; {problem}")
         self._mechanism = mechanism
-        self.digest = mechanism.digest()
+        self._empty: Aggregator[Any] = mechanism.aggregator()
+        countable = not mechanism.uncountable and mechanism.counted_layout.message_bits <= MOST_BITS
+        if countable and not self._empty.sparse:
+            self._empty = CountsAggregator(mechanism)
+        self.digest = self._empty.digest
         """The fingerprint of the mechanism whose messages are added."""
         self.column = column
         """The name of the labels, such as "country"; None until known."""
-        self._empty = mechanism.aggregator()
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, Aggregator[Any]] = {}
         self._sources: set[str] = set()
 
     def __repr__(self) -> str:
@@ -182,30 +165,57 @@ class GroupedAggregator:
         given = messages.labels if labels is None else Labels.of(labels, self.column or "group")
         if given is None:
             raise ValueError("labels must be given: these messages carry none; encode with --by, or pass labels=")
-        if len(given) != len(messages):
-            raise ValueError(f"labels must be {len(messages)}, one per message, got {len(given)}")
+        self._check_labels(given, len(messages), "message")
         self._empty._refuse_foreign(messages.digest, "messages are")
-        self._refuse_column(given.column, "messages have")
-        self._refuse_overflow(len(messages))
-        if not len(messages):
-            return
-        # Sums of vectors can refuse a message; they do so before anything is added.
-        part = self._part()
-        order = np.argsort(given.codes, kind="stable")
-        # Without the table of names, which is that of all groups.
-        ordered, codes = replace(messages, labels=None).sorted_by(order), given.codes[order]
-        starts = np.flatnonzero(np.diff(codes, prepend=np.int64(-1)))
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(codes)], strict=True):
-            part._add(given.names[codes[start]], ordered[start:stop])
-        self._take(part)
-        self.column = given.column
+        # Beside the groups, because sums of vectors can refuse a message.
+        part = GroupedAggregator(self._mechanism, given.column)
+        plain = replace(messages, labels=None)
+        for label, rows in _by_label(given):
+            part._group(label).update(plain.sorted_by(rows))
+        self.merge(part)
+
+    def update_counts(
+        self,
+        columns: Any,
+        counts: ArrayLike | str = COUNT,
+        labels: ArrayLike | None = None,
+        *,
+        source: str | None = None,
+        simulated: bool = False,
+    ) -> None:
+        """Add a table of counts, as `Aggregator.update_counts` does, with one more column: the label of each row.
+
+        Args:
+            columns: a table with the fields of a message.
+            counts: how often each row's message occurred, or the name of the table's column that says so.
+            labels: one per row; the table's column with the name of the groups unless given.
+            source: a name of this table; it is refused if this aggregator has counted it already.
+            simulated: whether a seed replaced the operating system's randomness.
+        """
+        layout = self._mechanism.counted_layout
+        if labels is None:
+            if self.column is None or self.column not in column_names(columns):
+                raise ValueError(f"columns must have the labels, got no column {self.column!r}; or pass labels=")
+            labels = columns[self.column]
+        given = Labels.of(labels, self.column or "group")
+        table, times = read_counts(columns, counts, layout)
+        self._check_labels(given, len(times), "row")
+        messages = self._mechanism.counted_messages(table, simulated)
+        named = {field.name: column for field, column in zip(layout.fields, messages.columns, strict=True)}
+        part = GroupedAggregator(self._mechanism, given.column)
+        for label, rows in _by_label(given):
+            own = {name: values[rows] for name, values in named.items()}
+            part._group(label).update_counts(own, times[rows], simulated=simulated)
+        part._groups = {label: group for label, group in part._groups.items() if group.count}
+        part._sources = set() if source is None else {source}
+        self.merge(part)
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file with labels, or none if it is refused; returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier.
         """
-        before = os.stat(path)
+        before = version_of(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
@@ -213,7 +223,7 @@ class GroupedAggregator:
             remedy = f"encode it with --by {self.column or 'COLUMN'}"
             raise ValueError(f"{os.fspath(path)} must have labels, got none; {remedy}")
         self._refuse_column(info.label_column, f"{os.fspath(path)} has")
-        part = self._part()
+        part = GroupedAggregator(self._mechanism, info.label_column)
         for messages in read_messages(path, self._mechanism):
             part.update(messages)
         refuse_changed(path, before)
@@ -230,10 +240,12 @@ class GroupedAggregator:
             raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
         self._empty._refuse_foreign(other.digest, "the other aggregator is")
         self._refuse_column(other.column, "the other aggregator has")
-        self._refuse_overflow(other.count)
+        if self.count + other.count > MOST_MESSAGES:
+            raise ValueError(f"an aggregator holds at most 2^32 messages, got {self.count} and {other.count} more")
         if self._sources & other._sources:
             raise ValueError("both aggregators contain the same message file: its messages would count twice")
-        self._take(other)
+        for label, theirs in other._groups.items():
+            self._group(label).merge(theirs)
         self._sources |= other._sources
         self.column = other.column or self.column
 
@@ -242,7 +254,7 @@ class GroupedAggregator:
         group = self._groups.get(str(label))
         if group is None:
             raise ValueError(f"there is no group {str(label)!r}; see `labels`")
-        estimate = self._sums(group).mean()
+        estimate = group.mean()
         return GroupMean(str(label), estimate, estimate.region(level).radius, level)
 
     def means(self, level: float = 0.95) -> dict[str, GroupMean]:
@@ -252,19 +264,9 @@ class GroupedAggregator:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
         groups = [self._groups[label] for label in self.labels]
-        summed = [group.sums for group in groups if group.sums is not None]
-        for sums in summed:
-            sums._settle()
-        states = [sums._state for sums in summed]
-        held = [_sorted(Messages.concatenate(group.held)) for group in groups if group.sums is None]
-        kept = Messages.concatenate(held) if held else self._no_messages()
-        columns: dict[str, Any] = {f"held{number}": column for number, column in enumerate(kept.columns)}
-        if kept.clients is not None:
-            columns["clients"] = kept.clients
-        simulated = [any(part.simulated for part in group.held) or _simulated(group.sums) for group in groups]
+        sums = [group.sums() for group in groups]
         head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "digest": self.digest}
-        private = self._mechanism.trust != "local"
-        with atomic_file(path, private=private) as file:
+        with atomic_file(path, private=self._mechanism.trust != "local") as file:
             np.savez(
                 file,
                 **head,
@@ -272,10 +274,9 @@ class GroupedAggregator:
                 sources=np.array(sorted(self._sources), dtype="U64"),
                 labels=as_json(self.labels),
                 counts=np.array([group.count for group in groups], dtype=np.int64),
-                simulated=np.array(simulated, dtype=bool),
-                rows=np.array([0 if group.sums is None else len(group.sums._state) for group in groups], np.int64),
-                sums=np.concatenate([self._empty._state[:0], *states]),
-                **columns,
+                simulated=np.array([group._simulated for group in groups], dtype=bool),
+                rows=np.array([len(state) for state in sums], np.int64),
+                sums=np.concatenate([self._empty.sums()[:0], *sums]),
             )
 
     @classmethod
@@ -284,110 +285,37 @@ class GroupedAggregator:
         info, labels, stored = read_groups(path)
         loaded = cls(mechanism, info.column)
         loaded._empty._refuse_foreign(info.digest, f"{os.fspath(path)} is")
+        counts, rows, simulated = (stored[key].tolist() for key in ("counts", "rows", "simulated"))
         try:
-            loaded._restore(labels, stored)
-        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+            first = 0
+            for label, count, height, seeded in zip(labels, counts, rows, simulated, strict=True):
+                loaded._group(label)._restore(stored["sums"][first : first + height].copy(), count, seeded)
+                first += height
+            if first != len(stored["sums"]):
+                raise ValueError("its sums are of another number of rows")
+        except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
         loaded._sources = set(stored["sources"].tolist())
         return loaded
 
-    def _restore(self, labels: list[str], stored: dict[str, NDArray[Any]]) -> None:
-        counts, rows, simulated = (stored[key].tolist() for key in ("counts", "rows", "simulated"))
-        small = [self._is_small(count) for count in counts]
-        total = sum(count for count, is_small in zip(counts, small, strict=True) if is_small)
-        columns = tuple(stored[f"held{number}"] for number in range(len(self._mechanism.layout.fields)))
-        for part, column in zip(self._mechanism.layout.fields, columns, strict=True):
-            if column.shape != part.shape(total) or column.dtype != part.dtype:
-                raise ValueError(f"it has {part.name} of shape {column.shape}, expected {part.shape(total)}")
-            part.check(column.reshape(total, part.count))
-        clients = stored["clients"] if self._mechanism.coin == "public" else None
-        if clients is not None and (clients.shape != (total,) or clients.dtype != np.uint64):
-            raise ValueError(f"it has clients of shape {clients.shape}, expected {(total,)}")
-        # Identifiers may repeat: they are distinct in each batch, not in all of them.
-        messages = self._messages(columns, clients)
-        self._mechanism._check_messages(messages)
-        first_message = first_row = 0
-        for label, count, height, seeded, is_small in zip(labels, counts, rows, simulated, small, strict=True):
-            group = self._groups[label] = _Group(count)
-            if is_small:
-                part_of = messages[first_message : first_message + count]
-                group.held = [replace(part_of, simulated=seeded)]
-                first_message += count
-            else:
-                group.sums = self._mechanism.aggregator()
-                group.sums._restore(stored["sums"][first_row : first_row + height].copy(), count, seeded)
-                first_row += height
-        if first_row != len(stored["sums"]):
-            raise ValueError("its sums are of another number of rows")
+    def _group(self, label: str) -> Aggregator[Any]:
+        if label not in self._groups:
+            self._groups[label] = type(self._empty)(self._mechanism)
+        return self._groups[label]
 
-    def _part(self) -> GroupedAggregator:
-        """An empty one of the same mechanism and column."""
-        part = copy.copy(self)
-        part._groups, part._sources = {}, set()
-        return part
-
-    def _is_small(self, count: int) -> bool:
-        """Whether this many messages take less memory than their sums, so they are kept as messages."""
-        in_frame = isinstance(self._empty, FrameAggregator)  # others take no more memory, or may refuse a message
-        return in_frame and count * self._mechanism.message_bits < self._empty._state.nbytes
-
-    def _add(self, label: str, messages: Messages) -> None:
-        """Add messages of one group."""
-        group = self._groups.setdefault(label, _Group())
-        if self._is_small(group.count + len(messages)):
-            group.hold(messages)
-        else:
-            group.sums = self._sums(group)
-            group.held = []
-            group.sums.update(messages)
-        group.count += len(messages)
-
-    def _sums(self, group: _Group) -> Aggregator[Any]:
-        """Return the sums of a group, computed from its messages if necessary."""
-        if group.sums is not None:
-            return group.sums
-        sums = self._mechanism.aggregator()
-        for messages in group.held:
-            sums.update(messages)
-        return sums
-
-    def _take(self, other: GroupedAggregator) -> None:
-        """Add the groups of another aggregator, which stays unchanged."""
-        for label, theirs in other._groups.items():
-            if theirs.sums is None:
-                for messages in theirs.held:
-                    self._add(label, messages)
-                continue
-            ours = self._groups.setdefault(label, _Group())
-            ours.sums = self._sums(ours)
-            ours.held = []
-            ours.sums.merge(theirs.sums)
-            ours.count += theirs.count
-
-    def _no_messages(self) -> Messages:
-        public = self._mechanism.coin == "public"
-        clients = np.zeros(0, dtype=np.uint64) if public else None
-        return self._messages(self._mechanism.layout.empty(), clients)
-
-    def _messages(self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None) -> Messages:
-        in_clear = self._mechanism.trust != "local"
-        return Messages(self._mechanism.layout, columns, self.digest, clients=clients, in_clear=in_clear)
+    def _check_labels(self, labels: Labels, count: int, each: str) -> None:
+        if len(labels) != count:
+            raise ValueError(f"labels must be {count}, one per {each}, got {len(labels)}")
+        self._refuse_column(labels.column, "messages have")
 
     def _refuse_column(self, column: str | None, what: str) -> None:
         if column is not None and self.column is not None and column != self.column:
             raise ValueError(f"{what} labels by {column!r}, expected labels by {self.column!r}")
 
-    def _refuse_overflow(self, added: int) -> None:
-        if self.count + added > MOST_MESSAGES:
-            raise ValueError(f"an aggregator holds at most 2^32 messages, got {self.count} and {added} more")
 
-
-def _simulated(sums: Aggregator[Any] | None) -> bool:
-    return sums is not None and sums._simulated
-
-
-def _sorted(messages: Messages) -> Messages:
-    """Sort messages by value, so that a saved state depends on the messages alone."""
-    keys = [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
-    flat = [entry for column in keys for entry in column.reshape(len(messages), -1).T]
-    return messages.sorted_by(np.lexsort(flat))
+def _by_label(labels: Labels) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Every label that occurs, and the rows that have it."""
+    order = np.argsort(labels.codes, kind="stable")
+    starts = np.flatnonzero(np.diff(labels.codes[order], prepend=np.int64(-1)))
+    for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):
+        yield labels.names[labels.codes[order[start]]], rows

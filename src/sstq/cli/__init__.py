@@ -23,6 +23,7 @@ from sstq.cli.send import send
 from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
+from sstq.cli.sql import sql
 from sstq.cli.terminal import paragraphs
 from sstq.cli.try_ import try_
 from sstq.cli.usage import add_command
@@ -37,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Collect": (spec, encode, aggregate, inspect),
+    "Collect": (spec, encode, sql, aggregate, inspect),
     "Plan": (plan, try_, compare, clip),
     "Serve": (serve, campaign, send, shuffler),
     "Check": (audit, account),

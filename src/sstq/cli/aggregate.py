@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -25,8 +26,9 @@ from sstq.cli.common import (
     to_json,
     warn_of_seed,
 )
+from sstq.cli.counts import add_counts
 from sstq.cli.terminal import complain, note, progress, show_facts, warn
-from sstq.cli.usage import WrongUsage
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import Aggregator, Estimate, GroupedAggregator, GroupEstimate, Mechanism
@@ -36,8 +38,11 @@ _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 
 def aggregate(
     messages: Annotated[
-        list[Path],
-        typer.Argument(metavar="MESSAGES...", help="Aggregate these message files, framed or Parquet (sstq encode)."),
+        list[str],
+        typer.Argument(
+            metavar="MESSAGES...",
+            help="Aggregate these message files (sstq encode): framed, or Parquet, also at s3://, gs:// and https://.",
+        ),
     ],
     mechanism: MechanismOption,
     output: Annotated[
@@ -50,6 +55,16 @@ def aggregate(
     overall: Annotated[
         bool, typer.Option("--overall", help="Estimate one mean of all messages, ignoring public labels.")
     ] = False,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Read tables of counts, Parquet or CSV, instead of messages (sstq sql).")
+    ] = False,
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Read the counts that this query of a DuckDB or SQLite file gives."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Estimate one mean per group of this column of the counts.")
+    ] = None,
     group_names: GroupNamesOption = None,
     png: Annotated[Path | None, typer.Option(help="Draw the means of the groups (.png, .svg or .pdf).")] = None,
     skip_bad: Annotated[
@@ -76,17 +91,29 @@ def aggregate(
     of its 95 % region and √2 times its error. It is still listed. Messages with a private group (GroupUnit) give
     shares, sums and means of every group in groups.npz, and one line per group in groups.csv.
 
+    With --counts the files are tables that a SQL engine made of the messages: a column per field and one named
+    messages, how often each occurred. The result is the same bit for bit. A table with the same rows as one that
+    was added before is skipped.
+
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
     from sstq.aggregation import Aggregator
 
     shared = read_mechanism(mechanism)
+    counts = counts or query is not None
+    if counts:
+        with check_usage():
+            _ = shared.counted_layout
+    if by is not None and not counts:
+        raise WrongUsage("--by is for tables of counts (--counts); message files say what their labels are")
     names = None if group_names is None else groups.read_group_names(group_names, shared)
     output.mkdir(parents=True, exist_ok=True)
     state_path = output / "state.npz" if state is None else state
     check_output(state_path, True, "--state")
     resumed = state_path.exists()
-    grouped = _labelled(messages, state_path if resumed else None, overall)
+    grouped = (
+        by is not None if counts and not resumed else _labelled(messages, state_path if resumed else None, overall)
+    )
     if overall and grouped:
         raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
     if png is not None:
@@ -98,10 +125,18 @@ def aggregate(
     if grouped:
         from sstq import GroupedAggregator
 
-        sums = GroupedAggregator.load(state_path, shared) if resumed else GroupedAggregator(shared)
+        sums = GroupedAggregator.load(state_path, shared) if resumed else GroupedAggregator(shared, by)
     else:
         sums = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    bad = _add_files(sums, messages, state_path, skip_bad, overall or grouped)
+
+    def add(path: str) -> bool:
+        if counts:
+            return add_counts(sums, shared, path, query, by)
+        # A file with labels is refused if the others, or the state, have none.
+        alone: dict[str, Any] = {} if overall or grouped else {"labels": False}
+        return sums.update_from_file(path, **alone)
+
+    bad = _add_files(add, sums, messages, state_path, skip_bad)
     if isinstance(sums, Aggregator):
         _report(shared, sums, output, state_path, names, verbose)
     else:
@@ -124,7 +159,7 @@ def _check_picture(png: Path, grouped: bool, force: bool) -> None:
     require_matplotlib()
 
 
-def _labelled(paths: list[Path], state: Path | None, overall: bool) -> bool:
+def _labelled(paths: list[str], state: Path | None, overall: bool) -> bool:
     """Return whether the state has one mean per group, or else whether the first complete file has public labels."""
     from sstq.messages.files import describe_messages
 
@@ -141,18 +176,20 @@ def _labelled(paths: list[Path], state: Path | None, overall: bool) -> bool:
 
 
 def _add_files(
-    sums: Aggregator[Any] | GroupedAggregator, paths: list[Path], state: Path, skip_bad: bool, labels: bool
+    add: Callable[[str], bool],
+    sums: Aggregator[Any] | GroupedAggregator,
+    paths: list[str],
+    state: Path,
+    skip_bad: bool,
 ) -> list[Exception]:
     """Add the files, saving the state after each; returns the refusals, or raises the first one."""
     refusals: list[Exception] = []
     repeated = 0
-    # A file with labels is refused if the others, or the state, have none.
-    alone: dict[str, Any] = {} if labels else {"labels": False}
-    sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
+    sizes = [Path(path).stat().st_size if Path(path).is_file() else 1 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
         for path, size in zip(paths, sizes, strict=True):
             try:
-                if sums.update_from_file(path, **alone):
+                if add(path):
                     sums.save(state)
                 else:
                     repeated += 1

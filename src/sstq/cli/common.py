@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,9 +63,10 @@ def output_option(text: str) -> Any:
 
 
 def open_files(
-    paths: list[Path], dim: int | None, columns: str | None, delimiter: str, **others: Any
+    paths: Sequence[Path | str], dim: int | None, columns: str | None, delimiter: str, **others: Any
 ) -> list[VectorFile]:
     """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
+    from sstq.files.stores import is_remote
     from sstq.messages.vectors import open_vectors, refuse_repeated
 
     wanted = None if columns is None else [column.strip() for column in columns.split(",")]
@@ -74,7 +75,7 @@ def open_files(
         files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
         dim = files[0].dim
     try:
-        refuse_repeated(paths)
+        refuse_repeated(Path(path) for path in paths if not is_remote(path))
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     return files

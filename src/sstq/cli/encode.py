@@ -13,7 +13,6 @@ from sstq.cli.common import (
     GroupNamesOption,
     MechanismOption,
     SeedOption,
-    VectorsArgument,
     VerboseOption,
     check_output,
     open_files,
@@ -26,6 +25,7 @@ from sstq.cli.common import (
 from sstq.cli.groups import read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
+from sstq.files.stores import is_remote
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 
 def encode(
-    vectors: VectorsArgument,
+    vectors: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."
+        ),
+    ],
     mechanism: MechanismOption,
     output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
     columns: ColumnsOption = None,
@@ -44,7 +49,7 @@ def encode(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Keep this column of the Parquet or CSV files as PUBLIC labels with the messages, for one "
+            help="Keep this column of the Parquet or CSV files as PUBLIC labels with Parquet messages, for one "
             "mean per group. The server sees them.",
         ),
     ] = None,
@@ -63,6 +68,12 @@ def encode(
             help="Read client identifiers for a public coin from this .npy: distinct integers ≥ 0, one per vector."
         ),
     ] = None,
+    allow_remote_vectors: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote-vectors", help="Read vectors, which are NOT private, also from s3:// and the like."
+        ),
+    ] = False,
     seed: SeedOption = None,
     verbose: VerboseOption = False,
     force: Annotated[
@@ -91,8 +102,14 @@ def encode(
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.encoding import encode_files
     from sstq.messages.files import write_messages
+    from sstq.messages.parquet import SUFFIXES
 
     shared = read_mechanism(mechanism)
+    local = [Path(path) for path in vectors if not is_remote(path)]
+    if len(local) < len(vectors) and not allow_remote_vectors:
+        raise WrongUsage("pass --allow-remote-vectors to read vectors from an object store: it sees them in clear")
+    if by is not None and not output.name.lower().endswith(SUFFIXES):
+        raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     if (shared.groups is None) != (private_group is None):
@@ -100,7 +117,7 @@ def encode(
     array = private_group is not None and private_group.endswith(".npy")
     reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
     reading["group_names"] = None if group_names is None else read_group_names(group_names, shared)
-    check_output(output, force, inputs=(mechanism, *vectors))
+    check_output(output, force, inputs=(mechanism, *local))
     files = open_files(vectors, shared.dim, columns, delimiter, **reading)
     count = sum(file.count for file in files)
     if not count:
@@ -108,10 +125,10 @@ def encode(
     named: dict[str, Any] = {"clients": _client_identifiers(shared, clients, count)}
     named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
     rng = None if seed is None else np.random.default_rng(seed)
-    local = LocalReport() if verbose else None
+    counted = LocalReport() if verbose else None
     with progress("Encoding", count * shared.messages) as advance:
-        messages = encode_files(shared, files, rng, **named, report=local, advance=advance)
-        total = write_messages(output, messages)
+        messages = encode_files(shared, files, rng, **named, report=counted, advance=advance)
+        total = write_messages(output, messages, shared)
     show_facts(
         str(output),
         [
@@ -127,10 +144,10 @@ def encode(
     )
     if by is not None:
         note(f"the column {by!r} is public: whoever has the file sees each message's group")
-    if local is not None:
+    if counted is not None:
         note(
-            f"local report: {local.vectors} vectors, {local.clipped} longer than clip, "
-            f"{local.missed} missed the certificate. These counts depend on the data: keep them to yourself."
+            f"local report: {counted.vectors} vectors, {counted.clipped} longer than clip, "
+            f"{counted.missed} missed the certificate. These counts depend on the data: keep them to yourself."
         )
     if seed is not None:
         warn_of_seed("the messages come from --seed and are marked as simulated")

@@ -4,20 +4,32 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from sstq.files.atomic import atomic_file
+from sstq.files.stores import is_remote, open_file
 from sstq.messages import framed, parquet
 from sstq.messages.batch import MessageReader, Messages, in_blocks
 from sstq.messages.framed import MessageFileInfo
+
+
+class Countable(Protocol):
+    """What writing the columns of a public coin needs of a mechanism."""
+
+    def counted(self, messages: Messages) -> Messages:
+        """The messages with the columns that a public coin gives."""
+
 
 FORMATS = (parquet, framed)
 """The formats: modules with a MAGIC, and with functions that describe, read and write files."""
 
 
-def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Messages]) -> int:
+def write_messages(
+    path: str | os.PathLike[str], batches: Messages | Iterable[Messages], mechanism: Countable | None = None
+) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
 
+    With a public coin, pass the mechanism to write Parquet with the columns that the coin gives, for SQL engines.
     The file appears completely or not at all. Messages that are not private are readable only by the file's owner.
 
     Examples:
@@ -31,9 +43,11 @@ def write_messages(path: str | os.PathLike[str], batches: Messages | Iterable[Me
     first = next(filled, None)
     if first is None:
         raise ValueError("batches must contain at least one message")
-    write = parquet.write if Path(path).name.lower().endswith(parquet.SUFFIXES) else framed.write
+    blocks = in_blocks(first, filled)
     with atomic_file(path, private=first.in_clear) as file:
-        return write(file, in_blocks(first, filled))
+        if Path(path).name.lower().endswith(parquet.SUFFIXES):
+            return parquet.write(file, blocks, None if mechanism is None else mechanism.counted)
+        return framed.write(file, blocks)
 
 
 def read_messages(
@@ -52,7 +66,7 @@ def read_messages(
         ...     [len(batch) for batch in read_messages(f"{folder}/day1.sstq", mechanism)]
         [5]
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         form = _format_of(file)
         info = form.describe(file) if info is None else info
         if info.digest != mechanism.digest():
@@ -63,7 +77,7 @@ def read_messages(
 
 def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
     """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         info: MessageFileInfo = _format_of(file).describe(file)
         return info
 
@@ -73,5 +87,7 @@ def _format_of(file: BinaryIO) -> ModuleType:
     file.seek(0)
     for form in FORMATS:
         if start.startswith(form.MAGIC):
+            if form is framed and is_remote(file.name):
+                raise ValueError(f"{file.name} must be Parquet to be read from an object store, got a framed file")
             return form
     raise ValueError(f"{file.name} is not a message file: unknown header")

@@ -1,14 +1,16 @@
 """Parquet files of messages, for tools that read tables: one column per field, and the client for a public coin.
 
-A field of several numbers is a column of fixed-size lists; public labels are a column of text. The file's metadata hold
-the mechanism's digest, whether the messages are simulated, the file's random identifier, what the labels are of, and a
-CRC-32 of each column and of all this; pages carry Parquet's own checksums.
+Columns have the integer types that every SQL engine knows: 32 bits with a sign, or 64 where needed. A field of several
+numbers is a column of fixed-size lists; public labels are a column of text with its own name. Files written where the
+mechanism is known also have the columns that a public coin gives. The file's metadata hold the mechanism's digest,
+whether the messages are simulated, the file's random identifier, which column has labels, and a CRC-32 of each other
+column and of all this; pages carry Parquet's own checksums.
 """
 
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -20,11 +22,11 @@ from sstq.messages.labels import Labels, check_arrow_type
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
-VERSION = 1
+VERSION = 2
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _LABELLED, _CHECKSUMS = b"sstq.labels", b"sstq.checksums"
-LABEL = "label"
-_CLIENT = Field("client", 64, 1 << 64)
+CLIENT = "client"
+_CLIENT = Field(CLIENT, 64, 1 << 64)
 
 
 def import_pyarrow() -> Any:
@@ -48,8 +50,8 @@ def open_parquet(file: BinaryIO) -> Iterator[Any]:
         raise ValueError(f"{file.name} is truncated, damaged or not a Parquet file: {error}") from error
 
 
-def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
-    """Write messages of one mechanism, at least one; returns their number."""
+def write(file: BinaryIO, blocks: Iterable[Messages], counted: Callable[[Messages], Messages] | None = None) -> int:
+    """Write messages of one mechanism, at least one; returns their number. `counted` gives a public coin's columns."""
     pyarrow = import_pyarrow()
     iterator = iter(blocks)
     first = next(iterator)
@@ -58,12 +60,12 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     if first.label_column is not None:
         stated = (*stated, first.label_column)
     metadata = dict(zip((*_KEYS, _LABELLED), stated, strict=False))
-    schema = _as_table(pyarrow, first).schema.with_metadata(metadata)
-    checksums = _first_checksums(stated, len(schema))
+    schema = _as_table(pyarrow, first, counted).schema.with_metadata(metadata)
+    checksums = _first_checksums(stated, len(_arrays(first)) + (first.labels is not None))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         for block in chain([first], iterator):
-            writer.write_table(_as_table(pyarrow, block).cast(schema), row_group_size=block_messages(width))
+            writer.write_table(_as_table(pyarrow, block, counted).cast(schema), row_group_size=block_messages(width))
             checksums = _checksums(block, checksums)
             count += len(block)
         writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
@@ -90,7 +92,7 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
     """Iterate over the messages, one block at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
-    labelled = [] if info.label_column is None else [LABEL]
+    labelled = [] if info.label_column is None else [info.label_column]
     wanted = [field.name for field in fields] + labelled
     with open_parquet(file) as table:
         schema = table.schema_arrow
@@ -112,8 +114,8 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
             clients = columns[-1] if info.with_clients else None
             messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
             if info.label_column is not None:
-                labels = Labels.of_arrow(batch.column(LABEL), LABEL, file.name, row)
-                messages = replace(messages, labels=replace(labels, column=info.label_column))
+                labels = Labels.of_arrow(batch.column(info.label_column), info.label_column, file.name, row)
+                messages = replace(messages, labels=labels)
             checksums = _checksums(messages, checksums)
             row += batch.num_rows
             yield messages
@@ -126,16 +128,35 @@ def _arrays(messages: Messages) -> list[Column]:
     return [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
 
 
-def _as_table(pyarrow: Any, messages: Messages) -> Any:
-    """One column per field, of numbers or of fixed-size lists, and the clients."""
-    columns = {}
-    for field, array in zip([*messages.layout.fields, _CLIENT], _arrays(messages), strict=False):
-        flat = pyarrow.array(array.ravel())
-        columns[field.name] = flat if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)
+def _as_table(pyarrow: Any, messages: Messages, counted: Callable[[Messages], Messages] | None = None) -> Any:
+    """One column per field, of numbers or of fixed-size lists; the clients; and what a public coin gives."""
+    columns = field_columns(messages)
+    if messages.clients is not None:
+        columns[CLIENT] = pyarrow.array(messages.clients)
+    if counted is not None and messages.clients is not None:
+        columns |= field_columns(counted(messages))
     if messages.labels is not None:
+        if messages.labels.column in columns:
+            raise ValueError(f"labels must not have the name of a message's field, got {messages.labels.column!r}")
         codes, names = messages.labels.codes.astype("i4"), pyarrow.array(messages.labels.names, pyarrow.string())
-        columns[LABEL] = pyarrow.DictionaryArray.from_arrays(codes, names)
+        columns[messages.labels.column] = pyarrow.DictionaryArray.from_arrays(codes, names)
     return pyarrow.table(columns)
+
+
+def field_columns(messages: Messages) -> dict[str, Any]:
+    """The fields of messages as Arrow arrays of the engines' types."""
+    pyarrow, columns = import_pyarrow(), {}
+    for field, array in zip(messages.layout.fields, messages.columns, strict=True):
+        flat = pyarrow.array(array.ravel().astype(engine_type(field)))
+        columns[field.name] = flat if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)
+    return columns
+
+
+def engine_type(field: Field) -> str:
+    """The type of a field's column: a type with a sign, because not every engine has others."""
+    if isinstance(field, FloatField):
+        return "<f4"
+    return "<i4" if field.limit <= 1 << 31 else "<i8"
 
 
 def _first_checksums(stated: Sequence[str], columns: int) -> list[int]:
@@ -143,7 +164,8 @@ def _first_checksums(stated: Sequence[str], columns: int) -> list[int]:
 
 
 def _checksums(messages: Messages, before: list[int]) -> list[int]:
-    raw = [array.tobytes() for array in _arrays(messages)]
+    fields = [engine_type(field) for field in messages.layout.fields] + ["<u8"]
+    raw = [array.astype(kind).tobytes() for kind, array in zip(fields, _arrays(messages), strict=False)]
     if messages.labels is not None:
         raw.append(messages.labels.to_bytes())
     return [zlib.crc32(data, crc) for data, crc in zip(raw, before, strict=True)]

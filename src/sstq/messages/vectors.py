@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sstq.checks import ArgumentError, did_you_mean
 from sstq.files import npy
+from sstq.files.stores import is_remote, open_file
 from sstq.messages import arrays
 from sstq.messages.labels import Labels, check_arrow_type, check_name
 from sstq.messages.parquet import import_pyarrow, open_parquet
@@ -118,9 +119,11 @@ def open_vectors(
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
     name = os.fspath(path)
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         start = file.read(6)
     zipped, parquet = start.startswith(b"PK\x03\x04"), start.startswith(b"PAR1")
+    if is_remote(name) and not parquet:
+        raise ValueError(f"{name} must be Parquet to be read from an object store; copy it to this machine first")
     beside = [named for named in (by, group) if named is not None]
     if beside and (zipped or start == _NPY):
         raise ValueError(
@@ -212,7 +215,7 @@ def _open_parquet(
     name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], unreadable: Unreadable
 ) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
-    with open(name, "rb") as file, open_parquet(file) as table:
+    with open_file(name) as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
         schema = table.schema_arrow
         columns, lists = _choose_columns(name, schema, dim, wanted, beside)
@@ -224,7 +227,7 @@ def _open_parquet(
 
     def read(size: int) -> Read:
         row = 0
-        with open(name, "rb") as file, open_parquet(file) as table:
+        with open_file(name) as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
                 labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
                 numbers = [batch.column(column) for column in columns]

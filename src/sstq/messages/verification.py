@@ -38,17 +38,17 @@ def _columns_of(path: str | os.PathLike[str], label_column: str | None) -> Layou
     import pyarrow as pa
     from pyarrow.parquet import read_schema
 
-    from sstq.messages.parquet import LABEL
+    from sstq.messages.parquet import CLIENT
 
-    beside = {"client"} if label_column is None else {"client", LABEL}
     fields: list[Field] = []
     for column in read_schema(path):
-        if column.name in beside:
-            continue
+        if column.name in (CLIENT, label_column):
+            break  # the fields come first
         several = pa.types.is_fixed_size_list(column.type)
         entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
         if pa.types.is_floating(entry):
             fields.append(FloatField(column.name, count=count))
         else:
-            fields.append(Field(column.name, entry.bit_width, 1 << entry.bit_width, count))
+            bits = entry.bit_width - pa.types.is_signed_integer(entry)
+            fields.append(Field(column.name, bits, 1 << bits, count))
     return Layout(tuple(fields))

@@ -1,0 +1,49 @@
+"""`sstq sql`: prints the query that counts messages in a SQL engine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sstq.cli.common import read_mechanism
+from sstq.cli.usage import check_usage
+
+
+class Dialect(StrEnum):
+    """The SQL engines."""
+
+    duckdb = "duckdb"
+    spark = "spark"
+    bigquery = "bigquery"
+    clickhouse = "clickhouse"
+    postgresql = "postgresql"
+    sqlite = "sqlite"
+
+
+def sql(
+    mechanism: Annotated[Path, typer.Argument(help="Count messages of the mechanism in this JSON file (sstq spec).")],
+    table: Annotated[
+        str, typer.Option(help="Count this table, or this Parquet file (DuckDB, Spark and ClickHouse).")
+    ] = "messages",
+    dialect: Annotated[Dialect, typer.Option(help="Write the query for this engine.")] = Dialect.duckdb,
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Count each group of this public column on its own.")
+    ] = None,
+) -> None:
+    """Print the query that counts messages in a SQL engine: its result is all that an estimate needs.
+
+    Write the result to a Parquet or CSV file, and estimate the mean with `sstq aggregate FILE --counts`. Or run
+    `sstq aggregate DATABASE --query "$(sstq sql mechanism.json)"` on a DuckDB or SQLite database. The mean is
+    the same, bit for bit, as from the messages themselves.
+
+    Example: sstq sql mechanism.json --table 'messages/*.parquet' --dialect duckdb
+    """
+    from sstq.aggregation.counts import counting_query
+
+    shared = read_mechanism(mechanism)
+    with check_usage():
+        query = counting_query(shared.counted_layout, table, dialect.value, by)
+    typer.echo(query)

@@ -1,0 +1,111 @@
+"""Encoding where the data are: from Arrow batches to Arrow batches, for Spark, DuckDB, Polars and Ray Data."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sstq.mechanisms.base import Mechanism
+from sstq.messages.layouts import Field
+from sstq.messages.parquet import engine_type, field_columns, import_pyarrow
+
+_SQL_TYPES = {"<i4": "int", "<i8": "bigint", "<f4": "float"}
+
+
+@dataclass(frozen=True)
+class BatchEncoder:
+    """Encodes the vectors of Arrow batches; what `encode_batches` returns."""
+
+    mechanism: Mechanism
+    column: str
+    keep: tuple[str, ...]
+    clients: str | None
+    groups: str | None
+
+    def __call__(self, batches: Any) -> Iterator[Any]:
+        """Yield a batch of messages for each batch of vectors; a table counts as its batches."""
+        pyarrow = import_pyarrow()
+        if isinstance(batches, pyarrow.RecordBatch):
+            batches = [batches]
+        for batch in batches.to_batches() if isinstance(batches, pyarrow.Table) else batches:
+            yield self._encode(pyarrow, batch)
+
+    def _encode(self, pyarrow: Any, batch: Any) -> Any:
+        wanted = [self.column, *self.keep, *filter(None, (self.clients, self.groups))]
+        missing = [name for name in wanted if name not in batch.schema.names]
+        if missing:
+            raise ValueError(f"batches must have a column {missing[0]!r}, got {', '.join(batch.schema.names)}")
+        clients, groups = (None if name is None else _numbers(batch, name) for name in (self.clients, self.groups))
+        messages = self.mechanism.encode(batch.column(self.column), clients=clients, groups=groups)
+        columns = field_columns(messages if self.mechanism.uncountable else self.mechanism.counted(messages))
+        # A person's messages come slot by slot, one for each row of the batch.
+        rows = np.tile(np.arange(batch.num_rows), self.mechanism.messages)
+        columns |= {name: batch.column(name).take(pyarrow.array(rows)) for name in self.keep}
+        return pyarrow.RecordBatch.from_pydict(columns)
+
+    @property
+    def ddl(self) -> str:
+        """The columns of messages with their types as SQL states them, without those that are kept."""
+        fields = self._fields
+        single = [(field.name, _SQL_TYPES[engine_type(field)], field.count) for field in fields]
+        columns = [f"`{name}` {kind if count == 1 else f'array<{kind}>'}" for name, kind, count in single]
+        return ", ".join(columns)
+
+    @property
+    def _fields(self) -> Sequence[Field]:
+        layout = self.mechanism.layout if self.mechanism.uncountable else self.mechanism.counted_layout
+        return layout.fields
+
+
+def encode_batches(
+    mechanism: Mechanism,
+    column: str,
+    *,
+    keep: Iterable[str] = (),
+    clients: str | None = None,
+    groups: str | None = None,
+) -> BatchEncoder:
+    """Return a function that turns Arrow batches of vectors into Arrow batches of messages.
+
+    It is what Spark's `mapInArrow` takes; a `RecordBatchReader`, a table or a list of batches does as well, so DuckDB,
+    Polars and Ray Data can use it. Randomness is the operating system's. An engine that runs a task again draws new
+    messages: write the messages to a table once, and count that table.
+
+    Args:
+        mechanism: the mechanism that all parties share.
+        column: the column of vectors, lists of `dim` numbers.
+        keep: public columns to keep beside the messages, such as a country; whoever sees the messages sees them.
+        clients: with a public coin, the column of identifiers; the result has what the coin gives instead of them.
+        groups: for mechanisms with private groups, the column of a person's group.
+
+    Examples:
+        >>> import pyarrow, sstq
+        >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
+        >>> people = pyarrow.table({"country": ["DE", "FR"], "x": [[0.1, 0.2, 0.3], [0.0, 0.5, 0.0]]})
+        >>> encode = encode_batches(mechanism, "x", keep=["country"])
+        >>> [batch.schema.names for batch in encode(people)]
+        [['row', 'country']]
+        >>> encode.ddl
+        '`row` int'
+    """
+    if mechanism.trust != "local":
+        raise ValueError(f"mechanism must make every single message private, got {mechanism.name}")
+    if mechanism.coin == "public" and mechanism.uncountable:
+        raise ValueError(f"mechanism must not need identifiers beside its messages, got {mechanism.name}")
+    kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    encoder = BatchEncoder(mechanism, column, kept, clients, groups)
+    taken = [name for name in kept if name in {column, *(field.name for field in encoder._fields)}]
+    if taken:
+        raise ValueError(f"keep must not name the vectors or a column of messages, got {taken[0]!r}")
+    if (clients is None) == (mechanism.coin == "public"):
+        raise ValueError(f"clients must be given with a public coin only, got {clients!r} with coin={mechanism.coin!r}")
+    return encoder
+
+
+def _numbers(batch: Any, name: str) -> Any:
+    """A column of integers without nulls."""
+    column = batch.column(name)
+    if column.null_count:
+        raise ValueError(f"column {name!r} must not have nulls, got {column.null_count}")
+    return column.to_numpy(zero_copy_only=False)
