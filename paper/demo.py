@@ -24,9 +24,9 @@ from paper.reproduction.methods import METHODS
 from paper.reproduction.rivals import ExactClassifier
 from paper.training.problems import SETTINGS, image_problem
 from paper.training.rounds import Server, train
-from sstq import FrameUnit
+from sstq import Frequencies
 from sstq.aggregation import Estimate
-from sstq.learning import PrivateClassifier
+from sstq.learning import Pixels, PrivateClassifier
 from sstq.learning.features import unit_rows
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
@@ -161,7 +161,7 @@ def run_demo(
     for method in TRAINED if rounds else ():
         training += _train(method, digits, rounds, source)
         progress(f"{METHODS[method].label}: {training[-1]['accuracy']:.0f} % after {rounds} rounds")
-    exact = ExactClassifier(check_people=0, random_state=0).fit(*_repeat(digits.teach, max(copies)))
+    exact = ExactClassifier(features=Pixels(), check_people=0, random_state=0).fit(*_repeat(digits.teach, max(copies)))
     crowds = []
     for number in copies:
         for epsilon in epsilons:
@@ -230,7 +230,7 @@ def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator |
             seen[question.kind] = estimate
             return estimate
 
-    model = Watched(epsilon, check_people=0, random_state=rng).fit(*_repeat(digits.teach, copies))
+    model = Watched(epsilon, features=Pixels(), check_people=0, random_state=rng).fit(*_repeat(digits.teach, copies))
     report, classes = model.report_, cast(GroupEstimate, seen["classes"])
     predicted, stderr, check_bits = _check(model, epsilon, copies, digits.check, rng)
     counts = [(count, report.message_bits[cohort]) for cohort, count in report.people.items()]
@@ -255,15 +255,15 @@ def _check(
     model: PrivateClassifier, epsilon: float, copies: int, held: Labelled, rng: np.random.Generator | None
 ) -> tuple[float, float, int]:
     """Ask the people who check, each for one private bit; return accuracy, its standard error, and the bits sent."""
-    right = np.repeat(np.where(model.predict(held[0]) == held[1], 1.0, -1.0), copies)[:, None]
-    mechanism = FrameUnit(dim=1, epsilon=epsilon, clients=len(right))
+    right = np.repeat(model.predict(held[0]) == held[1], copies).astype(np.int64)
+    mechanism = Frequencies(categories=2, epsilon=epsilon)
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.encode(right, rng=rng))
     estimate = aggregator.mean()
-    accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
+    accuracy = min(max(float(estimate.value[1]), 0.0), 1.0)
     # The messages of people with the same image show their noise, but not that there are few images.
     images = accuracy * (1 - accuracy) * (1 / len(held[1]) - 1 / len(right))
-    return accuracy, math.sqrt((float(estimate.stderr[0]) / 2) ** 2 + images), mechanism.message_bits
+    return accuracy, math.sqrt(float(estimate.stderr[1]) ** 2 + images), mechanism.message_bits
 
 
 def mean_images(centre: Estimate, means: Floats) -> Floats:

@@ -120,8 +120,8 @@ def run_once(job: Job, data: Path | None) -> dict[str, Any]:
 class _Mapped:
     """Features computed beforehand, with the fixed cosines of their map."""
 
-    def __init__(self, features: Any) -> None:
-        self.cosines = features.cosines
+    def __init__(self, found: Dataset) -> None:
+        self.cosines = GradientHistograms(found.image_shape, cell=_TASKS[found.name].cell).cosines
 
     def transform(self, X: Any) -> Any:
         return X
@@ -132,10 +132,10 @@ def _classifier(job: Job, found: Dataset, public: NDArray[np.int64]) -> PrivateC
         "epsilon": job.epsilon,
         "classes": range(10),
         "random_state": None if job.method == "system" else job.seed,
+        "features": _Mapped(found),
     }
     if job.method == "alone":
-        features = GradientHistograms(found.image_shape, cell=_TASKS[found.name].cell)
-        return PrivateClassifier(features=_Mapped(features), **options)
+        return PrivateClassifier(**options)
     options["public"] = found.train_images[public]
     if job.method == "central":
         return CentralClassifier(**options)
@@ -168,6 +168,7 @@ def _without_noise(
     """The accuracy with as many directions, without privacy."""
     model = ExactClassifier(
         _NO_PRIVACY,
+        features=_Mapped(found),
         public=found.train_images[public],
         classes=range(10),
         max_features=directions,
@@ -182,7 +183,12 @@ def _train(
 ) -> tuple[float, dict[str, Any]]:
     """Softmax regression along the directions that a ball of as much noise is given."""
     asked = PrivateClassifier(
-        _epsilon(job), public=found.train_images[public], classes=range(10), blocks=1, random_state=job.seed
+        _epsilon(job),
+        features=_Mapped(found),
+        public=found.train_images[public],
+        classes=range(10),
+        blocks=1,
+        random_state=job.seed,
     ).question(len(people) // 10)
     method, rounds, rate = _COHORTS[job.method]
     weights = train_in_cohorts(

@@ -7,8 +7,8 @@ import pytest
 
 from sstq.accounting import Ledger, RoundAlreadySpent
 from sstq.learning import GradientHistograms, Question, encode
-from sstq.learning.moments import moment_dim, moment_vectors, moments_of, symmetric, symmetric_vectors
-from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.learning.moments import error_vectors, errors_of, moment_dim, moment_rows, symmetric, symmetric_vectors
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 
 
 def class_question(**changes):
@@ -28,9 +28,12 @@ def questions():
     yield class_question()
     yield class_question(classes=np.array([3, 5, 7, 11]), features=None)
     yield Question("centre", FrameUnit(5, 1.0))
-    yield Question("moments", FrameUnit(moment_dim(2), 1.0), bounds=(2.0, 3.0))
+    yield Question("moments", FrameUnit(moment_dim(2), 1.0), bounds=(2.0, 0.5, 3.0))
+    yield Question("errors", FrameUnit(2, 1.0), bounds=(2.0, 0.0, 3.0), scores=[(np.ones((1, 2)), np.ones(1))])
     scores = (np.ones((2, 3)), np.zeros(2))
-    yield Question("check", FrameUnit(1, 1.0), np.ones((3, 4)), np.ones(4), classes=(0, 1), scores=scores)
+    of_directions = {"directions": np.ones((3, 4)), "centre": np.ones(4), "classes": (0, 1)}
+    yield Question("check", Frequencies(4, 1.0), **of_directions, scores=[scores, scores])
+    yield Question("recall", Frequencies(4, 1.0), **of_directions, scores=[scores])
 
 
 @pytest.mark.parametrize("question", list(questions()), ids=lambda question: question.kind)
@@ -54,13 +57,19 @@ def test_the_device_needs_nothing_but_the_json(seed):
 
 def test_a_check_says_whether_the_scores_are_right():
     scores = (np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2))
-    question = Question("check", FrameUnit(1, 1.0), np.eye(2), np.zeros(2), classes=("x", "y"), scores=scores)
-    found = question.vectors([[2.0, 1.0], [1.0, 2.0], [2.0, 1.0]], ["x", "y", "y"])
-    np.testing.assert_array_equal(found[:, 0], [1, 1, -1])
+    always_x = (np.zeros((2, 2)), np.array([1.0, 0.0]))
+    known = {"directions": np.eye(2), "centre": np.zeros(2), "classes": ("x", "y")}
+    examples, labels = [[2.0, 1.0], [1.0, 2.0], [2.0, 1.0], [2.0, 1.0]], ["x", "y", "y", "?"]
+    both = Question("check", Frequencies(4, 1.0), **known, scores=[scores, always_x]).vectors(examples, labels)
+    np.testing.assert_array_equal(both[:, 0], [3, 1, 0, 0])
+    recall = Question("recall", Frequencies(4, 1.0), **known, scores=[scores])
+    np.testing.assert_array_equal(recall.vectors(examples, labels)[:, 0], [1, 3, 2, np.nan])
+    # An unknown label is answered all the same.
+    assert len(recall.encode(examples, labels)) == 4
 
 
 PLAIN = Question("classes", GroupUnit(4, 0.01, groups=2), classes=("negative", "unknown"))
-MOMENTS = Question("moments", FrameUnit(moment_dim(4), 0.01), bounds=(1.0, 1.0))
+MOMENTS = Question("moments", FrameUnit(moment_dim(4), 0.01), bounds=(1.0, 0.0, 1.0))
 IMAGES = Question("centre", FrameUnit(36, 0.01), features=GradientHistograms((8, 8)))
 STRANGE = np.ma.MaskedArray([[1.0, 2.0, 0.0, 1.0]], [[False, True, False, False]])
 
@@ -158,7 +167,8 @@ def test_other_shapes_are_refused_before_anything_is_sampled(X, y, message):
         {"mechanism": FrameUnit(3, 1.0)},
         {"directions": np.ones((2, 36))},
         {"centre": np.ones(35)},
-        {"bounds": (1.0, 1.0)},
+        {"bounds": (1.0, 0.0, 1.0)},
+        {"scores": [(np.ones((4, 3)), np.ones(4))]},
         {"classes": (None, 1, 2, 3)},
     ],
 )
@@ -170,7 +180,7 @@ def test_parts_that_do_not_belong_together_are_refused(changes):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
         {"extra": 1},
         {"directions": "no"},
         {"directions": [[1.0], [2.0, 3.0]]},
@@ -203,11 +213,21 @@ def test_symmetric_matrices_keep_their_length(seed):
 def test_moments_are_within_the_unit_ball_and_come_back(seed):
     rng = np.random.default_rng(seed)
     rows, targets = 3 * rng.standard_normal((50, 4)), 5 * rng.standard_normal(50)
-    vectors = moment_vectors(rows, targets, (2.0, 3.0))
+    vectors = symmetric_vectors(moment_rows(rows, targets, (2.0, 1.0, 3.0)))
     assert vectors.shape == (50, moment_dim(4))
     assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-12
-    products, along = moments_of(vectors.mean(axis=0), 4)
     x = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 2.0)
-    z = np.column_stack([x, np.ones(50)]) / np.sqrt(2)
-    np.testing.assert_allclose(products, z.T @ z / 50)
-    np.testing.assert_allclose(along, z.T @ np.clip(targets / 3, -1, 1) / 50)
+    whole = np.column_stack([x, np.ones(50), np.clip((targets - 1) / 3, -1, 1)])
+    np.testing.assert_allclose(3 * symmetric(vectors.mean(axis=0), 6), whole.T @ whole / 50)
+
+
+def test_squared_errors_give_the_share_explained(seed):
+    rng = np.random.default_rng(seed)
+    rows, targets = rng.uniform(-0.4, 0.4, (500, 2)), rng.uniform(-0.4, 0.4, 500)
+    vectors = error_vectors(moment_rows(rows, targets, (1.0, 0.0, 1.0)), np.array([0.5, 0.2]), 0.1)
+    assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-12
+    r2, stderr = errors_of(vectors.mean(axis=0), np.zeros(2))
+    left = targets - rows @ [0.5, 0.2] - 0.1
+    assert r2 == pytest.approx(1 - np.mean(left**2) / np.mean(targets**2))
+    assert stderr == 0
+    assert np.isnan(errors_of(vectors.mean(axis=0), np.ones(2))).all()

@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sstq.learning import PrivateRegression, encode
 
 TRUE = np.array([0.6, -0.4, 0.2])
+UNIT = {"x_bound": 1.0, "y_bound": 1.0}
 
 
 def people(count, seed):
@@ -17,7 +18,7 @@ def people(count, seed):
 
 def test_coefficients_are_close(seed):
     X, y = people(200_000, seed)
-    model = PrivateRegression(4.0, random_state=seed).fit(X, y)
+    model = PrivateRegression(4.0, **UNIT, random_state=seed).fit(X, y)
     # The noise per moment is about 0.005; over the spread 1/9 of a feature that is 0.05 per coefficient. Six of them.
     np.testing.assert_allclose(model.coef_, TRUE, atol=0.3)
     assert model.intercept_ == pytest.approx(0.1, abs=0.1)
@@ -26,7 +27,7 @@ def test_coefficients_are_close(seed):
 
 def test_units_do_not_matter():
     X, y = people(20_000, 0)
-    one = PrivateRegression(4.0, random_state=3).fit(X, y)
+    one = PrivateRegression(4.0, **UNIT, random_state=3).fit(X, y)
     two = PrivateRegression(4.0, x_bound=10, y_bound=100, random_state=3).fit(10 * X, 100 * y)
     np.testing.assert_allclose(two.coef_, 10 * one.coef_)
     assert two.intercept_ == pytest.approx(100 * one.intercept_)
@@ -34,7 +35,7 @@ def test_units_do_not_matter():
 
 def test_a_deployment_learns_from_messages_alone(seed):
     X, y = people(100_000, seed)
-    server = PrivateRegression(6.0)
+    server = PrivateRegression(6.0, **UNIT)
     question = server.question(len(X), 3)
     raw = encode(X, y, question.to_json(), most_epsilon=20.0).to_bytes()
     server.learn(question.mechanism.messages_from_bytes(raw, len(X)))
@@ -45,28 +46,57 @@ def test_a_deployment_learns_from_messages_alone(seed):
 
 def test_few_people_get_a_flat_answer_not_a_wild_one(seed):
     X, y = people(50, seed)
-    model = PrivateRegression(0.5, random_state=seed).fit(X, y)
+    model = PrivateRegression(0.5, **UNIT, check_people=0, random_state=seed).fit(X, y)
     assert np.all(np.abs(model.predict(X)) < 5)
+
+
+def test_people_report_how_much_is_explained(seed):
+    X, y = people(100_000, seed)
+    model = PrivateRegression(6.0, bounds=(-0.6, 0.6), y_bound=(-1, 1), random_state=seed).fit(X, y)
+    assert model.r2_stderr_ < 0.2
+    # Six standard errors: fails for one seed in 10⁸; targets beyond 2.5 standard deviations hardly matter here.
+    assert abs(model.r2_ - model.score(X, y)) < 6 * model.r2_stderr_ + 0.05
+
+
+def test_columns_are_scaled_by_bounds_or_public_rows():
+    X, y = people(50_000, 1)
+    units = np.array([1.0, 1024.0, 2.0**-10])
+    one = PrivateRegression(4.0, public=X[:500], y_bound=1, random_state=3).fit(X, y)
+    two = PrivateRegression(4.0, public=X[:500] * units, y_bound=1, random_state=3).fit(X * units, y)
+    np.testing.assert_allclose(two.coef_ * units, one.coef_)
+
+
+@pytest.mark.filterwarnings("error:this regression is not shown")
+def test_a_regression_worse_than_the_mean_warns(seed):
+    rng = np.random.default_rng(seed)
+    with pytest.raises(UserWarning, match="not shown to be better than the mean"):
+        PrivateRegression(1.0, bounds=(-1, 1), y_bound=1).fit(rng.uniform(-1, 1, (400, 5)), rng.uniform(-1, 1, 400))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    check_estimator(PrivateRegression(20.0), on_skip=None)
+    check_estimator(PrivateRegression(20.0, bounds=(-10, 10), y_bound=10), on_skip=None)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"epsilon": 100}, "epsilon must be"), ({"x_bound": 0}, "x_bound must be"), ({"y_bound": -1}, "y_bound must be")],
+    [
+        ({"epsilon": 100}, "epsilon must be"),
+        ({"x_bound": 0}, "x_bound must be"),
+        ({"y_bound": -1}, "y_bound must be"),
+        ({"y_bound": None}, "y_bound must be given"),
+        ({"x_bound": None}, "columns need a scale"),
+    ],
 )
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        PrivateRegression(**options).fit(*people(20, 0))
+        PrivateRegression(**UNIT | options).fit(*people(20, 0))
 
 
 def test_bad_targets_are_refused():
-    question = PrivateRegression(3.0).question(10, 3)
+    question = PrivateRegression(3.0, **UNIT).question(10, 3)
     with pytest.raises(ValueError, match="y must be 2 numbers"):
         question.encode(np.ones((2, 3)), [1.0])
     with pytest.raises(ValueError, match="infinity"):
-        PrivateRegression(3.0).fit(np.ones((2, 3)), [1.0, np.inf])
+        PrivateRegression(3.0, **UNIT).fit(np.ones((2, 3)), [1.0, np.inf])

@@ -31,8 +31,8 @@ class FrameAggregator(Aggregator[Any]):
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
-        self._scale = float(self._mechanism.decoding_scale)
-        self._table, self._exponent = _fixed_point_table(self._mechanism.decoding_values)
+        values, self._scale = self._mechanism.decoding_values, float(self._mechanism.decoding_scale)
+        self._table, self._exponent = _fixed_point_table(values)
         return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:

@@ -46,7 +46,8 @@ def aggregate(
     ],
     mechanism: MechanismOption,
     output: Annotated[
-        Path, output_option("Write mean.npy (means.npy and groups.csv), stderr.npy and summary.json to this folder.")
+        Path,
+        output_option(help="Write mean.npy (means.npy and groups.csv), stderr.npy and summary.json to this folder."),
     ],
     state: Annotated[
         Path | None,
@@ -215,10 +216,12 @@ def _report(
     if shared.trust == "aggregator":
         # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
         sums.save(state)
-    summary = _summary(shared, estimate)
-    document = to_json(summary).encode()
-    privacy = {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss") if summary[name] is not None}
-    facts = [(name.replace("_", " "), value) for name, value in (summary | privacy).items()]
+    summary = _summary(shared, estimate, sums.digest)
+    document, shown = to_json(summary).encode(), dict(summary)
+    for name in ("epsilon", "privacy_loss"):
+        if shown[name] is not None:
+            shown[name] = safe_figure(shown[name])
+    facts = [(name.replace("_", " "), value) for name, value in shown.items()]
     *arrays, numbers = _RESULTS
     for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):
         with atomic_file(output / name) as file:
@@ -235,7 +238,7 @@ def _report(
         warn_of_seed()
 
 
-def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
+def _summary(mechanism: Mechanism, estimate: Estimate, digest: str) -> dict[str, Any]:
     """Return the content of summary.json; error norms are root mean square errors of the mean, in the vectors' unit."""
     import numpy as np
 
@@ -248,5 +251,5 @@ def _summary(mechanism: Mechanism, estimate: Estimate) -> dict[str, Any]:
         "estimator": estimate.estimator,
         "note": estimate.note,
         "simulated": estimate.simulated,
-        "digest": mechanism.digest(),
+        "digest": digest,
     }

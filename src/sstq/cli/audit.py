@@ -88,7 +88,7 @@ def empirical(
 
 def certify(
     spec: _Spec,
-    output: Annotated[Path, output_option("Write the certificate to this file.")] = Path("certificate.json"),
+    output: Annotated[Path, output_option(help="Write the certificate to this file.")] = Path("certificate.json"),
     force: ForceOption = False,
 ) -> None:
     """Write a certificate with the integer weights and their exact ε, which can be verified without this library.

@@ -51,7 +51,7 @@ ClientsOption = Annotated[
     int | None,
     typer.Option(min=1, help="The number of clients of the mean. [dim]\\[default: as many as answered][/dim]"),
 ]
-JsonOption = Annotated[Path | None, output_option("Write all numbers as JSON.")]
+JsonOption = Annotated[Path | None, output_option(help="Write all numbers as JSON.")]
 
 
 def spec(
@@ -59,7 +59,7 @@ def spec(
     highest: HighestOption,
     epsilon: EpsilonOption = 0.5,
     thresholds: ThresholdsOption = 16,
-    output: Annotated[Path, output_option("Write the survey to this JSON file.")] = Path("survey.json"),
+    output: Annotated[Path, output_option(help="Write the survey to this JSON file.")] = Path("survey.json"),
     force: ForceOption = False,
 ) -> None:
     """Write the survey that clients and server share to a JSON file.
@@ -79,7 +79,7 @@ def spec(
 def encode(
     vectors: VectorsArgument,
     survey: SurveyOption,
-    output: Annotated[Path, output_option("Write the answers to this message file.")],
+    output: Annotated[Path, output_option(help="Write the answers to this message file.")],
     columns: ColumnsOption = None,
     delimiter: DelimiterOption = ",",
     seed: SeedOption = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,12 +55,8 @@ SeedOption = Annotated[
     typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show all facts.")]
+output_option = partial(typer.Option, "--output", "-o")
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-
-
-def output_option(text: str) -> Any:
-    """The option --output or -o."""
-    return typer.Option("--output", "-o", help=text)
 
 
 def open_files(

@@ -34,7 +34,9 @@ def compare(
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show the error of one person's message against its bits instead.")
     ] = False,
-    output: Annotated[Path | None, output_option("Write all numbers (.csv, .json) or draw them (.png, .svg).")] = None,
+    output: Annotated[
+        Path | None, output_option(help="Write all numbers (.csv, .json) or draw them (.png, .svg).")
+    ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:

@@ -42,7 +42,7 @@ def encode(
         ),
     ],
     mechanism: MechanismOption,
-    output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
+    output: Annotated[Path, output_option(help="Write this message file, Parquet if its name ends in .parquet.")],
     columns: ColumnsOption = None,
     delimiter: DelimiterOption = ",",
     by: Annotated[
@@ -122,7 +122,9 @@ def encode(
     count = sum(file.count for file in files)
     if not count:
         raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
-    named: dict[str, Any] = {"clients": _client_identifiers(shared, clients, count)}
+    named: dict[str, Any] = {}
+    if clients is not None or shared.coin == "public":
+        named["clients"] = _client_identifiers(shared, clients, count)
     named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
     rng = None if seed is None else np.random.default_rng(seed)
     counted = LocalReport() if verbose else None

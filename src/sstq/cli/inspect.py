@@ -43,7 +43,7 @@ def inspect(
         ),
     ] = None,
     output: Annotated[
-        Path | None, output_option("Draw the channel of an sstq mechanism (.png) or write its integers (.csv).")
+        Path | None, output_option(help="Draw the channel of an sstq mechanism (.png) or write its integers (.csv).")
     ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,

@@ -45,7 +45,9 @@ def plan(
     classes: Annotated[
         int | None, typer.Option(help="Plan a classifier for this many classes from one answer per person.")
     ] = None,
-    output: Annotated[Path | None, output_option("Write the mechanism's JSON for sstq encode to this file.")] = None,
+    output: Annotated[
+        Path | None, output_option(help="Write the mechanism's JSON for sstq encode to this file.")
+    ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:

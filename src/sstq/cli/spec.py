@@ -45,7 +45,7 @@ def spec(
     ] = None,
     bounds: BoundsOption = None,
     output: Annotated[
-        Path | None, output_option("Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
+        Path | None, output_option(help="Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
     ] = None,
     c_header: Annotated[
         Path | None,

@@ -22,7 +22,7 @@ from sstq.learning.estimators import (
     generator_of,
     validate_data,
 )
-from sstq.learning.features import FeatureMap, Floats, apply_features, unit_rows
+from sstq.learning.features import FeatureMap, Floats, apply_features, feature_count, scaled_features, unit_rows
 from sstq.learning.questions import Question
 from sstq.messages.batch import Messages
 
@@ -36,7 +36,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `GroupUnit`. The people are split at random: without public examples a first cohort sends features only, for the
     centre; a pilot cohort shows how much the classes differ, which determines the number of directions and their
     weights; all others send along these. The classifier is a linear discriminant of the class sums, shrunk by noise,
-    with the covariance of the public examples. A last cohort reports privately whether it is right about them.
+    with the covariance of the public examples. Two last cohorts report privately whether it is right about them: the
+    first chooses between two forms of the discriminant, the second tells the accuracy by class.
 
     `fit` simulates all of that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
 
@@ -45,15 +46,18 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trust: "local", or "shuffler": then each cohort's messages are mixed before the server sees them.
         delta: the total δ per person behind a shuffler.
         messages: the messages per person to a shuffler, each mixed with those of its own slot.
-        features: the public feature map: a callable, a fitted transformer, or None if examples are features already.
-            Built-in maps are `Pixels` and `GradientHistograms`.
+        features: the public feature map: a callable or a fitted transformer, whose features need no scaling; None for
+            the columns of a table. Built-in maps are `Pixels` and `GradientHistograms`.
+        bounds: public ends of the columns: {name: (low, high)}, an array (D, 2), or one pair for all of them. Columns
+            are scaled by them, or by `public` if they are None.
         public: public examples without labels, like `X` of `fit`, for the centre, the directions and their covariance;
             None if there are none.
         classes: all labels, which are public; None takes those of `fit`, in simulation.
         shares: the shares of the classes, if public; None to learn them.
         max_features: the maximum number of directions; None for a fifth of the public examples, or for all features.
         blocks: the blocks of `GroupUnit`; by default those of least error. 1 is FrameUnit on the ball.
-        check_people: the share of people who check the classifier; with 0 no accuracy is predicted.
+        check_people: the share of people who judge the classifier; with 0 no accuracy is predicted. Half of them choose
+            between two forms of the discriminant, half report the accuracy by class.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
@@ -77,6 +81,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         delta: float = 1e-6,
         messages: int = 1,
         features: FeatureMap = None,
+        bounds: Any = None,
         public: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
         shares: Sequence[float] | None = None,
@@ -90,6 +95,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.delta = delta
         self.messages = messages
         self.features = features
+        self.bounds = bounds
         self.public = public
         self.classes = classes
         self.shares = shares
@@ -110,9 +116,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric")
         check_classification_targets(y)
         sizes = self.cohort_sizes(len(X))
-        course = self._start(np.unique(y) if self.classes is None else self.classes)
+        course = self._start(np.unique(y) if self.classes is None else self.classes, np.shape(X)[-1])
         # Checked for everybody before anybody answers.
-        mapped = apply_features(self.features, X)
+        mapped = apply_features(course.features, X)
         unknown = ~np.isin(y, course.classes)
         if unknown.any():
             row = np.flatnonzero(unknown)[0]
@@ -139,10 +145,11 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples:
             >>> PrivateClassifier(public=[[0.0]]).cohort_sizes(59_000)
-            {'pilot': 5900, 'main': 50150, 'check': 2950}
+            {'pilot': 5900, 'main': 50150, 'check': 1475, 'classes': 1475}
         """
         clients = check_argument("clients", clients)
-        shares = {"centre": CENTRE_PEOPLE, "pilot": PILOT_PEOPLE, "main": 0.0, "check": self.check_people}
+        judges = self.check_people / 2
+        shares = {"centre": CENTRE_PEOPLE, "pilot": PILOT_PEOPLE, "main": 0.0, "check": judges, "classes": judges}
         sizes = {cohort: max(1, round(shares[cohort] * clients)) for cohort in self._order()}
         sizes["main"] += clients - sum(sizes.values())
         if sizes["main"] < 1:
@@ -153,7 +160,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The cohorts, in the order of the questions."""
         check_number("check_people", self.check_people, 0, 0.5)
         first: list[Cohort] = ["centre"] if self.public is None else []
-        last: list[Cohort] = ["check"] if self.check_people else []
+        last: list[Cohort] = ["check", "classes"] if self.check_people else []
         return [*first, "pilot", "main", *last]
 
     # --- the server's side
@@ -166,9 +173,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classes is None:
             raise ValueError("classes must be given, got None: the server does not see labels")
         course = self._course if hasattr(self, "_course") else self._start(self.classes)
-        cosines = getattr(self.features, "cosines", None)
-        width = None if cosines is None else len(cosines()[1])
-        return course.question(people, width, _public_seed(generator_of(self.random_state)), self.features)
+        seed = _public_seed(generator_of(self.random_state))
+        return course.question(people, feature_count(course.features), seed, course.features)
 
     def learn(self, messages: Messages) -> PrivateClassifier:
         """Learn from the messages of the cohort that was asked last; after the main cohort the classifier is ready.
@@ -189,16 +195,17 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The cohorts still to be asked, in a deployment."""
         return tuple(self._course.cohorts if hasattr(self, "_course") else self._order())
 
-    def _start(self, classes: ArrayLike) -> Course:
+    def _start(self, classes: ArrayLike, columns: int | None = None) -> Course:
         labels = np.unique(np.asarray(classes))
         if len(labels) < 2 or len(labels) != len(np.asarray(classes)):
             raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
-        public = None if self.public is None else apply_features(self.features, self.public)
+        features = scaled_features(self.features, self.bounds, self.public, columns)
+        public = None if self.public is None else apply_features(features, self.public)
         self._course = self._course_type(
             budget=Budget(self.epsilon, self.delta if self.trust == "shuffler" else 0.0, self.messages, self.trust),
             classes=labels.tolist(),
             cohorts=self._order(),
-            features=self.features,
+            features=features,
             public=public,
             shares=self._given_shares(len(labels)),
             max_features=self.max_features,
@@ -229,7 +236,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "report_")
         if hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
-        rows = unit_rows(apply_features(self.features, X))
+        rows = unit_rows(apply_features(self._course.features, X))
         return self._course.discriminant.scores(self._course.main.unit_features(rows))
 
     def decision_function(self, X: ArrayLike) -> Floats:
@@ -252,7 +259,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return a report; with labelled examples, which only a simulation has, including the true accuracy."""
         check_is_fitted(self, "report_")
         known: LearningReport = self.report_
-        return known if X is None else replace(known, true_accuracy=float(self.score(X, y)))
+        if X is None:
+            return known
+        true = float(self.score(X, y))
+        return replace(known, true_accuracy=true, true_stderr=math.sqrt(true * (1 - true) / len(np.asarray(y))))
 
 
 def _public_seed(rng: np.random.Generator | None) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any, Literal, cast
 
 import numpy as np
 
+from sstq.accounting import shuffled_epsilon
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.learning.directions import (
@@ -18,16 +20,17 @@ from sstq.learning.directions import (
     length_shares,
     public_basis,
 )
-from sstq.learning.discriminant import ClassSums, Discriminant, pooled_sums, shrunk_shares
+from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
 from sstq.learning.features import FeatureMap, Floats
 from sstq.learning.questions import Question
-from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
+from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.planning.shuffled_draw import shuffled_mechanism
 
 __all__ = ["Budget", "Cohort", "Course", "LearningReport", "Trust"]
 
-Cohort = Literal["centre", "pilot", "main", "check"]
+Cohort = Literal["centre", "pilot", "main", "check", "classes"]
 Trust = Literal["local", "shuffler"]
 
 # The directions at which the noise of a message is predicted; it hardly depends on them.
@@ -37,6 +40,10 @@ _SHARE_PEOPLE = 0.1
 PILOT_PEOPLE, CENTRE_PEOPLE = 0.1, 0.15
 # The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
 _SHRINKAGE_DECAY = 0.5
+# The largest ε of a message, and how often its range is halved to find the one that a shuffler allows.
+_MOST_EPSILON, _HALVINGS = 20.0, 20
+# A class whose share is below this many standard errors has no accuracy of its own.
+_LEAST_SHARE_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,17 @@ class Budget:
             return FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
         return GroupUnit(dim, self.epsilon, groups=groups, clients=people, frame_seed=seed, **local)
 
+    def outcomes(self, categories: int, people: int) -> Frequencies:
+        """Return the mechanism for one of some outcomes: behind a shuffler that of the largest local ε."""
+        if not self.shuffled:
+            return Frequencies(categories, self.epsilon)
+        low, high = self.epsilon / self.messages, _MOST_EPSILON
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            asked = Frequencies(categories, middle, messages=self.messages)
+            low, high = (middle, high) if shuffled_epsilon(asked, people, self.delta) <= self.epsilon else (low, middle)
+        return Frequencies(categories, low, messages=self.messages)
+
 
 @dataclass(frozen=True)
 class LearningReport:
@@ -95,9 +113,15 @@ class LearningReport:
         message_bits: the bits per message, by cohort.
         directions: how many features are sent, chosen from the pilot's class sums.
         level: the energy of the classes in the first direction, as the pilot saw it; 1 is usual.
+        majority: the share of the most frequent class, as learned or given: what guessing it gets right.
+        form: the form of the discriminant that is used: "regression" until people have judged, "nearest" without
+            public examples.
         predicted_accuracy: the accuracy that the check cohort reported privately; nan if nobody was asked.
-        accuracy_stderr: its standard error.
+        accuracy_stderr: its standard error, widened so that 95 % intervals of all forms hold at once.
+        accuracies: the reported accuracy of every form.
+        by_class: the accuracy of every class and its standard error; nan for classes too rare to tell.
         true_accuracy: the accuracy on labelled examples given to `report`, in simulations.
+        true_stderr: its standard error, which is that of so many examples.
     """
 
     budget: Budget
@@ -106,26 +130,64 @@ class LearningReport:
     message_bits: dict[Cohort, int]
     directions: int
     level: float
+    majority: float
+    form: Form = "regression"
     predicted_accuracy: float = math.nan
     accuracy_stderr: float = math.nan
+    accuracies: dict[Form, float] = field(default_factory=dict)
+    by_class: dict[Any, tuple[float, float]] = field(default_factory=dict)
     true_accuracy: float = math.nan
+    true_stderr: float = math.nan
 
     @property
     def epsilon(self) -> float:
         """The total ε per person."""
         return self.budget.epsilon
 
+    @property
+    def balanced_accuracy(self) -> tuple[float, float]:
+        """The mean of the accuracies by class and its standard error; nan if a class is too rare to tell."""
+        found = np.array(list(self.by_class.values()) or [(math.nan, math.nan)])
+        return float(found[:, 0].mean()), float(np.linalg.norm(found[:, 1]) / len(found))
+
+    @property
+    def useful(self) -> bool:
+        """Whether the reported accuracy is above the majority class by twice its standard error."""
+        return bool(self.predicted_accuracy - 2 * self.accuracy_stderr > self.majority)
+
     def __str__(self) -> str:
         parts = [str(self.budget)]
         if self.budget.shuffled:
             parts.append(f"local ε = {self.local_epsilon:.3g} if it cheats")
         if not math.isnan(self.predicted_accuracy):
-            stated = f"{100 * self.predicted_accuracy:.1f} ± {100 * self.accuracy_stderr:.1f} % predicted"
-            parts.append(f"accuracy {stated if math.isfinite(self.accuracy_stderr) else 'unknown: too few people'}")
+            parts.append(f"accuracy {_percent(self.predicted_accuracy, self.accuracy_stderr, 'predicted')}")
+            parts.append(f"{100 * self.majority:.1f} % by guessing the most frequent class")
+            if not self.useful:
+                parts.append("not shown to be better than guessing")
+        if not math.isnan(self.balanced_accuracy[0]):
+            parts.append(_percent(*self.balanced_accuracy, "balanced over classes"))
         if not math.isnan(self.true_accuracy):
-            parts.append(f"{100 * self.true_accuracy:.1f} % true")
+            parts.append(_percent(self.true_accuracy, self.true_stderr, "true"))
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
-        return ", ".join([*parts, f"{self.directions} directions"]) + f"; people: {people}"
+        return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
+
+
+def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:
+    """The standard error of the sum of some shares.
+
+    By randomized response a message names one category, so hits of different ones exclude each other. With larger sets
+    they hardly depend on each other.
+    """
+    apart = float(np.linalg.norm(estimate.stderr[chosen]))
+    rate = float(np.sum(estimate.other + estimate.value[chosen] * (estimate.own - estimate.other)))
+    singles = math.isclose(estimate.own + (len(estimate.value) - 1) * estimate.other, 1.0)
+    if not singles or not 0 < rate < 1 or estimate.count == 1:
+        return apart
+    return math.sqrt(rate * (1 - rate) / (estimate.count - 1)) / (estimate.own - estimate.other)
+
+
+def _percent(value: float, stderr: float, of: str) -> str:
+    return f"{100 * value:.1f} ± {100 * stderr:.1f} % {of}" if math.isfinite(stderr) else "unknown: too few people"
 
 
 @dataclass(eq=False)
@@ -143,7 +205,7 @@ class Course:
         blocks: the blocks of the mechanism.
         asked: the question that is waiting for answers.
         main: the question of the main cohort: centre and directions of the classifier.
-        discriminant: the classifier, after the main cohort.
+        discriminants: the forms of the classifier, after the main cohort.
         sharpness: the sharpness of its probabilities, after the check.
         report: the report, after the main cohort.
     """
@@ -158,7 +220,7 @@ class Course:
     blocks: int | None
     asked: Question | None = None
     main: Question = field(init=False)
-    discriminant: Discriminant = field(init=False)
+    discriminants: dict[Form, Discriminant] = field(default_factory=dict)
     sharpness: float = 1.0
     report: LearningReport | None = None
     _people: dict[Cohort, int] = field(default_factory=dict)
@@ -193,10 +255,8 @@ class Course:
                     "features must be GradientHistograms, or public must be given: the number of features is unknown"
                 )
             self.asked = Question("centre", self.budget.mechanism(width, people, seed), features=features)
-        elif cohort == "check":
-            main, scores = self.main, (self.discriminant.coef, self.discriminant.intercept)
-            given = (self.budget.mechanism(1, people, seed), main.directions, main.centre, features, self.classes)
-            self.asked = Question("check", *given, scores=scores)
+        elif cohort in ("check", "classes"):
+            self.asked = self._judging(cohort, people, features)
         else:
             self.asked = self._class_question(cohort, people, seed, features)
         return self.asked
@@ -212,6 +272,20 @@ class Course:
         directions = basis.rows[: len(shares)] * np.sqrt(shares)[:, None]
         mechanism = self._mechanism(len(shares), people, seed)
         return Question("classes", mechanism, directions, basis.centre, features, self.classes)
+
+    @property
+    def discriminant(self) -> Discriminant:
+        """The form of the classifier that is used."""
+        return self.discriminants[cast(LearningReport, self.report).form]
+
+    def _judging(self, cohort: Cohort, people: int, features: FeatureMap) -> Question:
+        """Which of the forms are right; or, by class, whether the chosen one is."""
+        main, judged = self.main, list(self.discriminants.values()) if cohort == "check" else [self.discriminant]
+        outcomes = 2 ** len(judged) if cohort == "check" else 2 * len(self.classes)
+        mechanism = self.budget.outcomes(outcomes, people)
+        scores = [(form.coef, form.intercept) for form in judged]
+        known = (mechanism, main.directions, main.centre, features, self.classes)
+        return Question("check" if cohort == "check" else "recall", *known, scores=scores)
 
     def _mechanism(self, dim: int, people: int, seed: int) -> GroupUnit:
         shares = _SHARE_PEOPLE if self.shares is None else 0.0
@@ -240,13 +314,37 @@ class Course:
         elif cohort == "main":
             self._finish(question, self._class_sums(question, cast(GroupEstimate, estimate)))
         elif self.report is not None:
-            # Right is +1 and wrong is −1; probabilities are calibrated by the accuracy.
-            accuracy = min(max((1 + float(estimate.value[0])) / 2, 0.0), 1.0)
-            self.sharpness = self.discriminant.sharpness(accuracy)
-            stderr = float(estimate.stderr[0]) / 2
-            self.report = replace(
-                self.report, local_epsilon=self._local, predicted_accuracy=accuracy, accuracy_stderr=stderr
-            )
+            learned = self._forms(estimate) if cohort == "check" else {"by_class": self._by_class(estimate)}
+            self.report = replace(self.report, local_epsilon=self._local, **learned)
+            if cohort == "check":
+                self.sharpness = self.discriminant.sharpness(self.report.predicted_accuracy)
+
+    def _forms(self, estimate: Estimate) -> dict[str, Any]:
+        """The accuracy of every form, and the best one, from how often which of them were right."""
+        outcomes = np.arange(2 ** len(self.discriminants))
+        right = {form: (outcomes >> place & 1) == 1 for place, form in enumerate(self.discriminants)}
+        accuracies = {form: min(max(float(estimate.value[hits].sum()), 0.0), 1.0) for form, hits in right.items()}
+        best = max(accuracies, key=lambda form: accuracies[form])
+        stderr = _sum_error(cast(FrequencyEstimate, estimate), right[best])
+        normal = NormalDist()
+        widened = normal.inv_cdf(1 - 0.025 / len(accuracies)) / normal.inv_cdf(1 - 0.025)
+        return {
+            "form": best,
+            "predicted_accuracy": accuracies[best],
+            "accuracy_stderr": widened * stderr,
+            "accuracies": accuracies,
+        }
+
+    def _by_class(self, estimate: Estimate) -> dict[Any, tuple[float, float]]:
+        """The accuracy of every class, a ratio of shares, and its standard error to first order."""
+        wrong, right = estimate.value.reshape(-1, 2).T
+        wrong_error, right_error = estimate.stderr.reshape(-1, 2).T
+        share, share_error = wrong + right, np.hypot(wrong_error, right_error)
+        known = share > _LEAST_SHARE_ERRORS * share_error
+        share = np.where(known, share, math.nan)
+        recall = np.clip(right / share, 0.0, 1.0)
+        stderr = np.hypot((1 - recall) * right_error, recall * wrong_error) / share
+        return {label: (float(a), float(b)) for label, a, b in zip(self.classes, recall, stderr, strict=True)}
 
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
@@ -265,6 +363,12 @@ class Course:
         found = pooled_sums(self._pilot, own)
         decay = _SHRINKAGE_DECAY * basis.decay
         energies = energy_profile(len(shares), decay, self._level_of(found, decay))
+        weights, public = basis.weights(shares), basis.unit_examples(shares)
+        if public is None:
+            self.discriminants = {"nearest": Discriminant.nearest(found, weights)}
+        else:
+            self.discriminants = Discriminant.forms(found, weights, energies, public)
         self.main = question
-        self.discriminant = Discriminant.fit(found, basis.weights(shares), energies, basis.unit_examples(shares))
-        self.report = LearningReport(self.budget, self._local, self._people, self._bits, len(shares), self._level)
+        majority, form = float(np.max(found.shares)), next(iter(self.discriminants))
+        spent = (self.budget, self._local, self._people, self._bits)
+        self.report = LearningReport(*spent, len(shares), self._level, majority, form)

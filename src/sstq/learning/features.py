@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.checks import check_number, check_option
 from sstq.chunks import row_chunks
 from sstq.mechanisms.answers import plain_numbers
+from sstq.mechanisms.bounds import read_ranges
 from sstq.messages.arrays import as_vectors
 
 __all__ = [
+    "Columns",
     "FeatureMap",
     "GradientHistograms",
     "Pixels",
@@ -34,6 +36,9 @@ FeatureMap = Any
 """A callable, a fitted transformer, or None for examples that are features already."""
 
 _LARGEST_SIDE = 4096
+# Columns in units of their spread end here: a longer tail would shrink all other columns at length 1.
+_MOST_SPREADS = 3.0
+_LARGEST_COLUMN = 1e30
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,65 @@ class Pixels:
         """Return the examples as rows, (n, D)."""
         values = as_vectors(X)
         return values.reshape(len(values), -1)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table in units of their own spread, and a constant that keeps the length of a row.
+
+    Values are (x − centre)/spread, at most 3 in magnitude; a missing value counts as the centre. The constant is √D for
+    D columns: a classifier scales features to length 1, and without it a row twice as long would look the same.
+
+    Args:
+        centre: the public centre of every column.
+        spread: the public spread of every column.
+        constant: whether there is a constant.
+
+    Examples:
+        >>> Columns(centre=(50, 0), spread=(20, 1))([[90.0, np.nan]]).round(2)
+        array([[2.  , 0.  , 1.41]])
+        >>> Columns.within([(0, 110), (10, 60)]).spread[0] == 110 / 12**0.5
+        True
+    """
+
+    name: ClassVar[str] = "columns"
+    centre: Sequence[float]
+    spread: Sequence[float]
+    constant: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("centre", -_LARGEST_COLUMN), ("spread", 1 / _LARGEST_COLUMN)):
+            values = getattr(self, name)
+            if not isinstance(values, Sequence) or not values:
+                raise ValueError(f"{name} must be one number per column, got {values!r}")
+            checked = tuple(float(check_number(name, value, least, _LARGEST_COLUMN)) for value in values)
+            object.__setattr__(self, name, checked)
+        if len(self.centre) != len(self.spread):
+            raise ValueError(f"spread must have as many numbers as centre, {len(self.centre)}, got {len(self.spread)}")
+
+    @classmethod
+    def within(cls, ranges: ArrayLike) -> Columns:
+        """Columns between public ends, (D, 2), as spread as numbers drawn evenly between them."""
+        low, high = np.asarray(ranges, dtype=np.float64).T
+        return cls(((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
+
+    @classmethod
+    def like(cls, rows: Floats) -> Columns:
+        """Columns with the centre and the spread of public rows, (n, D); a constant column keeps its unit."""
+        spread = rows.std(axis=0)
+        return cls(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Compute the features of rows, (n, D + 1)."""
+        rows = plain_numbers(X)
+        if rows.ndim != 2 or rows.shape[1] != len(self.centre):
+            raise ValueError(f"X must have {len(self.centre)} columns, got an array of shape {rows.shape}")
+        with np.errstate(all="ignore"):
+            scaled = (rows.astype(np.float64) - self.centre) / self.spread
+        scaled = np.where(np.isnan(scaled), 0.0, np.clip(scaled, -_MOST_SPREADS, _MOST_SPREADS))
+        if not self.constant:
+            return scaled
+        return np.column_stack([scaled, np.full(len(scaled), math.sqrt(len(self.centre)))])
 
 
 @dataclass(frozen=True)
@@ -145,12 +209,12 @@ class GradientHistograms:
         return directions[ranks], frequency[ranks]
 
 
-_OURS: Mapping[str, Callable[..., Any]] = {"pixels": Pixels, "gradients": GradientHistograms}
+_OURS: Mapping[str, Callable[..., Any]] = {kind.name: kind for kind in (Columns, Pixels, GradientHistograms)}
 
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
     """Return the description of a built-in map; None for a map that devices must provide themselves."""
-    if not isinstance(features, Pixels | GradientHistograms):
+    if not isinstance(features, Columns | Pixels | GradientHistograms):
         return None
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(features).items()}
     return {"name": features.name, **options}
@@ -174,7 +238,7 @@ def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
     """Compute the features of examples, (n, D), finite or not; without a map the examples are the features."""
     if features is None:
         found = plain_numbers(X)
-    elif isinstance(features, Pixels | GradientHistograms):
+    elif isinstance(features, Columns | Pixels | GradientHistograms):
         found = features(plain_numbers(X))
     elif hasattr(features, "transform"):
         found = plain_numbers(features.transform(X))
@@ -194,6 +258,44 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
     if len(bad):
         raise ValueError(f"features must be finite, got nan or infinity in row {bad[0]}")
     return found
+
+
+def scaled_features(features: FeatureMap, bounds: Any, public: ArrayLike | None, columns: int | None) -> FeatureMap:
+    """Return the map itself, or that of the columns of a table, scaled by bounds or else by public rows.
+
+    Args:
+        features: the map, or None for columns.
+        bounds: {name: (low, high)}, an array (D, 2), or one pair (low, high) for all columns.
+        public: public rows.
+        columns: how many columns there are, if that is known.
+    """
+    if features is not None:
+        if bounds is not None:
+            raise ValueError("bounds must be left out: features have a scale already")
+        return features
+    rows = None if public is None else apply_features(None, public)
+    if bounds is None:
+        if rows is None:
+            raise ValueError(
+                "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
+                "for features that have one already, pass features=your_map"
+            )
+        return Columns.like(rows)
+    given = bounds if isinstance(bounds, Mapping) else np.asarray(bounds, dtype=np.float64)
+    if isinstance(given, np.ndarray) and given.shape == (2,):
+        columns = columns if rows is None else rows.shape[1]
+        if columns is None:
+            raise ValueError("bounds must be one pair per column in a deployment, which does not know their number")
+        given = np.tile(given, (columns, 1))
+    ranges = read_ranges(given, columns or len(given))
+    return Columns.within([pair[1:] for pair in ranges])
+
+
+def feature_count(features: FeatureMap) -> int | None:
+    """The number of features, where the map tells it."""
+    if isinstance(features, Columns):
+        return len(features.centre) + features.constant
+    return len(features.cosines()[1]) if hasattr(features, "cosines") else None
 
 
 def unit_rows(values: Floats) -> Floats:

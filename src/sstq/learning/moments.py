@@ -1,4 +1,4 @@
-"""Symmetric matrices as vectors of the same length, and the moments of a regression as one vector of a ball."""
+"""Symmetric matrices as vectors of the same length, and the moments of a regression as one of a ball."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["moment_dim", "moment_vectors", "moments_of", "symmetric", "symmetric_vectors"]
+__all__ = ["error_vectors", "errors_of", "moment_dim", "moment_rows", "symmetric", "symmetric_vectors"]
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float, float, float]
+"""The bound of the norm of the features; the middle of the target's range, and half its length."""
 
 
 def moment_dim(features: int) -> int:
-    """Return the length of the moment vector of this many features and a constant.
+    """Return the number of products of this many features, a constant and a target with each other.
 
     Examples:
         >>> moment_dim(2)
-        9
+        10
     """
-    return (features + 1) * (features + 2) // 2 + features + 1
+    return (features + 2) * (features + 3) // 2
 
 
 def symmetric_vectors(rows: Floats) -> Floats:
@@ -42,20 +44,31 @@ def symmetric(vector: Floats, size: int) -> Floats:
     return matrix + np.triu(matrix, 1).T
 
 
-def moment_vectors(rows: Floats, targets: Floats, bounds: tuple[float, float]) -> Floats:
-    """(zzᵀ, zy)/√2 of length at most 1, with z = (x, 1)/√2, x and y in units of their bounds, (n, moment_dim).
+def moment_rows(rows: Floats, targets: Floats, bounds: Bounds) -> Floats:
+    """(x, 1, y)/√3 of length at most 1, x and y in units of their bounds; what is beyond is moved to the bound.
 
-    Rows and targets beyond their bound are scaled down to it.
+    Examples:
+        >>> moment_rows(np.array([[6.0]]), np.array([5.0]), (2.0, 1.0, 8.0)) * 3**0.5
+        array([[1. , 1. , 0.5]])
     """
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    x = rows / np.maximum(norms, bounds[0])
-    z = np.concatenate([x, np.ones((len(x), 1))], axis=1) / math.sqrt(2)
-    y = np.clip(targets / bounds[1], -1, 1)
-    return np.concatenate([symmetric_vectors(z), z * y[:, None]], axis=1) / math.sqrt(2)
+    norm, middle, half = bounds
+    x = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), norm)
+    y = np.clip((targets - middle) / half, -1, 1)
+    return np.column_stack([x, np.ones(len(x)), y]) / math.sqrt(3)
 
 
-def moments_of(vector: Floats, features: int) -> tuple[Floats, Floats]:
-    """Return the means of zzᵀ and of zy from a mean of moment vectors."""
-    size = features + 1
-    split = size * (size + 1) // 2
-    return math.sqrt(2) * symmetric(vector[:split], size), math.sqrt(2) * vector[split:]
+def error_vectors(rows: Floats, coef: Floats, intercept: float) -> Floats:
+    """What is left of the squared targets and how large they are, each at most 1 and moved into the disc, (n, 2)."""
+    whole = rows * math.sqrt(3)
+    predicted = np.clip(whole[:, :-2] @ coef + intercept, -1, 1)
+    squares = np.column_stack([np.minimum((whole[:, -1] - predicted) ** 2, 1), whole[:, -1] ** 2])
+    return (2 * squares - 1) / math.sqrt(2)
+
+
+def errors_of(vector: Floats, stderr: Floats) -> tuple[float, float]:
+    """Return the share of the squared targets that is explained (R²) and its standard error, to first order."""
+    left, whole = (1 + math.sqrt(2) * vector) / 2
+    left_error, whole_error = stderr / math.sqrt(2)
+    if whole <= 2 * whole_error:
+        return math.nan, math.nan
+    return 1 - left / whole, math.hypot(left_error, left / whole * whole_error) / whole

@@ -27,18 +27,30 @@ from sstq.learning.features import (
     mapped_features,
     unit_rows,
 )
-from sstq.learning.moments import moment_vectors
-from sstq.mechanisms import FrameUnit, GroupUnit, from_json
+from sstq.learning.moments import Bounds, error_vectors, moment_rows, symmetric_vectors
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit, from_json
 from sstq.mechanisms.answers import answer, plain_numbers
+from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
 __all__ = ["Question", "encode"]
 
-_FORMAT, _VERSION = "sstq-question", 1
+_FORMAT, _VERSION = "sstq-question", 2
 _LARGEST = 1e30
-Kind = Literal["centre", "classes", "check", "moments"]
-_KINDS: tuple[Kind, ...] = ("centre", "classes", "check", "moments")
+_MOST_SCORES = 8
+Kind = Literal["centre", "classes", "check", "recall", "moments", "errors"]
+_SENT_BY: dict[str, type[Mechanism]] = {
+    "centre": FrameUnit,
+    "classes": GroupUnit,
+    "check": Frequencies,
+    "recall": Frequencies,
+    "moments": FrameUnit,
+    "errors": FrameUnit,
+}
+_OF_TARGETS = ("moments", "errors")
+Scores = tuple[Floats, Floats]
+"""The coefficients, (classes, p), and the intercepts, (classes,), of a classifier."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +59,18 @@ class Question:
 
     Attributes:
         kind: "centre" for the mean of the features, "classes" for the features and the private label, "check" for
-            whether a classifier is right, "moments" for products of features and a target.
-        mechanism: the mechanism of the message; `GroupUnit` for classes, `FrameUnit` otherwise.
+            which of some classifiers are right, "recall" for the label and whether a classifier is right, "moments" for
+            products of features and a target, "errors" for the squared error of a regression.
+        mechanism: the mechanism of the message: `GroupUnit` for classes, `Frequencies` for check and recall,
+            `FrameUnit` otherwise.
         directions: (p, D), applied to unit features after the centre is subtracted; None for the features themselves.
         centre: the centre of the features, (D,); None for zero.
         features: the public map; None if devices apply their own map first.
         classes: the labels, in the order of the mechanism's groups or of the classifier's scores.
-        bounds: the bounds of the norm of the features and of the target, for moments; larger ones are clipped.
-        scores: the classifier to check: coefficients (classes, p) and intercepts (classes,).
+        bounds: for moments and errors, the bound of the norm of the features, the middle of the target's range and half
+            its length; what is beyond is clipped.
+        scores: what to judge: coefficients (classes, p) and intercepts (classes,) of classifiers, or of the one
+            regression, as of one class.
 
     Examples:
         >>> from sstq.mechanisms import GroupUnit
@@ -64,28 +80,37 @@ class Question:
     """
 
     kind: Kind
-    mechanism: FrameUnit | GroupUnit
+    mechanism: FrameUnit | GroupUnit | Frequencies
     directions: Floats | None = None
     centre: Floats | None = None
     features: FeatureMap = None
     classes: Sequence[Any] = ()
-    bounds: tuple[float, float] | None = None
-    scores: tuple[Floats, Floats] | None = None
+    bounds: Bounds | None = None
+    scores: Sequence[Scores] = ()
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_option("kind", self.kind, _KINDS)
-        if not isinstance(self.mechanism, GroupUnit if self.kind == "classes" else FrameUnit):
-            raise ValueError(f"mechanism must fit a question of kind {self.kind!r}, got {self.mechanism!r}")
-        if (self.bounds is None) == (self.kind == "moments"):
-            raise ValueError(f"bounds must be given exactly for kind 'moments', got {self.bounds!r} for {self.kind!r}")
-        if (self.scores is None) == (self.kind == "check"):
-            raise ValueError(f"scores must be given exactly for kind 'check', got kind {self.kind!r}")
+        wanted = _SENT_BY[check_option("kind", self.kind, tuple(_SENT_BY))]
+        if not isinstance(self.mechanism, wanted):
+            raise ValueError(f"mechanism must be {wanted.__name__} for kind {self.kind!r}, got {self.mechanism!r}")
+        if (self.bounds is not None) != (self.kind in _OF_TARGETS):
+            raise ValueError(f"bounds must be given exactly for targets, got {self.bounds!r} for kind {self.kind!r}")
+        judging = self.kind in ("check", "recall", "errors")
+        if bool(self.scores) != judging or len(self.scores) > (_MOST_SCORES if self.kind == "check" else 1):
+            raise ValueError(f"scores must be given exactly to judge them, got {len(self.scores)} for {self.kind!r}")
         groups, dim = self.mechanism.groups or 0, self.mechanism.dim
-        if self.scores is not None:
-            (groups, dim), count = self.scores[0].shape, len(self.scores[1])
-            if count != groups or self.mechanism.dim != 1:
-                raise ValueError(f"scores must have one intercept per class, and dim must be 1, got {count}, {dim}")
+        if self.scores:
+            groups, dim = self.scores[0][0].shape
+            if any(coef.shape != (groups, dim) or intercept.shape != (groups,) for coef, intercept in self.scores):
+                raise ValueError("scores must have coefficients of one shape, and one intercept per class, got others")
+        if isinstance(self.mechanism, Frequencies):
+            outcomes = 2 ** len(self.scores) if self.kind == "check" else 2 * groups
+            if self.mechanism.categories != outcomes:
+                raise ValueError(f"categories must be {outcomes} for these scores, got {self.mechanism.categories}")
+        elif self.kind == "errors":
+            if (groups, self.mechanism.dim) != (1, 2):
+                raise ValueError("scores must be of one regression and dim must be 2 for kind 'errors', got others")
+            groups = 0
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
         if len(places) != len(labels) or len(labels) != groups:
@@ -96,11 +121,14 @@ class Question:
             )
         if self.centre is not None and self.directions is not None and len(self.centre) != self.directions.shape[1]:
             raise ValueError(f"centre must have {self.directions.shape[1]} numbers, got {len(self.centre)}")
-        for name, values in (("directions", self.directions), ("centre", self.centre), ("scores", self.scores)):
-            for part in values if isinstance(values, tuple) else (values,):
-                # Within these, no example's result overflows, where a server could place a threshold.
-                if part is not None and not np.all(np.abs(part) <= _LARGEST):
-                    raise ValueError(f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
+        for name, parts in (
+            ("directions", (self.directions,)),
+            ("centre", (self.centre,)),
+            ("scores", [part for scores in self.scores for part in scores]),
+        ):
+            # Within these, no example's result overflows, where a server could place a threshold.
+            if any(part is not None and not np.all(np.abs(part) <= _LARGEST) for part in parts):
+                raise ValueError(f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
         object.__setattr__(self, "_places", places)
 
     def vectors(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
@@ -112,21 +140,34 @@ class Question:
         with np.errstate(all="ignore"):
             found = mapped_features(self.features, X)
             if self.bounds is not None:
-                return moment_vectors(found, _targets(y, len(found)), self.bounds)
+                whole = moment_rows(found, _targets(y, len(found)), self.bounds)
+                if not self.scores:
+                    return symmetric_vectors(whole)
+                coef, intercept = self.scores[0]
+                return error_vectors(whole, coef[0], float(intercept[0]))
             rows = self.unit_features(unit_rows(found))
-            if self.scores is None:
+            if not self.scores:
                 return rows
-            # A label that is none of the classes is one that the classifier does not know.
-            right = (rows @ self.scores[0].T + self.scores[1]).argmax(axis=1) == self.labels(y, len(rows))
-            return np.where(right, 1.0, -1.0)[:, None]
+            labels = self.labels(y, len(rows))
+            # A label that is none of the classes is one that no classifier knows.
+            right = [(rows @ coef.T + intercept).argmax(axis=1) == labels for coef, intercept in self.scores]
+            if self.kind == "check":
+                places = np.sum([2.0**place * hits for place, hits in enumerate(right)], axis=0)
+                return np.asarray(places[:, None], dtype=np.float64)
+            return np.where(labels < 0, np.nan, 2 * labels + right[0])[:, None]
 
     def unit_features(self, rows: Floats) -> Floats:
         """Return unit features minus the centre, along the directions, scaled to length 1 again; zeros stay."""
-        width = self.mechanism.dim if self.directions is None else self.directions.shape[1]
+        width = self._width if self.directions is None else self.directions.shape[1]
         if rows.shape[1] != width:
             raise ValueError(f"X must have {width} features, got {rows.shape[1]}")
         moved = rows if self.centre is None else rows - self.centre
         return unit_rows(moved if self.directions is None else moved @ self.directions.T)
+
+    @property
+    def _width(self) -> int:
+        """The number of features along the directions."""
+        return self.scores[0][0].shape[1] if self.scores else self.mechanism.dim
 
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
         """Return the index of each label among the classes; -1 for any other label."""
@@ -136,7 +177,7 @@ class Question:
         """Encode one message per example, whatever the data are: who refuses would tell the server something.
 
         Features that are not finite become the zero vector. An unknown label becomes the zero vector of a class drawn
-        uniformly.
+        uniformly, and an outcome drawn uniformly where outcomes are asked for.
 
         Args:
             X: examples, as the feature map takes them; features (n, D) if the question has no map.
@@ -167,7 +208,7 @@ class Question:
             "features": features_to_dict(self.features),
             "classes": list(self._places),
             "bounds": None if self.bounds is None else list(self.bounds),
-            "scores": None if self.scores is None else [listed(part) for part in self.scores],
+            "scores": [[listed(part) for part in scores] for scores in self.scores],
         }
         return rfc8785.dumps(text).decode()
 
@@ -188,20 +229,22 @@ class Question:
         described = features_from_dict(data["features"])
         if described is not None and features is not None:
             raise ValueError("features must be left out: the question names its own map")
-        for name, count in (("bounds", 2), ("scores", 2), ("classes", None)):
-            value = data[name]
-            if value is not None and (not isinstance(value, list) or (count and len(value) != count)):
-                raise ValueError(f"{name} must be a list{f' of {count}' if count else ''}, got {value!r}")
+        for name, value in (("classes", data["classes"]), ("scores", data["scores"])):
+            if not isinstance(value, list):
+                raise ValueError(f"{name} must be a list, got {value!r}")
+        for name, value, count in (("bounds", data["bounds"], 3), *(("scores", pair, 2) for pair in data["scores"])):
+            if value is not None and (not isinstance(value, list) or len(value) != count):
+                raise ValueError(f"{name} must have {count} parts, got {value!r}")
         bounds, scores = data["bounds"], data["scores"]
         return cls(
             data["kind"],
-            cast(FrameUnit | GroupUnit, from_json(json.dumps(data["mechanism"]))),
+            cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
             None if data["directions"] is None else _numbers("directions", data["directions"], 2),
             None if data["centre"] is None else _numbers("centre", data["centre"], 1),
             features if described is None else described,
-            tuple(data["classes"] or ()),
+            tuple(data["classes"]),
             None if bounds is None else checked_bounds(*bounds),
-            None if scores is None else (_numbers("scores", scores[0], 2), _numbers("scores", scores[1], 1)),
+            tuple((_numbers("scores", coef, 2), _numbers("scores", intercept, 1)) for coef, intercept in scores),
         )
 
 
@@ -261,9 +304,13 @@ def _place(label: Any, places: Mapping[Any, int]) -> int:
         return -1
 
 
-def checked_bounds(norm: Any, target: Any) -> tuple[float, float]:
-    """The bounds of the norm of the features and of the target."""
-    return check_number("x_bound", norm, 1e-100, 1e100), check_number("y_bound", target, 1e-100, 1e100)
+def checked_bounds(norm: Any, middle: Any, half: Any) -> Bounds:
+    """The bound of the norm of the features, the middle of the target's range and half its length."""
+    return (
+        check_number("x_bound", norm, 1e-100, 1e100),
+        check_number("y_bound", middle, -1e100, 1e100),
+        check_number("y_bound", half, 1e-100, 1e100),
+    )
 
 
 def _targets(y: ArrayLike | None, count: int) -> Floats:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.checks import check_argument
+from sstq.aggregation import Estimate
+from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.learning.estimators import (
     BaseEstimator,
     RegressorMixin,
@@ -16,114 +19,197 @@ from sstq.learning.estimators import (
     generator_of,
     validate_data,
 )
-from sstq.learning.features import FeatureMap, Floats, apply_features
-from sstq.learning.moments import moment_dim, moments_of
+from sstq.learning.features import Columns, FeatureMap, Floats, apply_features, feature_count, scaled_features
+from sstq.learning.moments import Bounds, errors_of, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
 from sstq.mechanisms import FrameUnit
 from sstq.messages.batch import Messages
 
 __all__ = ["PrivateRegression"]
 
+# Rows of columns in units of their spread are about √D long; few are this many times as long.
+_LONG_ROW = 1.2
+# Targets are judged within so many standard deviations of their mean.
+_JUDGED_SPREADS = 2.5
+
 
 class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fit a linear regression to people who each send one ε-locally private message of features and target, once.
 
-    The message holds everything that least squares needs: the products of the features with each other and the target,
-    as one vector of (d + 1)(d + 2)/2 + d + 1 numbers, by FrameUnit. The matrix of products is symmetric; it is sent as
-    a vector of the same length, each entry once. The noise of the messages is known, and the ridge is the size of the
+    The message holds everything that least squares needs: the products of features, a constant and the target with each
+    other, as one vector of (d + 2)(d + 3)/2 numbers, by FrameUnit. The matrix of products is symmetric; it is sent as a
+    vector of the same length, each entry once. The noise of the messages is known, and the ridge is the size of the
     noise's largest eigenvalue: τ·√(2(d + 1)) for a noise of τ per entry. The intercept is not shrunk.
+
+    Some people do not learn but check: they send how large their target is and what the regression leaves of it, both
+    squared, which gives R². `fit` warns if it is not above zero: then the mean predicts as well.
 
     Args:
         epsilon: the ε of a person's only message, and so the person's total.
-        x_bound: a public bound of the norm of the features; longer ones are scaled down to it. Too large a bound
-            costs accuracy: the noise is proportional to it.
-        y_bound: a public bound of the target's magnitude; larger ones are clipped to it.
-        features: a public feature map; None if examples are features already.
+        bounds: public ends of the columns: {name: (low, high)}, an array (d, 2), or one pair for all of them.
+        public: public rows like `X` of `fit`, which scale the columns if there are no bounds.
+        x_bound: a public bound of the norm of the features; longer ones are scaled down to it. By default that of
+            columns is 1.2·√d in units of their spread. Too large a bound costs accuracy: noise is proportional to it.
+        y_bound: a public bound of the target: its magnitude, or its ends (low, high). What is beyond is clipped.
+        features: a public feature map, whose norm `x_bound` bounds; None for columns.
+        check_people: the share of people who check.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
-        coef_: the coefficients of the features, (d,).
+        coef_: the coefficients of the features, (d,); of columns, in the columns' units.
         intercept_: the constant.
         ridge_: the ridge that was added, in units of x_bound².
         people_: the number of people who answered.
         message_bits_: the bits per message.
+        r2_, r2_stderr_: R² as the people who checked reported it, and its standard error; nan before they did.
 
     Examples:
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(-1, 1, (50_000, 2)) / np.sqrt(2)
-        >>> model = PrivateRegression(epsilon=4.0, random_state=0).fit(X, X @ [0.5, -0.3] + 0.2)
-        >>> np.round(model.coef_, 1), round(float(model.intercept_), 1)
-        (array([ 0.5, -0.3]), 0.2)
+        >>> X = rng.uniform(0, 100, (50_000, 2))
+        >>> y = X @ [0.5, -0.3] + 20
+        >>> model = PrivateRegression(epsilon=4.0, bounds=(0, 100), y_bound=(-20, 80), random_state=0).fit(X, y)
+        >>> np.round(model.coef_, 1), bool(model.r2_ > 0.8)
+        (array([ 0.4, -0.3]), True)
     """
 
     def __init__(
         self,
         epsilon: float = 3.0,
         *,
-        x_bound: float = 1.0,
-        y_bound: float = 1.0,
+        bounds: Any = None,
+        public: ArrayLike | None = None,
+        x_bound: float | None = None,
+        y_bound: float | tuple[float, float] | None = None,
         features: FeatureMap = None,
+        check_people: float = 0.1,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
+        self.bounds = bounds
+        self.public = public
         self.x_bound = x_bound
         self.y_bound = y_bound
         self.features = features
+        self.check_people = check_people
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrivateRegression:
+    def fit(self, X: Any, y: Any) -> PrivateRegression:
         """Simulate devices and server: encode one message per example, and learn from these alone."""
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric", y_numeric=True)
-        mapped = apply_features(self.features, X)
+        self._start(np.shape(X)[-1])
+        mapped = apply_features(self._map, X)
         rng = generator_of(self.random_state)
-        question = self._question(len(mapped), mapped.shape[1], rng, None)
-        return self.learn(question.encode(mapped, y, rng))
+        order = (rng or np.random.default_rng()).permutation(len(mapped))
+        checking = round(check_number("check_people", self.check_people, 0, 0.5) * len(mapped))
+        for part in (order[checking:], order[:checking]):
+            if len(part):
+                question = self._question(len(part), mapped.shape[1], rng)
+                # The features are computed already.
+                self.learn(replace(question, features=None).encode(mapped[part], y[part], rng))
+        return self
 
-    def question(self, people: int, width: int) -> Question:
-        """Return the question for this many people and features; publish its `to_json`, then call `learn`."""
-        return self._question(people, width, generator_of(self.random_state), self.features)
+    def question(self, people: int, width: int | None = None) -> Question:
+        """Return the next question: the first one is about the moments, the one after `learn` about errors.
 
-    def _question(self, people: int, width: int, rng: np.random.Generator | None, features: FeatureMap) -> Question:
+        Publish its `to_json`, then call `learn` with the answers.
+
+        Args:
+            people: how many people are asked.
+            width: the number of features; None if bounds, public rows or the feature map tell it.
+        """
+        if not hasattr(self, "_map"):
+            self._start(width)
+        known = width or feature_count(self._map)
+        if known is None:
+            raise ValueError("width must be given: the feature map does not tell the number of features")
+        return self._question(people, known, generator_of(self.random_state))
+
+    def _start(self, columns: int | None) -> None:
+        """Read the options that describe features and targets."""
+        if self.y_bound is None:
+            raise ArgumentError("y_bound", "must be given, got None: a public bound of the target, or (low, high)")
+        ends = np.asarray(self.y_bound, dtype=np.float64)
+        low, high = (-ends, ends) if ends.ndim == 0 else ends
+        self._map = self.features
+        norm = self.x_bound
+        if self.bounds is not None or self.public is not None or norm is None:
+            self._map = scaled_features(self.features, self.bounds, self.public, columns)
+            if isinstance(self._map, Columns):
+                self._map = replace(self._map, constant=False)
+                norm = norm or _LONG_ROW * math.sqrt(len(self._map.centre))
+        self._bounds = checked_bounds(1.0 if norm is None else norm, (low + high) / 2, (high - low) / 2)
+
+    def _question(self, people: int, width: int, rng: np.random.Generator | None) -> Question:
         people = check_argument("people", people, of="clients")
         seed = int((rng or np.random.default_rng()).integers(2**63))
-        mechanism = FrameUnit(moment_dim(width), self.epsilon, clients=people, frame_seed=seed)
-        self._asked = Question(
-            "moments", mechanism, features=features, bounds=checked_bounds(self.x_bound, self.y_bound)
-        )
         self._width = width
+        if hasattr(self, "_solution"):
+            mechanism = FrameUnit(2, self.epsilon, clients=people, frame_seed=seed)
+            norm, middle, half = self._bounds
+            mean, spread, coef, intercept = self._solution
+            judged: Bounds = (norm, middle + half * mean, half * spread)
+            scores = [(coef[None] / spread, np.array([(intercept - mean) / spread]))]
+            self._asked = Question("errors", mechanism, features=self._map, bounds=judged, scores=scores)
+        else:
+            mechanism = FrameUnit(moment_dim(width), self.epsilon, clients=people, frame_seed=seed)
+            self._asked = Question("moments", mechanism, features=self._map, bounds=self._bounds)
         return self._asked
 
     def learn(self, messages: Messages) -> PrivateRegression:
-        """Solve the least squares from these messages."""
+        """Learn from the answers to the question that was asked last."""
         asked: Question | None = getattr(self, "_asked", None)
         if asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
-        mechanism = asked.mechanism
-        aggregator = mechanism.aggregator()
+        aggregator = asked.mechanism.aggregator()
         aggregator.update(messages)
-        estimate = aggregator.mean()
-        size = self._width + 1
-        products, along = moments_of(estimate.value, self._width)
-        products[-1, -1] = 0.5  # the constant's own, which is known
-        noise = math.sqrt(2 * mechanism.typical_error(round(estimate.people)).total / mechanism.dim)
-        ridge = noise * math.sqrt(2 * size)
+        if asked.kind == "moments":
+            self._solve(asked, aggregator.mean())
+        else:
+            self._judge(aggregator.mean())
+        del self._asked
+        return self
+
+    def _solve(self, asked: Question, estimate: Estimate) -> None:
+        mechanism, size = asked.mechanism, self._width + 1
+        matrix = 3 * symmetric(estimate.value, size + 1)
+        products, along = matrix[:size, :size], matrix[:size, size]
+        products[-1, -1] = 1.0  # the constant's own, which is known
+        noise = 3 * math.sqrt(mechanism.typical_error(round(estimate.people)).total / mechanism.dim)
+        ridge = noise * math.sqrt(size)
         values, vectors = np.linalg.eigh(products)
         positive = (vectors * np.maximum(values, 0)) @ vectors.T
         positive[np.arange(self._width), np.arange(self._width)] += ridge
         # With a certain intercept the matrix is regular, however large the noise.
-        positive[-1, -1] = max(positive[-1, -1], 0.5)
+        positive[-1, -1] = max(positive[-1, -1], 1.0)
         solution = np.linalg.solve(positive, along)
-        self.coef_ = solution[:-1] * self.y_bound / (math.sqrt(2) * self.x_bound)
-        self.intercept_ = float(solution[-1] * self.y_bound / math.sqrt(2))
-        self.ridge_ = 2 * ridge
+        mean = float(np.clip(along[-1], -1, 1))
+        # Noise may leave nothing of the variance; a target's spread is rarely below a twentieth of its range.
+        spread = _JUDGED_SPREADS * math.sqrt(max(matrix[size, size] - mean**2, 0.01))
+        self._solution = (mean, spread, solution[:-1], float(solution[-1]))
+        norm, middle, half = self._bounds
+        self.coef_, self.intercept_ = solution[:-1] * half / norm, float(middle + half * solution[-1])
+        if isinstance(self._map, Columns):
+            self.coef_ = self.coef_ / self._map.spread
+            self.intercept_ -= float(self.coef_ @ self._map.centre)
+        self.ridge_ = ridge
         self.people_, self.message_bits_ = round(estimate.people), mechanism.message_bits
-        del self._asked
-        return self
+        self.r2_ = self.r2_stderr_ = math.nan
+
+    def _judge(self, estimate: Estimate) -> None:
+        self.r2_, self.r2_stderr_ = errors_of(estimate.value, estimate.stderr)
+        self.people_ += round(estimate.people)
+        if not self.r2_ - 2 * self.r2_stderr_ > 0:
+            warnings.warn(
+                f"this regression is not shown to be better than the mean: R² = {self.r2_:.2f} ± {self.r2_stderr_:.2f} "
+                f"at a total ε of {self.epsilon:g} and {self.people_:,} people",
+                stacklevel=3,
+            )
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
         if hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
-        predicted: Floats = apply_features(self.features, X) @ self.coef_ + self.intercept_
+        features = None if isinstance(self._map, Columns) else self._map
+        predicted: Floats = apply_features(features, X) @ self.coef_ + self.intercept_
         return predicted

@@ -210,8 +210,8 @@ class SSTQ(KashinMechanism):
     @cached_property
     def layout(self) -> Layout:
         """The code, and with a private coin the coordinate's index."""
-        code = Field("code", self.bits, 1 << self.bits)
-        return Layout((code, self._index_field) if self.coin == "private" else (code,))
+        index = (self._index_field,) if self.coin == "private" else ()
+        return Layout((Field("code", self.bits, 1 << self.bits), *index))
 
     @property
     def _index_field(self) -> Field:
@@ -269,8 +269,11 @@ class SSTQ(KashinMechanism):
         return estimates
 
     def _check_messages(self, messages: Messages) -> None:
+        used = self.channel.used
+        if used.all():
+            return
         code = messages.column("code")
-        for row in np.flatnonzero(~self.channel.used[code]):
+        for row in np.flatnonzero(~used[code]):
             raise ValueError(f"message {row}: code {code[row]} is never sent by this channel")
 
     @property

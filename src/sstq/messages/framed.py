@@ -28,7 +28,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from sstq.messages.batch import MessageReader, Messages, block_messages
+from sstq.messages.batch import BLOCK_BITS, BLOCK_MESSAGES, MessageReader, Messages, block_messages
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -66,7 +66,8 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{name} has version {version} of the message format; this library reads version {VERSION}")
     if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
         raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
-    if width < 1 or not 1 <= block <= block_messages(width) or flags > _SIMULATED | _WITH_CLIENTS:
+    sound = 1 <= block <= BLOCK_MESSAGES and (block == 1 or block * width <= BLOCK_BITS)
+    if width < 1 or not sound or flags > _SIMULATED | _WITH_CLIENTS:
         raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
     simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
     identity = (digest.hex(), count, width, simulated, with_clients, block, file_id.hex())
