@@ -24,7 +24,7 @@ from tests.patience import PATIENCE, until
 
 DIM = 6
 COMMANDS = ["spec", "encode", "sql", "aggregate", "inspect", "plan", "compare", "clip"]
-COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account"]
+COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account", "survey"]
 MOST_OPTIONS = 12
 
 

@@ -76,6 +76,23 @@ RECORDS = {
     "frequencies": {"categories": 9, "epsilon": 1.0},
     "frequencies/response": {"categories": 6, "epsilon": 4.0},
     "frequencies/messages": {"categories": 5, "epsilon": 1.0, "messages": 3},
+    "survey": {
+        "epsilon": EPSILON,
+        "questions": {
+            "country": sstq.Choice(["AT", "CH", "DE"]),
+            "used": sstq.MultiChoice(["search", "export"]),
+            "age": sstq.Number(0, 110, bins=6),
+            "taste": sstq.Vector(3, clip=2.0),
+            "age by country": sstq.By("country", "age"),
+        },
+        "people": 20,
+    },
+    "survey/messages": {
+        "epsilon": 0.75,
+        "questions": {"used": sstq.MultiChoice([1, 2]), "vote": sstq.Choice([0, 1])},
+        "weights": {"used": 2.0, "vote": 1.0},
+        "messages": 2,
+    },
 }
 
 

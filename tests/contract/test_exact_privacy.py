@@ -15,7 +15,7 @@ from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.baselines import test_candidates, test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, RECORDS, build, build_small
-from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit
+from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit, test_survey
 from tests.scripted import ScriptedBits
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
@@ -82,6 +82,14 @@ def frequencies_laws(mechanism):
         yield test_frequencies.output_distribution(mechanism, label)
 
 
+@pytest.mark.parametrize("case", ["survey", "survey/messages"])
+def test_answers_to_every_question_are_within_e_to_the_epsilon(case):
+    """A message tells its question, and each has laws of its own."""
+    survey = build(case)
+    for of_question in test_survey.laws(survey):
+        assert largest_ratio(of_question) <= exp_lower(survey.epsilon)
+
+
 def candidate_laws(mechanism):
     """The laws of one client's code: its candidates are public, so they are the same for all inputs."""
     for x in unit_vectors(mechanism.dim):
@@ -113,7 +121,7 @@ def test_every_private_mechanism_is_enumerated():
     for case in [*CASES, *RECORDS]:
         mechanism = build(case)
         if mechanism.trust == "local":
-            assert mechanism.name in (LAWS if mechanism.exact else CAPS)
+            assert mechanism.name in ({*LAWS, "survey"} if mechanism.exact else CAPS)
 
 
 def largest_ratio(laws):

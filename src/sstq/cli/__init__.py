@@ -24,6 +24,7 @@ from sstq.cli.serve import serve
 from sstq.cli.shuffler import shuffler
 from sstq.cli.spec import spec
 from sstq.cli.sql import sql
+from sstq.cli.survey import survey
 from sstq.cli.terminal import paragraphs
 from sstq.cli.try_ import try_
 from sstq.cli.usage import add_command
@@ -39,7 +40,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Collect": (spec, encode, sql, aggregate, inspect),
-    "Plan": (plan, try_, compare, clip),
+    "Plan": (plan, try_, compare, clip, survey),
     "Serve": (serve, campaign, send, shuffler),
     "Check": (audit, account),
 }

@@ -25,15 +25,17 @@ from sstq.cli.common import (
     summarize_mechanism,
     to_json,
     warn_of_seed,
+    write_text,
 )
 from sstq.cli.counts import add_counts
-from sstq.cli.terminal import complain, note, progress, show_facts, warn
+from sstq.cli.terminal import complain, note, progress, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, Estimate, GroupedAggregator, GroupEstimate, Mechanism
+    from sstq import Aggregator, Estimate, GroupedAggregator, GroupEstimate, Mechanism, SurveyEstimate
 
 _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
+_SURVEY, _SHOWN_ROWS = "survey.csv", 40
 
 
 def aggregate(
@@ -120,6 +122,7 @@ def aggregate(
     if png is not None:
         _check_picture(png, grouped, force)
     results = _RESULTS if shared.groups is None else (*_RESULTS, *groups.PRIVATE_RESULTS)
+    results = (*results, _SURVEY) if shared.name == "survey" else results
     for name in groups.PUBLIC_RESULTS if grouped else results:
         check_output(output / name, force or resumed)
     sums: Aggregator[Any] | GroupedAggregator
@@ -210,6 +213,7 @@ def _report(
     """Write the mean and its summary, and print the summary."""
     import numpy as np
 
+    from sstq import SurveyEstimate
     from sstq.files.atomic import atomic_file
 
     estimate = sums.mean()
@@ -231,11 +235,28 @@ def _report(
     show_facts(str(output), facts, verbose=verbose)
     if shared.groups is not None:
         groups.report_private(cast("GroupEstimate", estimate), output, names)
+    if isinstance(estimate, SurveyEstimate):
+        _write_survey(estimate, output / _SURVEY)
     if estimate.note:
         warn(estimate.note)
+    if estimate.note and not isinstance(estimate, SurveyEstimate):
         advise_next_round(shared, round(estimate.people))
     if estimate.simulated:
         warn_of_seed()
+
+
+def _write_survey(estimate: SurveyEstimate, path: Path) -> None:
+    """Write the tidy table of a survey's results, and show its first rows."""
+    import csv
+    import io
+
+    rows = [[name, *row] for name, found in estimate.results.items() for row in found.rows()]
+    text, columns = io.StringIO(), ["question", "item", "estimate", "stderr", "low", "high"]
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    write_text(path, text.getvalue())
+    shown = [[name, item, *(f"{number:.4g}" for number in numbers)] for name, item, *numbers in rows[:_SHOWN_ROWS]]
+    caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
+    show_table("Results", columns, shown, caption=caption)
 
 
 def _summary(mechanism: Mechanism, estimate: Estimate, digest: str) -> dict[str, Any]:

@@ -96,7 +96,12 @@ def read_mechanism(path: Path) -> Mechanism:
     from sstq.mechanisms import from_json
 
     try:
-        return from_json(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if '"sstq-survey"' in text[:200]:
+            from sstq.mechanisms.survey.schema import survey_from_schema
+
+            return survey_from_schema(text)
+        return from_json(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a mechanism's JSON file: it is not text") from error
     except ValueError as error:
@@ -106,7 +111,10 @@ def read_mechanism(path: Path) -> Mechanism:
 def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms import SSTQ, FrameUnit
+    from sstq.mechanisms.records import RecordMechanism
 
+    if isinstance(mechanism, RecordMechanism):
+        return _describe_records(mechanism)
     error, clients = mechanism.typical_error(), mechanism.clients or clients
     facts: Facts = [
         ("mechanism", mechanism.name),
@@ -144,6 +152,32 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
         facts += [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
     facts.append(("digest", mechanism.digest()))
     return facts
+
+
+def _describe_records(mechanism: Mechanism) -> Facts:
+    """Return facts about a mechanism without vectors."""
+    from sstq.mechanisms.frequencies import Frequencies
+    from sstq.mechanisms.survey import Survey
+
+    facts: Facts = [
+        ("mechanism", mechanism.name),
+        ("epsilon", f"{mechanism.epsilon!r}"),
+        ("bits per message", mechanism.message_bits),
+    ]
+    if isinstance(mechanism, Frequencies):
+        facts += [("categories", mechanism.categories), ("variance of a share", f"{mechanism.share_variance:.4g}")]
+    if isinstance(mechanism, Survey):
+        for (name, question), draw in zip(mechanism.questions.items(), mechanism.draws, strict=True):
+            facts.append((f"question {name}", f"{question}, {100 * draw / 2**62:.0f} % of people"))
+    return [
+        *facts,
+        ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
+        ("exact", "yes, integer by integer"),
+        ("trust", mechanism.trust),
+        *several_messages(mechanism),
+        ("unbiased", _unbiased_in_words(mechanism)),
+        ("digest", mechanism.digest()),
+    ]
 
 
 def several_messages(mechanism: Mechanism) -> Facts:

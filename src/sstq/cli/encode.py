@@ -93,6 +93,8 @@ def encode(
 
     With --verbose it also prints how many vectors were clipped; keep that to yourself.
 
+    With a survey (sstq survey init) the files are tables that have its columns, and each line is one person.
+
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
 
     Example: sstq encode people.csv --columns age,bmi --delimiter ';' -m mechanism.json -o messages.sstq
@@ -101,6 +103,8 @@ def encode(
 
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.encoding import encode_files
+    from sstq.mechanisms.survey import Survey
+    from sstq.mechanisms.survey.schema import read_table
     from sstq.messages.files import write_messages
     from sstq.messages.parquet import SUFFIXES
 
@@ -118,19 +122,25 @@ def encode(
     reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
     reading["group_names"] = None if group_names is None else read_group_names(group_names, shared)
     check_output(output, force, inputs=(mechanism, *local))
-    files = open_files(vectors, shared.dim, columns, delimiter, **reading)
-    count = sum(file.count for file in files)
-    if not count:
-        raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
-    named: dict[str, Any] = {}
-    if clients is not None or shared.coin == "public":
-        named["clients"] = _client_identifiers(shared, clients, count)
-    named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
     rng = None if seed is None else np.random.default_rng(seed)
     counted = LocalReport() if verbose else None
-    with progress("Encoding", count * shared.messages) as advance:
-        messages = encode_files(shared, files, rng, **named, report=counted, advance=advance)
-        total = write_messages(output, messages, shared)
+    if isinstance(shared, Survey):
+        if by is not None or columns is not None or clients is not None or len(local) < len(vectors):
+            raise WrongUsage("--by, --columns, --clients and remote files are for vectors; a survey takes local tables")
+        total = write_messages(output, (shared.encode(read_table(path, shared), rng) for path in local), shared)
+        counted = None
+    else:
+        files = open_files(vectors, shared.dim, columns, delimiter, **reading)
+        count = sum(file.count for file in files)
+        if not count:
+            raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
+        named: dict[str, Any] = {}
+        if clients is not None or shared.coin == "public":
+            named["clients"] = _client_identifiers(shared, clients, count)
+        named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
+        with progress("Encoding", count * shared.messages) as advance:
+            messages = encode_files(shared, files, rng, **named, report=counted, advance=advance)
+            total = write_messages(output, messages, shared)
     show_facts(
         str(output),
         [

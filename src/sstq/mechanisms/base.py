@@ -280,7 +280,7 @@ class Mechanism(Agreement):
 
     def encode(
         self,
-        X: ArrayLike,
+        X: Any,
         rng: RngLike = None,
         *,
         clients: ArrayLike | None = None,

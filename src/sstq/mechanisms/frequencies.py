@@ -203,6 +203,12 @@ class Frequencies(RecordMechanism):
         """The variance of one message's estimate of the share of a category that nobody has."""
         return share_variance(self.draw)
 
+    def variance_at(self, share: float) -> float:
+        """The variance of one message's estimate of a share, over messages and people."""
+        own, other = hit_rates(self.draw)
+        rate = other + share * (own - other)
+        return rate * (1 - rate) / (own - other) ** 2
+
     @cached_property
     def layout(self) -> Layout:
         """One number: (a − 1)·P + t."""
@@ -254,10 +260,14 @@ class Frequencies(RecordMechanism):
         place = ((slot + 1) * batch.rows[:, 0].astype(np.int64) - self.draw.places(batch.words[:, 1:3])) % size
         return (slot * size + place,)
 
+    def holds(self, codes: Any, categories: Any) -> Any:
+        """Whether the sets of messages hold these categories; both may be arrays."""
+        slot, place = np.divmod(codes, self.draw.size)
+        return ((slot + 1) * categories - place) % self.draw.size < self.draw.inside
+
     def _decode(self, messages: Messages) -> Floats:
         own, other = hit_rates(self.draw)
-        slot, place = np.divmod(messages.column("code").astype(np.int64), self.draw.size)
-        held = ((slot + 1)[:, None] * np.arange(self.categories) - place[:, None]) % self.draw.size < self.draw.inside
+        held = self.holds(messages.column("code").astype(np.int64)[:, None], np.arange(self.categories))
         return np.asarray((held - other) / (own - other))
 
     def _estimated(self, rows: Rows) -> Rows:

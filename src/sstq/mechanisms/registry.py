@@ -20,6 +20,7 @@ _REGISTRY: dict[str, type[Mechanism] | str] = {
     "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
     "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
     "frequencies": "sstq.mechanisms.frequencies:Frequencies",
+    "survey": "sstq.mechanisms.survey.mechanism:Survey",
     "vqsgd": "sstq.baselines.vqsgd:VqSGD",
     "sqkr": "sstq.baselines.sqkr:SQKR",
     "privunit": "sstq.baselines.privunit:PrivUnit",
@@ -98,7 +99,11 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
         >>> from_json(original.to_json()).digest() == original.digest()
         True
     """
-    data = read_document(text, Mechanism.json_format)
+    return from_values(read_document(text, Mechanism.json_format), max_frame_size, max_steps)
+
+
+def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
+    """Read a mechanism from JSON values, within the bounds of `from_json`."""
     chosen = mechanism_class(data.pop("mechanism", None))
     solved: Any = chosen.parameters_class.from_dict(data)
     # A mechanism without vectors has no dim, and no frame.

@@ -1,0 +1,75 @@
+"""`sstq survey`: writes the schema of a survey, and plans it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sstq.cli.common import ForceOption, check_output, output_option, read_mechanism, write_text
+from sstq.cli.terminal import note, show_table
+from sstq.cli.usage import WrongUsage, command_group
+
+_HELP = """
+Ask several questions in one private message per person: choices, numbers, vectors.
+
+`sstq survey init` writes a schema to fill in. `sstq encode`, `sstq aggregate` and `sstq inspect` take it with
+--mechanism, as they take any mechanism.
+"""
+
+
+def init(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Take the columns of this CSV or Parquet file.")],
+    epsilon: Annotated[float, typer.Option(help="Spend this ε per person, in total.")],
+    output: Annotated[Path, output_option(help="Write this schema.")] = Path("survey.json"),
+    force: ForceOption = False,
+) -> None:
+    """Write a schema with one question per column, guessed from names and types only.
+
+    Fill in what is null or []: the labels of choices and the bounds of numbers. They must be public knowledge, because
+    bounds and labels that come from the data tell something about it. Remove columns that nobody needs, such as names.
+
+    Example: sstq survey init people.csv --epsilon 2
+    """
+    from sstq.mechanisms.survey.schema import guess_schema
+
+    check_output(output, force)
+    schema = guess_schema(table, epsilon)
+    write_text(output, json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+    to_fill = [name for name, entry in schema["questions"].items() if any(v in (None, []) for v in entry.values())]
+    if to_fill:
+        note(f"fill in the bounds and labels of {', '.join(to_fill)}, and check all others")
+    note("bounds and labels must not come from the data: use what everybody knows")
+
+
+def plan(
+    schema: Annotated[Path, typer.Argument(metavar="SURVEY", help="Plan this schema or mechanism.")],
+    clients: Annotated[int, typer.Option(help="Plan for this many people.")],
+) -> None:
+    """Show the expected error of every question, and which cannot work with so many people.
+
+    The error is that of a share, of a distribution function, of a vector's mean in norm over clip, or of a group's mean
+    over clip. The exit code is 1 if a question cannot work.
+
+    Example: sstq survey plan survey.json --clients 20000
+    """
+    from sstq import Survey
+
+    asked = read_mechanism(schema)
+    if not isinstance(asked, Survey):
+        raise WrongUsage(f"{schema} must be a survey, got {asked.name}; use sstq plan")
+    found = asked.plan(clients)
+    rows = [
+        [q.name, f"{q.clients:,}", f"{q.error:.3g}", "yes" if q.works else "no", f"{q.needed:,}"]
+        for q in found.questions
+    ]
+    columns = ["question", "people", "error", "works", "people needed"]
+    show_table(f"{clients:,} people", columns, rows, caption="The whole survey needs so many people.")
+    if not found.works:
+        hopeless = ", ".join(q.name for q in found.questions if not q.works)
+        raise ValueError(f"these questions need more people or a larger epsilon: {hopeless}")
+
+
+survey = command_group("survey", _HELP, init, plan)

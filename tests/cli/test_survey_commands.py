@@ -1,0 +1,46 @@
+"""`sstq survey`, and how other commands take a survey."""
+
+import csv
+import json
+
+from typer.testing import CliRunner
+
+from sstq.cli import app
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_from_a_table_to_results(tmp_path):
+    table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
+    rows = [["country", "age"], *([["AT", 30], ["DE", 50], ["", ""]] * 400)]
+    table.write_text("".join(f"{country},{age}\n" for country, age in rows))
+    code, output = run("survey", "init", table, "--epsilon", 4, "--output", schema)
+    assert code == 0
+    assert "must not come from the data" in output
+    data = json.loads(schema.read_text())
+    assert "AT" not in schema.read_text()
+    # Labels that nobody filled in are refused by every command.
+    assert run("inspect", schema)[0] == 1
+    data["questions"]["country"]["labels"] = ["AT", "DE"]
+    schema.write_text(json.dumps(data))
+    assert run("inspect", schema)[0] == 0
+    messages, results = tmp_path / "messages.sstq", tmp_path / "results"
+    assert run("encode", table, "-m", schema, "-o", messages, "--seed", 1)[0] == 0
+    assert run("aggregate", messages, "-m", schema, "-o", results)[0] == 0
+    with open(results / "survey.csv", newline="") as file:
+        found = {(row["question"], row["item"]): row for row in csv.DictReader(file)}
+    for item, truth in (("AT", 0.5), ("DE", 0.5)):
+        row = found["country", item]
+        assert abs(float(row["estimate"]) - truth) < 6 * float(row["stderr"])
+    assert float(found["age", "mean"]["low"]) <= 40 <= float(found["age", "mean"]["high"])
+    assert run("survey", "plan", schema, "--clients", 100_000)[0] == 0
+    assert run("survey", "plan", schema, "--clients", 20)[0] == 1
+
+
+def test_other_mechanisms_are_no_surveys(tmp_path):
+    spec = tmp_path / "m.json"
+    assert run("spec", "--name", "vqsgd", "--dim", 3, "--epsilon", 1, "--output", spec)[0] == 0
+    assert run("survey", "plan", spec, "--clients", 10)[0] == 2
