@@ -174,7 +174,7 @@ class Stubborn(BaseHTTPRequestHandler):
 
     def _answer(self, status, body, headers):
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
@@ -206,6 +206,26 @@ def test_a_changed_document_is_refused(stubborn):
     stubborn.change = lambda document: document.replace(b'"most_messages":1,', b'"most_messages":2,')
     with pytest.raises(ValueError, match="signature is wrong, so it may have been tampered with"):
         Client(stubborn.url, most_epsilon=2.0)
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again(stubborn):
+    """As of a server that is killed between the headers and the body."""
+    stubborn.seen += [None, None]  # the next try is answered
+    answer, cut = Stubborn._answer, []
+
+    def once(handler, status, body, headers):
+        answer(handler, status, b"" if cut else body, {**headers, "Content-Length": str(len(body))})
+        if cut:
+            cut.pop()
+            handler.close_connection = True
+
+    with pytest.MonkeyPatch.context() as patch:
+        client = Client(stubborn.url, most_epsilon=2.0)
+        patch.setattr(Stubborn, "_answer", once)
+        cut.append(True)
+        assert client.send(X[0]) == 1
+    assert len(set(stubborn.seen[2:])) == 1
+    assert len(stubborn.seen) == 4
 
 
 def test_patience_ends():

@@ -69,6 +69,8 @@ def request(
             content = response.read(_LARGEST_ANSWER + 1)
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
+        if len(content) < int(response.headers.get("Content-Length") or 0):  # `read` does not notice
+            raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
         if len(content) > _LARGEST_ANSWER:
             raise Unreachable(f"the answer from {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
         return Answer(response.headers, content)
