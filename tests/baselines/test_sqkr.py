@@ -302,6 +302,15 @@ def test_public_indices_come_from_the_streams():
         mechanism.encode(some_vector(0))
 
 
+def test_coordinates_are_uniform_and_independent(seed):
+    """A chi-square of 64·64 cells at 6 standard deviations (1e-8)."""
+    mechanism, count = make("default", k=2, steps=1), 100_000
+    index = mechanism.encode(np.zeros((count, DIM)), rng=seed).column("index").astype(int)
+    cells = np.bincount(index[:, 0] * 64 + index[:, 1], minlength=4096)
+    chi2 = np.sum((cells - count / 4096) ** 2) / (count / 4096)
+    assert abs(chi2 - 4095) < 6 * math.sqrt(2 * 4095)
+
+
 @pytest.mark.parametrize("half", [1, 7, 511, 512, 513, 2000, 20_000])
 def test_central_binomial(half):
     exact = Fraction(math.comb(2 * half, half), 4**half)
