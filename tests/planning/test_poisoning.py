@@ -12,7 +12,7 @@ import sstq
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
-from tests.contract.cases import CASES, build, held
+from tests.contract.cases import CASES, RECORDS, build, held
 
 Z = 6.0
 CLIP = 0.5
@@ -216,7 +216,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 
 def test_every_mechanism_of_the_registry_has_a_bound():
-    assert {case.split("/")[0] for case in CASES} == set(sstq.list_mechanisms())
+    assert {case.split("/")[0] for case in [*CASES, *RECORDS]} == set(sstq.list_mechanisms())
     for case in CASES:
         bound = poisoning_bound(build(case), 0.01, 50)
         assert 0 < bound.input_shift <= bound.shift <= bound.message
