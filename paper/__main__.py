@@ -276,6 +276,39 @@ def errors(output: OutputOption = Path("errors")) -> None:
 
 
 @app.command()
+def learn(
+    library: Annotated[
+        Path, typer.Option(help="The folder of R's packages, which Debian's r-cran-mlbench and r-cran-ggplot2 fill.")
+    ] = Path("/usr/lib/R/site-library"),
+    seeds: Annotated[int, typer.Option(min=1, help="The number of splits.")] = 3,
+    output: OutputOption = Path("learn"),
+) -> None:
+    """Learn classifiers from one message per person on five tables, beside logistic regression without privacy."""
+    from paper.tables import COLUMNS, learn_tables
+    from sstq.files.atomic import write_csv
+
+    rows = []
+    for row in learn_tables((1.0, 3.0, 6.0), seeds, library):
+        rows.append(row)
+        typer.echo(f"{row['table']}, total ε = {row['epsilon']:g}: {row['accuracy']:.3f}", err=True)
+    output.mkdir(parents=True, exist_ok=True)
+    write_csv(output / "learn.csv", COLUMNS, rows)
+    shown = ("majority", "logistic", "regression", "fisher", "accuracy", "predicted", "balanced")
+    means = []
+    for first in rows[::seeds]:
+        same = [row for row in rows if (row["table"], row["epsilon"]) == (first["table"], first["epsilon"])]
+        numbers = (f"{100 * sum(row[name] for row in same) / seeds:.1f}" for name in shown)
+        means.append([first["table"], f"{first['people']:,}", f"{first['epsilon']:g}", *numbers])
+    show_table(
+        f"Accuracy in % on people who did not answer, mean of {seeds} splits",
+        ["table", "people", "total ε", *shown],
+        means,
+        "logistic: without privacy. accuracy: of the form that people chose. predicted: what people reported.",
+    )
+    typer.echo(output)
+
+
+@app.command()
 def bits(output: OutputOption = Path("bits")) -> None:
     """Compute the exact error of SSTQ against the bit width b at three ε: the abstract's claim as one figure."""
     from paper.orders import bit_widths, draw_bits

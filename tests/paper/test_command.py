@@ -30,7 +30,7 @@ def run(*words, code=0):
 
 
 def test_every_experiment_is_a_command():
-    assert {*EXPERIMENTS, "train", "data", "demo", "errors", "bits", "orders", "figures"} == {
+    assert {*EXPERIMENTS, "train", "data", "demo", "errors", "bits", "learn", "orders", "figures"} == {
         found.name or found.callback.__name__ for found in command.app.registered_commands
     }
 
