@@ -295,7 +295,7 @@ def learn(
     write_csv(output / "learn.csv", COLUMNS, rows)
     shown = ("majority", "logistic", "regression", "fisher", "accuracy", "predicted", "balanced")
     means = []
-    for first in rows[::seeds]:
+    for first in (row for row in rows if row["seed"] == 0):
         same = [row for row in rows if (row["table"], row["epsilon"]) == (first["table"], first["epsilon"])]
         numbers = (f"{100 * sum(row[name] for row in same) / seeds:.1f}" for name in shown)
         means.append([first["table"], f"{first['people']:,}", f"{first['epsilon']:g}", *numbers])

@@ -11,6 +11,7 @@ import gzip
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +82,10 @@ TABLES: Mapping[str, Callable[[Path], Table]] = {
 }
 
 
-def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -> dict[str, Any]:
-    """Learn from a table once; accuracies are on people who did not answer.
-
-    Raises:
-        FileNotFoundError: if the table's package is not installed.
-    """
+@lru_cache(maxsize=1)
+def _split(name: str, seed: int, library: Path) -> tuple[Any, Any, list[NDArray[np.int64]], float]:
+    """The table, its split into test, public rows and people, and the test accuracy of logistic regression."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import balanced_accuracy_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -96,6 +93,19 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
     order = np.random.default_rng(seed).permutation(len(X))
     tested, public = min(_MOST_TESTED, len(X) // 5), min(_MOST_PUBLIC, len(X) // 10)
     test, known, people = np.split(order, [tested, tested + public])
+    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(X[people], y[people])
+    return X, y, [test, known, people], float(plain.score(X[test], y[test]))
+
+
+def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -> dict[str, Any]:
+    """Learn from a table once; accuracies are on people who did not answer.
+
+    Raises:
+        FileNotFoundError: if the table's package is not installed.
+    """
+    from sklearn.metrics import balanced_accuracy_score
+
+    X, y, (test, known, people), plain = _split(name, seed, library)
     model = PrivateClassifier(epsilon, public=X[known], classes=np.unique(y), random_state=seed).fit(
         X[people], y[people]
     )
@@ -105,9 +115,8 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
         form: float(np.mean(model.classes_[found.scores(rows).argmax(axis=1)] == y[test]))
         for form, found in course.discriminants.items()
     }
-    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)).fit(X[people], y[people])
     _, counts = np.unique(y[test], return_counts=True)
-    values = (name, len(people), epsilon, seed, counts.max() / tested, plain.score(X[test], y[test]))
+    values = (name, len(people), epsilon, seed, counts.max() / len(test), plain)
     values += (forms["regression"], forms["fisher"], report.form, float(np.mean(said == y[test])))
     values += (balanced_accuracy_score(y[test], said), report.predicted_accuracy, report.accuracy_stderr, report.useful)
     return dict(zip(COLUMNS, values, strict=True))
@@ -116,6 +125,6 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
 def learn_tables(epsilons: tuple[float, ...], seeds: int, library: Path = LIBRARY) -> Iterator[dict[str, Any]]:
     """Learn from all tables."""
     for name in TABLES:
-        for epsilon in epsilons:
-            for seed in range(seeds):
+        for seed in range(seeds):
+            for epsilon in epsilons:
                 yield learn_table(name, epsilon, seed, library)
