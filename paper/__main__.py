@@ -284,7 +284,7 @@ def learn(
     output: OutputOption = Path("learn"),
 ) -> None:
     """Learn classifiers from one message per person on five tables, beside logistic regression without privacy."""
-    from paper.tables import COLUMNS, learn_tables
+    from paper.tables import learn_tables
     from sstq.files.atomic import write_csv
 
     rows = []
@@ -292,7 +292,7 @@ def learn(
         rows.append(row)
         typer.echo(f"{row['table']}, total ε = {row['epsilon']:g}: {row['accuracy']:.3f}", err=True)
     output.mkdir(parents=True, exist_ok=True)
-    write_csv(output / "learn.csv", COLUMNS, rows)
+    write_csv(output / "learn.csv", list(rows[0]), rows)
     shown = ("majority", "logistic", "regression", "fisher", "accuracy", "predicted", "balanced")
     means = []
     for first in (row for row in rows if row["seed"] == 0):

@@ -22,8 +22,6 @@ from sstq.learning import PrivateClassifier
 from sstq.learning.features import unit_rows
 
 LIBRARY = Path("/usr/lib/R/site-library")
-COLUMNS = ("table", "people", "epsilon", "seed", "majority", "logistic", "regression", "fisher", "chosen")
-COLUMNS += ("accuracy", "balanced", "predicted", "predicted_stderr", "useful")
 _MOST_PUBLIC, _MOST_TESTED = 1000, 10_000
 
 Table = tuple[NDArray[np.float64], NDArray[Any]]
@@ -116,10 +114,21 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
         for form, found in course.discriminants.items()
     }
     _, counts = np.unique(y[test], return_counts=True)
-    values = (name, len(people), epsilon, seed, counts.max() / len(test), plain)
-    values += (forms["regression"], forms["fisher"], report.form, float(np.mean(said == y[test])))
-    values += (balanced_accuracy_score(y[test], said), report.predicted_accuracy, report.accuracy_stderr, report.useful)
-    return dict(zip(COLUMNS, values, strict=True))
+    return {
+        "table": name,
+        "people": len(people),
+        "epsilon": epsilon,
+        "seed": seed,
+        "majority": float(counts.max() / len(test)),
+        "logistic": plain,
+        **forms,
+        "chosen": report.form,
+        "accuracy": float(np.mean(said == y[test])),
+        "balanced": float(balanced_accuracy_score(y[test], said)),
+        "predicted": report.predicted_accuracy,
+        "predicted_stderr": report.accuracy_stderr,
+        "useful": report.useful,
+    }
 
 
 def learn_tables(epsilons: tuple[float, ...], seeds: int, library: Path = LIBRARY) -> Iterator[dict[str, Any]]:
