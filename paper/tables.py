@@ -104,12 +104,12 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
     from sklearn.metrics import balanced_accuracy_score
 
     X, y, (test, known, people), plain = _split(name, seed, library)
-    model = PrivateClassifier(epsilon, public=X[known], classes=np.unique(y), random_state=seed).fit(
+    model = PrivateClassifier(epsilon, public=X[known], classes=np.unique(y).tolist(), random_state=seed).fit(
         X[people], y[people]
     )
     course, report, said = model._course, model.report_, model.predict(X[test])
     rows = course.main.unit_features(unit_rows(course.features(X[test])))
-    forms = {
+    forms: dict[str, float] = {
         form: float(np.mean(model.classes_[found.scores(rows).argmax(axis=1)] == y[test]))
         for form, found in course.discriminants.items()
     }
