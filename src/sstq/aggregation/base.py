@@ -66,8 +66,7 @@ class Aggregator(ABC, Generic[Owner]):
     Examples:
         >>> import sstq
         >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2)
-        >>> aggregator = mechanism.aggregator()
-        >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1))
+        >>> aggregator = mechanism.aggregator().update(mechanism.encode(np.full((1000, 4), 0.5), rng=1))
         >>> aggregator
         <FrameAggregator of SSTQ(dim=4, epsilon=4.0, bits=2): 1,000 messages>
         >>> estimate = aggregator.mean()
@@ -114,8 +113,8 @@ class Aggregator(ABC, Generic[Owner]):
         """The number of messages so far."""
         return self._count
 
-    def update(self, messages: Messages) -> None:
-        """Add a batch of messages. A refused batch (ValueError) changes nothing."""
+    def update(self, messages: Messages) -> Self:
+        """Add a batch of messages, and return this aggregator. A refused batch (ValueError) changes nothing."""
         if not isinstance(messages, Messages):
             raise TypeError(
                 f"messages must be Messages, got {type(messages).__name__}; bytes become messages with "
@@ -128,14 +127,15 @@ class Aggregator(ABC, Generic[Owner]):
             self._add(messages)
             self._count += added
             self._simulated |= messages.simulated
+        return self
 
     def update_counts(
         self, columns: Any, counts: ArrayLike | str = COUNT, *, source: str | None = None, simulated: bool = False
-    ) -> None:
+    ) -> Self:
         """Add a table of counts: how often each message occurred. A refused table (ValueError) changes nothing.
 
         This is the same, bit for bit, as `update` with all these messages. GROUP BY in a SQL engine makes such a
-        table (`sstq sql` prints the query), so the engine aggregates where the messages are.
+        table (`sstq sql` prints the query), so the engine aggregates where the messages are. Returns this aggregator.
 
         Args:
             columns: a table with the fields of a message by name, such as a dict of arrays, an Arrow table, a pandas or
@@ -150,10 +150,8 @@ class Aggregator(ABC, Generic[Owner]):
             >>> mechanism = sstq.FrameUnit(dim=4, epsilon=4.0)
             >>> sent = mechanism.encode(np.full((1000, 4), 0.5))
             >>> row, times = np.unique(sent.column("row"), return_counts=True)
-            >>> aggregator, other = mechanism.aggregator(), mechanism.aggregator()
-            >>> aggregator.update_counts({"row": row}, times)
-            >>> other.update(sent)
-            >>> bool(np.all(aggregator.mean().value == other.mean().value))
+            >>> counted = mechanism.aggregator().update_counts({"row": row}, times).mean()
+            >>> bool(np.all(counted.value == mechanism.aggregator().update(sent).mean().value))
             True
         """
         layout = self._mechanism.counted_layout
@@ -172,6 +170,7 @@ class Aggregator(ABC, Generic[Owner]):
             self._simulated |= simulated
         if source is not None:
             self._sources.add(source)
+        return self
 
     def update_from_file(self, path: str | os.PathLike[str], *, labels: bool = True) -> bool:
         """Add all messages of a file, or none if it is refused (ValueError); returns whether it was added.
@@ -327,8 +326,7 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     Examples:
         >>> import sstq, tempfile
         >>> mechanism = sstq.FrameUnit(dim=3, epsilon=2.0)
-        >>> aggregator = mechanism.aggregator()
-        >>> aggregator.update(mechanism.encode(np.zeros((5, 3))))
+        >>> aggregator = mechanism.aggregator().update(mechanism.encode(np.zeros((5, 3))))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     aggregator.save(f"{folder}/state.npz")
         ...     describe_state(f"{folder}/state.npz").count

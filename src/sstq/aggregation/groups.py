@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -111,7 +111,6 @@ class GroupedAggregator:
         >>> X = np.repeat([[0.5, 0.5, 0.5, 0.5], [0.0, 0.0, 0.0, -1.0]], [3000, 3000], axis=0)
         >>> groups = GroupedAggregator(mechanism, column="country")
         >>> groups.update(mechanism.encode(X, rng=1), np.repeat(["DE", "FR"], 3000))
-        >>> groups
         <GroupedAggregator by country of FrameUnit(dim=4, epsilon=4.0): 2 groups, 6,000 messages>
         >>> groups.means()["FR"].estimate.value.round(1).tolist()[-1], groups.mean("DE").mark
         (-1.0, '')
@@ -153,7 +152,7 @@ class GroupedAggregator:
         """The number of messages of all groups."""
         return sum(group.count for group in self._groups.values())
 
-    def update(self, messages: Messages, labels: ArrayLike | None = None) -> None:
+    def update(self, messages: Messages, labels: ArrayLike | None = None) -> Self:
         """Add a batch with its own labels or with these. A refused batch changes nothing.
 
         Args:
@@ -173,6 +172,7 @@ class GroupedAggregator:
         for label, rows in _by_label(given):
             part._group(label).update(plain.sorted_by(rows))
         self.merge(part)
+        return self
 
     def update_counts(
         self,
@@ -182,7 +182,7 @@ class GroupedAggregator:
         *,
         source: str | None = None,
         simulated: bool = False,
-    ) -> None:
+    ) -> Self:
         """Add a table of counts, as `Aggregator.update_counts` does, with one more column: the label of each row.
 
         Args:
@@ -209,6 +209,7 @@ class GroupedAggregator:
         part._groups = {label: group for label, group in part._groups.items() if group.count}
         part._sources = set() if source is None else {source}
         self.merge(part)
+        return self
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file with labels, or none if it is refused; returns whether it was added.

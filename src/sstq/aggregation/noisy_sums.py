@@ -50,8 +50,7 @@ class NoisyAggregator(Aggregator[Any]):
     Examples:
         >>> import sstq
         >>> mechanism = sstq.CSGM(dim=4, epsilon=1.0, clients=1000)
-        >>> round_ = mechanism.aggregator()
-        >>> round_.update(mechanism.encode(np.full((1000, 4), 0.5)))
+        >>> round_ = mechanism.aggregator().update(mechanism.encode(np.full((1000, 4), 0.5)))
         >>> first, second = round_.mean(), round_.mean()
         >>> bool(np.all(first.value == second.value)), round_.closed
         (True, True)

@@ -34,9 +34,7 @@ def pool(estimates: Iterable[Estimate]) -> Estimate:
         >>> careful, open_ = sstq.SSTQ(4, 1.0, frame_seed=1), sstq.SSTQ(4, 4.0, frame_seed=2)
         >>> found = []
         >>> for mechanism in (careful, open_):
-        ...     aggregator = mechanism.aggregator()
-        ...     aggregator.update(mechanism.encode(x, rng=1))
-        ...     found.append(aggregator.mean())
+        ...     found.append(mechanism.aggregator().update(mechanism.encode(x, rng=1)).mean())
         >>> pooled = sstq.pool(found)
         >>> pooled.count, bool(np.all(pooled.stderr < found[1].stderr))
         (10000, True)

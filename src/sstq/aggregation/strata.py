@@ -38,9 +38,8 @@ class StratifiedAggregator(FrameAggregator):
     Examples:
         >>> import sstq
         >>> mechanism = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public")
-        >>> aggregator = mechanism.aggregator()
-        >>> aggregator.update(mechanism.encode(np.full((1000, 4), 0.5), rng=1, clients=np.arange(1000)))
-        >>> aggregator.mean().estimator
+        >>> messages = mechanism.encode(np.full((1000, 4), 0.5), rng=1, clients=np.arange(1000))
+        >>> mechanism.aggregator().update(messages).mean().estimator
         'strata'
     """
 

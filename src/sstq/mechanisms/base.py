@@ -157,8 +157,7 @@ class Mechanism(Agreement):
     Examples:
         >>> import sstq
         >>> mechanism = sstq.mechanism("frameunit", dim=3, epsilon=2.0)
-        >>> aggregator = mechanism.aggregator()
-        >>> aggregator.update(mechanism.encode(np.full((1000, 3), 0.5)))
+        >>> aggregator = mechanism.aggregator().update(mechanism.encode(np.full((1000, 3), 0.5)))
         >>> aggregator.mean().count, mechanism.privacy_loss() <= 2.0
         (1000, True)
     """

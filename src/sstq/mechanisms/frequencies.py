@@ -153,9 +153,7 @@ class Frequencies(RecordMechanism):
         >>> mechanism.message_bits, round(mechanism.share_variance, 3)
         (20, 0.218)
         >>> labels = np.random.default_rng(1).integers(100, size=20_000)
-        >>> aggregator = mechanism.aggregator()
-        >>> aggregator.update(mechanism.encode(labels, rng=1))
-        >>> found = aggregator.mean()
+        >>> found = mechanism.aggregator().update(mechanism.encode(labels, rng=1)).mean()
         >>> found
         <FrequencyEstimate of 1,024 numbers from 20,000 messages: norm 0.1... ± 0.1...>
         >>> bool(np.all(np.abs(found.shares[:100] - 0.01) < found.region(0.999).half_width[:100]))

@@ -81,9 +81,9 @@ class GroupUnit(RowMechanism):
         (10, 13)
         >>> rng = np.random.default_rng(1)
         >>> labels, x = rng.integers(10, size=20_000), np.full(40, 0.1)
-        >>> aggregator = mechanism.replace(clients=20_000).aggregator()
-        >>> aggregator.update(mechanism.replace(clients=20_000).encode(np.outer(labels < 5, x), rng=1, groups=labels))
-        >>> estimate = aggregator.mean()
+        >>> mechanism = mechanism.replace(clients=20_000)
+        >>> messages = mechanism.encode(np.outer(labels < 5, x), rng=1, groups=labels)
+        >>> estimate = mechanism.aggregator().update(messages).mean()
         >>> estimate
         <GroupEstimate of 400 numbers from 20,000 messages: norm 0... ± 0.1..., 10 groups>
         >>> estimate.shares.shape, estimate.means.shape, estimate.sums_stderr.shape

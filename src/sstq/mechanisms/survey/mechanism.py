@@ -198,14 +198,13 @@ class Survey(RecordMechanism):
         messages: as in `FrameUnit`, for a shuffler.
 
     Examples:
+        >>> from sstq import Choice, Number
         >>> survey = Survey(epsilon=2.0, questions={"country": Choice(["AT", "CH"]), "age": Number(0, 110, bins=22)})
         >>> survey.message_bits
-        8
+        9
         >>> rng = np.random.default_rng(1)
         >>> people = {"country": rng.choice(["AT", "CH"], 20_000), "age": rng.normal(45, 15, 20_000)}
-        >>> aggregator = survey.aggregator()
-        >>> aggregator.update(survey.encode(people, rng=1))
-        >>> result = aggregator.mean()
+        >>> result = survey.aggregator().update(survey.encode(people, rng=1)).mean()
         >>> result["country"].shares.round(1), 40 < result["age"].quantile(0.5).value < 50
         (array([0.5, 0.5]), True)
     """
@@ -442,6 +441,7 @@ class Survey(RecordMechanism):
         """Return the expected error of every question from so many people, and which cannot work.
 
         Examples:
+            >>> from sstq import Choice
             >>> print(Survey(epsilon=1.0, questions={"os": Choice(["a", "b"])}).plan(clients=1000))
             question  people  error  works  people needed
             os        1000    ...    yes    ...

@@ -5,9 +5,7 @@ Examples:
     >>> import sstq
     >>> vectors = np.random.default_rng(0).normal(size=(20_000, 100))  # norms close to 10
     >>> survey = NormSurvey(epsilon=1.0, lowest=1.0, highest=100.0)
-    >>> answers = survey.aggregator()
-    >>> answers.update(survey.encode(vectors, rng=1))
-    >>> profile = answers.profile()
+    >>> profile = survey.aggregator().update(survey.encode(vectors, rng=1)).profile()
     >>> 9 < profile.quantile(0.9).value < 14
     True
     >>> choice = suggest_clip(profile, sstq.SSTQ(dim=100, epsilon=3.0, bits=2), clients=20_000)
