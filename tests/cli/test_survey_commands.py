@@ -29,7 +29,13 @@ def test_from_a_table_to_results(tmp_path):
     assert run("inspect", schema)[0] == 0
     messages, results = tmp_path / "messages.sstq", tmp_path / "results"
     assert run("encode", table, "-m", schema, "-o", messages, "--seed", 1)[0] == 0
-    assert run("aggregate", messages, "-m", schema, "-o", results)[0] == 0
+    code, output = run("aggregate", messages, "-m", schema, "-o", results)
+    assert code == 0
+    # Every question is shown, and nothing that only vectors have; bins are in the file.
+    assert "country\tDE\t" in output
+    assert "age\tquantile 0.75\t" in output
+    assert "age\t0–5\t" not in output
+    assert "norm" not in output
     with open(results / "survey.csv", newline="") as file:
         found = {(row["question"], row["item"]): row for row in csv.DictReader(file)}
     for item, truth in (("AT", 0.5), ("DE", 0.5)):
@@ -38,6 +44,17 @@ def test_from_a_table_to_results(tmp_path):
     assert float(found["age", "mean"]["low"]) <= 40 <= float(found["age", "mean"]["high"])
     assert run("survey", "plan", schema, "--clients", 100_000)[0] == 0
     assert run("survey", "plan", schema, "--clients", 20)[0] == 1
+
+
+def test_a_question_that_nobody_answered(tmp_path):
+    table, schema, messages = tmp_path / "people.csv", tmp_path / "survey.json", tmp_path / "messages.sstq"
+    table.write_text("country,age\nAT,30\n")
+    number = {"type": "number", "low": 0, "high": 110, "bins": 4}
+    questions = {"country": {"type": "choice", "labels": ["AT", "DE"]}, "age": number}
+    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": questions}))
+    assert run("encode", table, "-m", schema, "-o", messages)[0] == 0
+    code, output = run("aggregate", messages, "-m", schema, "-o", tmp_path / "results")
+    assert code == 0, output
 
 
 def test_other_mechanisms_are_no_surveys(tmp_path):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sstq import Aggregator, Estimate, GroupedAggregator, GroupEstimate, Mechanism, SurveyEstimate
 
 _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
-_SURVEY, _SHOWN_ROWS = "survey.csv", 40
+_SURVEY, _SHOWN_ROWS = "survey.csv", 12
 
 
 def aggregate(
@@ -246,15 +246,23 @@ def _report(
 
 
 def _write_survey(estimate: SurveyEstimate, path: Path) -> None:
-    """Write the tidy table of a survey's results, and show its first rows."""
+    """Write the tidy table of a survey's results, and show the first rows of every question."""
     import csv
     import io
 
-    rows = [[name, *row] for name, found in estimate.results.items() for row in found.rows()]
+    from sstq.mechanisms.survey.estimates import NumberEstimate
+
+    rows, shown = [], []
+    for name, found in estimate.results.items():
+        own = list(found.rows())
+        rows += [[name, *row] for row in own]
+        # The mean and the quartiles of a number come before its bins.
+        for item, *numbers in own[: 4 if isinstance(found, NumberEstimate) else _SHOWN_ROWS]:
+            words = [f"{number:.4g}" if abs(number) < 10_000 else f"{number:.0f}" for number in numbers]
+            shown.append([name, item, *("" if word == "nan" else word for word in words)])
     text, columns = io.StringIO(), ["question", "item", "estimate", "stderr", "low", "high"]
     csv.writer(text, lineterminator="\n").writerows([columns, *rows])
     write_text(path, text.getvalue())
-    shown = [[name, item, *(f"{number:.4g}" for number in numbers)] for name, item, *numbers in rows[:_SHOWN_ROWS]]
     caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
     show_table("Results", columns, shown, caption=caption)
 
@@ -263,11 +271,14 @@ def _summary(mechanism: Mechanism, estimate: Estimate, digest: str) -> dict[str,
     """Return the content of summary.json; error norms are root mean square errors of the mean, in the vectors' unit."""
     import numpy as np
 
-    measured = float(np.linalg.norm(estimate.stderr))
+    norms: dict[str, float | None] = {}
+    if mechanism.name != "survey":  # which has no one vector, and nan where nobody answered
+        measured = float(np.linalg.norm(estimate.stderr))
+        norms["mean_norm"] = float(np.linalg.norm(estimate.value))
+        norms["measured_error_norm"] = measured if math.isfinite(measured) else None
     return {
         "count": estimate.count,
-        "mean_norm": float(np.linalg.norm(estimate.value)),
-        "measured_error_norm": measured if math.isfinite(measured) else None,
+        **norms,
         **summarize_mechanism(mechanism, estimate.count),
         "estimator": estimate.estimator,
         "note": estimate.note,
