@@ -234,7 +234,12 @@ def test_the_tidy_table_and_the_picture():
     assert set(frame["question"]) == set(QUESTIONS)
     assert (frame["low"] <= frame["high"]).all()
     pytest.importorskip("matplotlib")
-    assert len(result.plot().axes) == len(QUESTIONS)
+    panels = dict(zip(QUESTIONS, result.plot().axes, strict=True))
+    # A number's panel is in its own units.
+    low, high = panels["age"].get_xlim()
+    assert low < QUESTIONS["age"].low < QUESTIONS["age"].high < high
+    assert high - low < 2 * (QUESTIONS["age"].high - QUESTIONS["age"].low)
+    assert panels["age"].get_xlabel().startswith("median ")
     with pytest.raises(KeyError, match="name must be one of country"):
         result["height"]
 

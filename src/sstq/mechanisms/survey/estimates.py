@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sstq.mechanisms.survey.mechanism import Part, Survey
 
 _QUARTILES = (0.25, 0.5, 0.75)
+# A picture has bars for so few items, with names of at most so many letters; so many fit side by side.
+_MOST_BARS, _LONGEST_NAME, _LETTERS = 40, 28, 75
 
 
 class Interval(NamedTuple):
@@ -202,19 +204,24 @@ class SurveyEstimate(Estimate):
 
 def _draw(axes: Any, found: QuestionEstimate, level: float) -> None:
     low, high = found.interval(level)
-    places, many = np.arange(len(found.items)), len(found.items) > 40
-    if many:
+    places, width = np.arange(len(found.items), dtype=np.float64), 1.0
+    if isinstance(found, NumberEstimate):
+        places, width = (found.edges[1:] + found.edges[:-1]) / 2, found.edges[1] - found.edges[0]
+        middle = found.quantile(0.5, level)
+        axes.axvspan(middle.low, middle.high, color=INK, alpha=0.08)
+        axes.axvline(middle.value, color=INK, linewidth=0.8, linestyle="--")
+        axes.set_xlabel(f"median {middle.value:,.5g}, between {middle.low:,.5g} and {middle.high:,.5g}", fontsize=9)
+    if len(places) > _MOST_BARS:
         axes.plot(places, found.estimate, color=ACCENT, linewidth=0.8)
         axes.fill_between(places, low, high, color=ACCENT, alpha=0.2)
     else:
-        axes.bar(places, found.estimate, color=ACCENT, alpha=0.75)
+        axes.bar(places, found.estimate, width=0.85 * width, color=ACCENT, alpha=0.75)
         axes.vlines(places, low, high, color=INK, linewidth=1)
-        axes.set_xticks(places, found.items, rotation=45 if len(found.items) > 6 else 0)
-    if isinstance(found, NumberEstimate):
-        middle, width = found.quantile(0.5, level), found.edges[1] - found.edges[0]
-        span = [(end - found.edges[0]) / width - 0.5 for end in middle]
-        axes.axvspan(span[1], span[2], color=INK, alpha=0.08)
-        axes.axvline(span[0], color=INK, linewidth=0.8, linestyle="--")
+    if len(places) <= _MOST_BARS and not isinstance(found, NumberEstimate):
+        names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in found.items]
+        narrow = len(names) * max(map(len, names)) > _LETTERS
+        slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if narrow else {}
+        axes.set_xticks(places, names, **slanted)
     over = "all people" if found.over == "people" else "those who answered"
     axes.set_title(f"{found.name}: {found.count:,} messages, over {over}, {100 * level:g} %", fontsize=10)
     axes.axhline(0, color=INK, linewidth=0.6)
