@@ -68,7 +68,7 @@ class Columns:
     Args:
         centre: the public centre of every column.
         spread: the public spread of every column.
-        constant: whether there is a constant.
+        constant: 1 with the constant, 0 without; the JSON of questions has no booleans.
 
     Examples:
         >>> Columns(centre=(50, 0), spread=(20, 1))([[90.0, np.nan]]).round(2)
@@ -80,7 +80,7 @@ class Columns:
     name: ClassVar[str] = "columns"
     centre: Sequence[float]
     spread: Sequence[float]
-    constant: bool = True
+    constant: int = 1
 
     def __post_init__(self) -> None:
         for name, least in (("centre", -_LARGEST_COLUMN), ("spread", 1 / _LARGEST_COLUMN)):
@@ -89,6 +89,7 @@ class Columns:
                 raise ValueError(f"{name} must be one number per column, got {values!r}")
             checked = tuple(float(check_number(name, value, least, _LARGEST_COLUMN)) for value in values)
             object.__setattr__(self, name, checked)
+        check_number("constant", self.constant, 0, 1, integer=True)
         if len(self.centre) != len(self.spread):
             raise ValueError(f"spread must have as many numbers as centre, {len(self.centre)}, got {len(self.spread)}")
 

@@ -135,7 +135,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.bounds is not None or self.public is not None or norm is None:
             self._map = scaled_features(self.features, self.bounds, self.public, columns)
             if isinstance(self._map, Columns):
-                self._map = replace(self._map, constant=False)
+                self._map = replace(self._map, constant=0)
                 norm = norm or _LONG_ROW * math.sqrt(len(self._map.centre))
         self._bounds = checked_bounds(1.0 if norm is None else norm, (low + high) / 2, (high - low) / 2)
 
