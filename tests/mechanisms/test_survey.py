@@ -243,14 +243,16 @@ def test_intervals_of_very_few_answers_hold_by_the_exact_law(epsilon, people):
         found = aggregator.mean()["n"]
         low, high = found.cdf_band()
         mean, median = found.mean(), found.quantile(0.5)
-        held = low[0] > 1 / people or high[0] < 1 / people or mean.low > np.mean(values) or mean.high < np.mean(values)
-        held |= not median.low <= sorted(values)[(people - 1) // 2] <= median.high
+        outside_of = (
+            low[0] > 1 / people or high[0] < 1 / people or mean.low > np.mean(values) or mean.high < np.mean(values)
+        )
+        outside_of |= not median.low <= sorted(values)[(people - 1) // 2] <= median.high
         # The set of a message is that of one category, by its number.
         law = (
             inside if survey.parts[0].mechanism.holds(c, v >= 1) else outside
             for c, v in zip(codes, values, strict=True)
         )
-        missed += held * math.prod(law)
+        missed += outside_of * math.prod(law)
     assert missed < 0.05
 
 
