@@ -257,8 +257,11 @@ def test_groups_are_one_more_column_of_counts(tmp_path, mechanism, seed):
     assert saved(other, tmp_path / "counts") == saved(groups, tmp_path / "messages")
     other.update_counts(table, np.zeros(ALL, dtype=int), ["nobody"] * ALL, source="empty")
     assert "nobody" not in other.labels
-    with pytest.raises(ValueError, match="both aggregators contain the same"):
+    with pytest.raises(ValueError, match="source 'empty' is counted already"):
         other.update_counts(table, source="empty")
+    for wrong in ("", "x" * 65, 7):
+        with pytest.raises(ValueError, match="source must be a text of 1 to 64 characters"):
+            other.update_counts(table, source=wrong)
     with pytest.raises(ValueError, match="no column 'town'"):
         GroupedAggregator(mechanism, "town").update_counts(table)
     with pytest.raises(ValueError, match=f"labels must be {ALL}, one per row"):

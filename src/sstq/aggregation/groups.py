@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation.base import Aggregator, MessageOwner, StateInfo, refuse_changed
+from sstq.aggregation.base import Aggregator, MessageOwner, StateInfo, check_source, refuse_changed
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES, column_names, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sparse_counts import MOST_BITS, CountsAggregator
@@ -35,7 +36,6 @@ from sstq.messages.labels import Labels, check_name
 FEW = 30
 """Groups with fewer messages are marked: their scatter says little about the error (two equal messages have none)."""
 _FORMAT, _VERSION = "sstq-groups", 3
-_ARRAYS = {"head", "groups", "sums"}
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,7 @@ class GroupedAggregator:
             source: a name of this table; it is refused if this aggregator has counted it already.
             simulated: whether a seed replaced the operating system's randomness.
         """
+        check_source(source, self._sources)
         if labels is None:
             if self.column is None or self.column not in column_names(columns):
                 raise ValueError(f"columns must have the labels, got no column {self.column!r}; or pass labels=")
@@ -311,8 +312,9 @@ class GroupsInfo(StateInfo):
 def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo | None:
     """Read the description of a saved state of groups, None for other files; ValueError if it is damaged."""
     try:
-        if set(read_archive(path)) != _ARRAYS:
-            return None
+        with zipfile.ZipFile(path) as archive:
+            if "groups.npy" not in archive.namelist():
+                return None
     except FileNotFoundError:
         raise
     except DAMAGED_ARCHIVE:
@@ -325,7 +327,7 @@ def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo | None:
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]:
     """Read the head of a state, a row per group (messages, simulated, rows of sums) and the sums, and check them."""
     try:
-        stored = read_archive(path, _ARRAYS)
+        stored = read_archive(path, {"head", "groups", "sums"})
         head, table, sums = read_json(stored["head"].tobytes()), stored["groups"], stored["sums"]
         if (head["format"], head["version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"its format has version {head['version']}, this library reads version {_VERSION}")
@@ -333,7 +335,8 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], NDArray[np.int6
             raise ValueError("its digest, column and sources must be text")
         if head["labels"] != _in_order({check_name(label, "labels", "the state") for label in head["labels"]}):
             raise ValueError("its labels are not sorted")
-        if (table.dtype, table.shape, sums.dtype, sums.ndim) != (np.int64, (len(head["labels"]), 3), np.int64, 2):
+        shaped = table.shape == (len(head["labels"]), 3) and sums.ndim == 2
+        if not shaped or not table.dtype == sums.dtype == np.int64:
             raise ValueError("its arrays have wrong shapes or types")
         # Each within its limits first, so that no sum can wrap around.
         bounded = np.all(table >= (1, 0, 0)) and np.all(table <= (MOST_MESSAGES, 1, len(sums)))
