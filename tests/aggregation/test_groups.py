@@ -1,12 +1,13 @@
 """One mean per public group: the same as one aggregator for each, whatever the order, the files and the groups."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 import sstq
-from sstq.aggregation.group_states import describe_groups, is_grouped_state
-from sstq.aggregation.groups import FEW, GroupedAggregator
+from sstq.aggregation.groups import FEW, GroupedAggregator, describe_groups
 from sstq.files.npy import read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.labels import Labels
@@ -165,29 +166,34 @@ def test_damaged_states_are_refused(tmp_path, seed):
     path = tmp_path / "state.npz"
     groups.save(path)
     stored = read_archive(path)
-    assert is_grouped_state(path)
+    head = json.loads(stored["head"].tobytes())
 
-    def refused(message, **changed):
-        np.savez(path, **{name: array for name, array in (stored | changed).items() if array is not None})
+    def refused(message, *, without="", column=0, add=0, sums=None, **changed):
+        raw = np.frombuffer(json.dumps(head | changed).encode(), np.uint8)
+        arrays = stored | {"head": raw, "groups": stored["groups"] + add * np.eye(3, dtype=int)[column]}
+        arrays |= {} if sums is None else {"sums": sums}
+        np.savez(path, **{name: array for name, array in arrays.items() if name != without})
         with pytest.raises(ValueError, match=message):
             GroupedAggregator.load(path, mechanism)
 
-    refused("is damaged or not a state of groups", labels=None)
-    refused("is damaged or not a state of groups", counts=-stored["counts"])
-    refused("is damaged or not a state of groups", labels=stored["labels"][::-1].copy())
-    refused("format has version 1, this library reads version 2", version=1)
-    refused("is damaged", counts=stored["counts"] + 1)
-    refused("is damaged", sums=stored["sums"][1:])
+    damaged = "is damaged or not a state of groups"
+    refused(damaged, without="head")
+    refused(damaged, labels=head["labels"][::-1])
+    refused(damaged, labels=head["labels"][1:])
+    refused(damaged, column=0, add=-ALL)
+    refused(damaged, column=1, add=2)
+    refused(damaged, column=2, add=1)
+    refused(damaged, sources=[1])
+    refused("format has version 2, this library reads version 3", version=2)
+    refused(damaged, sums=stored["sums"][1:])
+    refused("is damaged", column=0, add=1)
     refused("is damaged", sums=np.full_like(stored["sums"], 60_000))
     refused("is damaged", sums=-stored["sums"])
-    refused("is damaged", rows=stored["rows"][::-1].copy())
     refused("is of another mechanism", digest="0" * 64)
     mechanism.aggregator().save(path)
-    assert not is_grouped_state(path)
-    with pytest.raises(ValueError, match="not a state of groups"):
-        describe_groups(path)
+    assert describe_groups(path) is None
     path.write_bytes(b"PK")
-    assert not is_grouped_state(path)
+    assert describe_groups(path) is None
 
 
 # --- marks ---
@@ -251,8 +257,11 @@ def test_groups_are_one_more_column_of_counts(tmp_path, mechanism, seed):
     assert saved(other, tmp_path / "counts") == saved(groups, tmp_path / "messages")
     other.update_counts(table, np.zeros(ALL, dtype=int), ["nobody"] * ALL, source="empty")
     assert "nobody" not in other.labels
-    with pytest.raises(ValueError, match="both aggregators contain the same"):
+    with pytest.raises(ValueError, match="source 'empty' is counted already"):
         other.update_counts(table, source="empty")
+    for wrong in ("", "x" * 65, 7):
+        with pytest.raises(ValueError, match="source must be a text of 1 to 64 characters"):
+            other.update_counts(table, source=wrong)
     with pytest.raises(ValueError, match="no column 'town'"):
         GroupedAggregator(mechanism, "town").update_counts(table)
     with pytest.raises(ValueError, match=f"labels must be {ALL}, one per row"):

@@ -184,6 +184,18 @@ def test_a_device_sends_a_uniform_category_in_the_place_of_none():
     assert np.all(np.abs(found.shares - 1 / 3) < 6 * found.stderr)
 
 
+def test_a_device_sends_one_message_per_person():
+    mechanism = sstq.Frequencies(5, 2.0)
+    assert len(answer(mechanism, [[1], [7]])) == 2
+    with pytest.raises(ValueError, match=r"one category per person, got \(1, 2\)"):
+        answer(mechanism, [[1, 2]])
+
+
+@pytest.mark.parametrize("categories", [4, 6, 8, 9, 10])
+def test_the_largest_epsilon_has_as_many_candidates_as_categories(categories):
+    assert sstq.Frequencies(categories, 20.0).draw.size == categories
+
+
 def test_options_and_tampered_parameters_are_refused():
     with pytest.raises(ValueError, match="categories must be an integer in"):
         sstq.Frequencies(1, 1.0)

@@ -1,10 +1,13 @@
 """Surveys: the law of every part, results in the units of columns, nulls, bands, plans, and what is refused."""
 
+import itertools
 import json
 import math
 from fractions import Fraction
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 
 import sstq
@@ -169,6 +172,10 @@ def test_isotonic_values_are_the_nearest_and_bands_are_never_narrower(seed):
         ({"country": [1, 2]}, "column 'country' must be labels of type str, got int in row 0"),
         ({"age": ["x", 3]}, "column 'age' must be numbers, got str in row 0"),
         ({"used": ["search", None]}, "column 'used' must be lists of labels, got str in row 0"),
+        ({"used": [[], [True]]}, "column 'used' must be lists of labels of type str, got bool in row 1"),
+        ({"used": [np.array("search"), None]}, "column 'used' must be lists of labels, got ndarray in row 0"),
+        ({"embedding": [[10**400] * 8, None]}, "row 0, must be a list of 8 numbers"),
+        ({"embedding": [[0.1] * 4] * 2}, "row 0, must be a list of 8 numbers"),
         ({"embedding": [[0.1] * 8, [0.1] * 7]}, "row 1, must be a list of 8 numbers"),
         ({"age": [3]}, "columns of one length"),
         ({"age": None}, "must have the columns country, used, age, embedding, got none called age"),
@@ -185,6 +192,68 @@ def test_wrong_columns_are_refused_before_anything_is_sampled(change, words):
     # A device answers all the same, unless there is no column of one length.
     if "one length" not in words:
         assert len(answer(survey, table, rng=1)) == 2
+
+
+@pytest.mark.parametrize("column", ["AB", b"AB", {"A", "B"}, {"A": 0, "B": 1}, 3, None, np.array("A"), iter("AB")])
+def test_what_is_no_column_is_refused_whatever_its_values(column):
+    survey = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])})
+    for send in (survey.encode, lambda table: answer(survey, table)):
+        with pytest.raises(ValueError, match="column 'c' must have one value per person, got"):
+            send({"c": column})
+
+
+def test_columns_of_one_name_are_refused():
+    survey, names = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])}), ["c", "c"]
+    rows = [["A", "B"], ["B", "A"], ["A", "A"]]
+    for table in (pandas.DataFrame(rows, columns=names), pyarrow.table([*zip(*rows, strict=True)], names=names)):
+        with pytest.raises(ValueError, match="every column once, got several called c"):
+            survey.encode(table)
+
+
+def test_nobodys_vector_has_numbers_of_somebody_else():
+    read = sstq.Vector(4).read
+    assert not read([[1.0, 2.0], [3.0, 4.0]], "v", strict=False).any()
+    assert not read([1.0, 2.0, 3.0, 4.0], "v", strict=False).any()
+    hidden = np.ma.masked_array(np.ones((2, 4)), mask=[[True] * 4, [False] * 4])
+    assert read(hidden, "v", strict=True).sum(axis=1).tolist() == [0, 4]
+
+
+def test_integers_of_any_size_are_answered_as_any_other():
+    survey = sstq.Survey(epsilon=2.0, questions={"n": sstq.Number(0, 10, bins=4), "v": sstq.Vector(2)})
+    table = {"n": [10**400, -(10**400), True], "v": [[10**400, 0], 10**400, [1e308, 1e308]]}
+    held = survey._by_question(survey._columns(table, strict=False))
+    assert held["n"].ravel()[:2].tolist() == [10, 0]
+    assert math.isnan(held["n"][2, 0])
+    assert held["v"][:2].tolist() == [[0, 0], [0, 0]]
+    assert len(answer(survey, table)) == 3
+    with pytest.warns(sstq.ClippedWarning, match="1 of 1 values of 'n' are beyond"):
+        survey.encode({"n": [10**400], "v": [None]})
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+@pytest.mark.parametrize("people", [2, 3])
+def test_intervals_of_very_few_answers_hold_by_the_exact_law(epsilon, people):
+    # Messages that are all alike have no scatter; before, a quarter of the bands missed.
+    survey = sstq.Survey(epsilon, {"n": sstq.Number(0, 2, bins=2)})
+    values, (inside, outside) = [0.2, 1.7, 1.9][:people], survey.parts[0].mechanism.draw.probabilities
+    missed = 0.0
+    for codes in itertools.product(range(3), repeat=people):
+        aggregator = survey.aggregator()
+        aggregator.update(survey.messages_from_columns((np.array(codes),), None, True))
+        found = aggregator.mean()["n"]
+        low, high = found.cdf_band()
+        mean, median = found.mean(), found.quantile(0.5)
+        outside_of = (
+            low[0] > 1 / people or high[0] < 1 / people or mean.low > np.mean(values) or mean.high < np.mean(values)
+        )
+        outside_of |= not median.low <= sorted(values)[(people - 1) // 2] <= median.high
+        # The set of a message is that of one category, by its number.
+        law = (
+            inside if survey.parts[0].mechanism.holds(c, v >= 1) else outside
+            for c, v in zip(codes, values, strict=True)
+        )
+        missed += outside_of * math.prod(law)
+    assert missed < 0.05
 
 
 def test_nulls_unknown_labels_and_values_beyond_bounds():
@@ -302,11 +371,13 @@ def test_tampered_documents_are_refused():
     survey = build("survey")
     data = json.loads(survey.to_json())
     other = json.loads(sstq.Survey(epsilon=3.0, questions=survey.questions, people=20).to_json())
+    lower = json.loads(sstq.Survey(epsilon=survey.epsilon / 2, questions=survey.questions, people=20).to_json())
     for change in (
         {"draws": data["draws"][:-1]},
         {"draws": [*data["draws"][:-1], str(int(data["draws"][-1]) - 1)]},
         {"parts": other["parts"]},
         {"parts": data["parts"][::-1]},
+        {"parts": lower["parts"], "draws": lower["draws"]},
         {"parts": [{**data["parts"][0], "mechanism": "survey"}, *data["parts"][1:]]},
         {"questions": [*data["questions"][:-1], {"name": "x", "type": "riddle"}]},
         {"questions": [{**data["questions"][0], "labels": ["AT", "CH"]}, *data["questions"][1:]]},

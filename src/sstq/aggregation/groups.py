@@ -10,28 +10,32 @@ sums of an ordinary `Aggregator` per group.
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation.base import Aggregator, MessageOwner, refuse_changed
+from sstq.aggregation.base import Aggregator, MessageOwner, StateInfo, check_source, refuse_changed
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES, column_names, read_counts
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.group_states import FORMAT, VERSION, as_json, in_order, read_groups
 from sstq.aggregation.sparse_counts import MOST_BITS, CountsAggregator
 from sstq.files.atomic import atomic_file
+from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.files.stores import version_of
+from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, read_messages
-from sstq.messages.labels import Labels
+from sstq.messages.labels import Labels, check_name
 
 FEW = 30
 """Groups with fewer messages are marked: their scatter says little about the error (two equal messages have none)."""
+_FORMAT, _VERSION = "sstq-groups", 3
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class GroupedAggregator:
     """Exact sums of the messages of every public group: one `Aggregator` per label.
 
     Labels are text; integers and booleans become text. The result is the same bit for bit, whatever the order of the
-    messages and however they are spread over files and aggregators.
+    messages and however they are spread over files and aggregators. What is refused changes nothing.
 
     Examples:
         >>> import sstq
@@ -140,7 +144,7 @@ class GroupedAggregator:
     @property
     def labels(self) -> list[str]:
         """The labels of groups with messages, sorted: numbers by value, then text."""
-        return in_order(self._groups)
+        return _in_order(self._groups)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -153,23 +157,14 @@ class GroupedAggregator:
         return sum(group.count for group in self._groups.values())
 
     def update(self, messages: Messages, labels: ArrayLike | None = None) -> Self:
-        """Add a batch with its own labels or with these. A refused batch changes nothing.
-
-        Args:
-            messages: messages of the mechanism.
-            labels: one per message: text, integers or booleans. Leave it out if messages carry labels.
-        """
+        """Add a batch with its own labels or with these, one per message: text, integers or booleans."""
         if messages.labels is not None and labels is not None:
             raise ValueError("labels must be left out: these messages carry labels")
         given = messages.labels if labels is None else Labels.of(labels, self.column or "group")
         if given is None:
             raise ValueError("labels must be given: these messages carry none; encode with --by, or pass labels=")
-        self._check_labels(given, len(messages), "message")
-        self._empty._refuse_foreign(messages.digest, "messages are")
-        # Beside the groups, because sums of vectors can refuse a message.
-        part = GroupedAggregator(self._mechanism, given.column)
-        plain = replace(messages, labels=None)
-        for label, rows in _by_label(given):
+        part, plain = self._part(given, len(messages), "message"), replace(messages, labels=None)
+        for label, rows in given.split():
             part._group(label).update(plain.sorted_by(rows))
         self.merge(part)
         return self
@@ -192,21 +187,17 @@ class GroupedAggregator:
             source: a name of this table; it is refused if this aggregator has counted it already.
             simulated: whether a seed replaced the operating system's randomness.
         """
-        layout = self._mechanism.counted_layout
+        check_source(source, self._sources)
         if labels is None:
             if self.column is None or self.column not in column_names(columns):
                 raise ValueError(f"columns must have the labels, got no column {self.column!r}; or pass labels=")
             labels = columns[self.column]
-        given = Labels.of(labels, self.column or "group")
+        given, layout = Labels.of(labels, self.column or "group"), self._mechanism.counted_layout
         table, times = read_counts(columns, counts, layout)
-        self._check_labels(given, len(times), "row")
-        messages = self._mechanism.counted_messages(table, simulated)
-        named = {field.name: column for field, column in zip(layout.fields, messages.columns, strict=True)}
-        part = GroupedAggregator(self._mechanism, given.column)
-        for label, rows in _by_label(given):
-            own = {name: values[rows] for name, values in named.items()}
+        part = self._part(given, len(times), "row")
+        for label, rows in given.split():
+            own = {field.name: column[rows] for field, column in zip(layout.fields, table, strict=True)}
             part._group(label).update_counts(own, times[rows], simulated=simulated)
-        part._groups = {label: group for label, group in part._groups.items() if group.count}
         part._sources = set() if source is None else {source}
         self.merge(part)
         return self
@@ -246,7 +237,8 @@ class GroupedAggregator:
         if self._sources & other._sources:
             raise ValueError("both aggregators contain the same message file: its messages would count twice")
         for label, theirs in other._groups.items():
-            self._group(label).merge(theirs)
+            if theirs.count:
+                self._group(label).merge(theirs)
         self._sources |= other._sources
         self.column = other.column or self.column
 
@@ -264,39 +256,33 @@ class GroupedAggregator:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
+        head = {"format": _FORMAT, "version": _VERSION, "digest": self.digest, "column": self.column or "group"}
+        head |= {"sources": sorted(self._sources), "labels": self.labels}
         groups = [self._groups[label] for label in self.labels]
         sums = [group.sums() for group in groups]
-        head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "digest": self.digest}
+        table = [(group.count, group._simulated, len(rows)) for group, rows in zip(groups, sums, strict=True)]
         with atomic_file(path, private=self._mechanism.trust != "local") as file:
             np.savez(
                 file,
-                **head,
-                column=as_json(self.column or "group"),
-                sources=np.array(sorted(self._sources), dtype="U64"),
-                labels=as_json(self.labels),
-                counts=np.array([group.count for group in groups], dtype=np.int64),
-                simulated=np.array([group._simulated for group in groups], dtype=bool),
-                rows=np.array([len(state) for state in sums], np.int64),
+                # As UTF-8: arrays of text would lose null characters at the end.
+                head=np.frombuffer(json.dumps(head, ensure_ascii=False).encode(), dtype=np.uint8),
+                groups=np.array(table, dtype=np.int64).reshape(-1, 3),
                 sums=np.concatenate([self._empty.sums()[:0], *sums]),
             )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: GroupOwner) -> GroupedAggregator:
         """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
-        info, labels, stored = read_groups(path)
-        loaded = cls(mechanism, info.column)
-        loaded._empty._refuse_foreign(info.digest, f"{os.fspath(path)} is")
-        counts, rows, simulated = (stored[key].tolist() for key in ("counts", "rows", "simulated"))
+        head, table, sums = _read(path)
+        loaded = cls(mechanism, head["column"])
+        loaded._empty._refuse_foreign(head["digest"], f"{os.fspath(path)} is")
+        states = np.split(sums, np.cumsum(table[:, 2]))[:-1]
         try:
-            first = 0
-            for label, count, height, seeded in zip(labels, counts, rows, simulated, strict=True):
-                loaded._group(label)._restore(stored["sums"][first : first + height].copy(), count, seeded)
-                first += height
-            if first != len(stored["sums"]):
-                raise ValueError("its sums are of another number of rows")
+            for label, (count, simulated, _), state in zip(head["labels"], table.tolist(), states, strict=True):
+                loaded._group(label)._restore(state.copy(), count, bool(simulated))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
-        loaded._sources = set(stored["sources"].tolist())
+        loaded._sources = set(head["sources"])
         return loaded
 
     def _group(self, label: str) -> Aggregator[Any]:
@@ -304,19 +290,66 @@ class GroupedAggregator:
             self._groups[label] = type(self._empty)(self._mechanism)
         return self._groups[label]
 
-    def _check_labels(self, labels: Labels, count: int, each: str) -> None:
+    def _part(self, labels: Labels, count: int, each: str) -> GroupedAggregator:
+        """An empty aggregator for messages with these labels: it is merged when nothing was refused."""
         if len(labels) != count:
             raise ValueError(f"labels must be {count}, one per {each}, got {len(labels)}")
         self._refuse_column(labels.column, "messages have")
+        return GroupedAggregator(self._mechanism, labels.column)
 
     def _refuse_column(self, column: str | None, what: str) -> None:
         if column is not None and self.column is not None and column != self.column:
             raise ValueError(f"{what} labels by {column!r}, expected labels by {self.column!r}")
 
 
-def _by_label(labels: Labels) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Every label that occurs, and the rows that have it."""
-    order = np.argsort(labels.codes, kind="stable")
-    starts = np.flatnonzero(np.diff(labels.codes[order], prepend=np.int64(-1)))
-    for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):
-        yield labels.names[labels.codes[order[start]]], rows
+@dataclass(frozen=True)
+class GroupsInfo(StateInfo):
+    """The description in the file of a saved `GroupedAggregator`."""
+
+    column: str
+    groups: int
+
+
+def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo | None:
+    """Read the description of a saved state of groups, None for other files; ValueError if it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if "groups.npy" not in archive.namelist():
+                return None
+    except FileNotFoundError:
+        raise
+    except DAMAGED_ARCHIVE:
+        return None
+    head, table, sums = _read(path)
+    kind = (head["version"], head["digest"], int(table[:, 0].sum()), len(sums))
+    return GroupsInfo(*kind, len(head["sources"]), bool(table[:, 1].any()), head["column"], len(table))
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]:
+    """Read the head of a state, a row per group (messages, simulated, rows of sums) and the sums, and check them."""
+    try:
+        stored = read_archive(path, {"head", "groups", "sums"})
+        head, table, sums = read_json(stored["head"].tobytes()), stored["groups"], stored["sums"]
+        if (head["format"], head["version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"its format has version {head['version']}, this library reads version {_VERSION}")
+        if not all(isinstance(text, str) for text in (head["digest"], head["column"], *head["sources"])):
+            raise ValueError("its digest, column and sources must be text")
+        if head["labels"] != _in_order({check_name(label, "labels", "the state") for label in head["labels"]}):
+            raise ValueError("its labels are not sorted")
+        shaped = table.shape == (len(head["labels"]), 3) and sums.ndim == 2
+        if not shaped or not table.dtype == sums.dtype == np.int64:
+            raise ValueError("its arrays have wrong shapes or types")
+        # Each within its limits first, so that no sum can wrap around.
+        bounded = np.all(table >= (1, 0, 0)) and np.all(table <= (MOST_MESSAGES, 1, len(sums)))
+        if not bounded or table[:, 2].sum() != len(sums):
+            raise ValueError("its groups have invalid numbers of messages or rows")
+    except FileNotFoundError:
+        raise
+    except DAMAGED_ARCHIVE as error:
+        raise ValueError(f"{os.fspath(path)} is damaged or not a state of groups: {error}") from error
+    return head, table, sums
+
+
+def _in_order(labels: Iterable[str]) -> list[str]:
+    """Sort labels: decimal numbers by value, then text."""
+    return sorted(labels, key=lambda label: (not label.isdecimal(), len(label) if label.isdecimal() else 0, label))

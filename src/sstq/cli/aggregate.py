@@ -168,9 +168,9 @@ def _labelled(paths: list[str], state: Path | None, overall: bool) -> bool:
     from sstq.messages.files import describe_messages
 
     if state is not None:
-        from sstq.aggregation.group_states import is_grouped_state
+        from sstq.aggregation.groups import describe_groups
 
-        return is_grouped_state(state)
+        return describe_groups(state) is not None
     for path in [] if overall else paths:
         try:
             return describe_messages(path).label_column is not None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from sstq.cli.terminal import note, progress, show_table, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import Estimate, GroupedAggregator, GroupEstimate, GroupMean, Mechanism
+    from sstq import GroupedAggregator, GroupEstimate, GroupMean, Mechanism
 
 PUBLIC_RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
 PRIVATE_RESULTS = ("groups.npz", "groups.csv")
@@ -25,6 +24,8 @@ _WITHIN = "within error: the norm is at most the radius, or at most √2 times t
 
 def report_public(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: Path | None) -> None:
     """Write the means, their errors and marks to a folder, print them as a table, and draw them."""
+    import numpy as np
+
     from sstq.files.atomic import atomic_file, write_csv
 
     if not groups.count:
@@ -35,13 +36,17 @@ def report_public(mechanism: Mechanism, groups: GroupedAggregator, folder: Path,
     rows: list[dict[str, Any]] = []
     notes: dict[str, str] = {}
     simulated = False
-    with _arrays(folder, len(counts), mechanism.estimate_dim) as write, progress("Groups", len(counts)) as advance:
+    files = (atomic_file(folder / PUBLIC_RESULTS[0]), atomic_file(folder / PUBLIC_RESULTS[1]))
+    with files[0] as means, files[1] as errors, progress("Groups", len(counts)) as advance:
+        shape = {"descr": "<f8", "fortran_order": False, "shape": (len(counts), mechanism.estimate_dim)}
+        for file in (means, errors):
+            np.lib.format.write_array_header_1_0(file, shape)
         # One group at a time: the vectors of all groups may not fit in memory.
         for label in counts:
             group = groups.mean(label, _LEVEL)
-            write(group.estimate)
-            several = group.estimate.count > 1  # a single message has no error
-            rows.append({"label": label, "clients": round(group.estimate.people), **_numbers(group, error=several)})
+            means.write(group.estimate.value.astype("<f8").tobytes())
+            errors.write(group.estimate.stderr.astype("<f8").tobytes())
+            rows.append({"label": label, "clients": round(group.estimate.people), **_numbers(group)})
             simulated |= group.estimate.simulated
             if group.estimate.note:
                 notes[label] = group.estimate.note
@@ -121,29 +126,10 @@ def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | Non
     return names
 
 
-@contextmanager
-def _arrays(folder: Path, groups: int, dim: int) -> Iterator[Callable[[Estimate], None]]:
-    """Write means.npy and stderr.npy, (groups, dim) each; yields a function that adds one row to both."""
-    import numpy as np
-
-    from sstq.files.atomic import atomic_file
-
-    header = {"descr": "<f8", "fortran_order": False, "shape": (groups, dim)}
-    with atomic_file(folder / PUBLIC_RESULTS[0]) as means, atomic_file(folder / PUBLIC_RESULTS[1]) as errors:
-        for file in (means, errors):
-            np.lib.format.write_array_header_1_0(file, header)
-
-        def write(estimate: Estimate) -> None:
-            means.write(estimate.value.astype("<f8").tobytes())
-            errors.write(estimate.stderr.astype("<f8").tobytes())
-
-        yield write
-
-
-def _numbers(group: GroupMean, *, error: bool = True) -> dict[str, Any]:
-    """Return the numbers of a line of groups.csv."""
-    known = {"error": group.error, "radius": group.radius} if error else {"error": None, "radius": None}
-    return {"norm": group.norm, **known, "mark": group.mark}
+def _numbers(group: GroupMean) -> dict[str, Any]:
+    """Return the numbers of a line of groups.csv; a single message has no error."""
+    numbers = {"norm": group.norm, "error": group.error, "radius": group.radius}
+    return {name: None if math.isnan(value) else value for name, value in numbers.items()} | {"mark": group.mark}
 
 
 def _show(title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:

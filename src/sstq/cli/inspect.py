@@ -116,21 +116,17 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
 
 
 def _inspect_state(path: Path, shared: Mechanism | None) -> Facts:
-    from sstq.aggregation import StateInfo, describe_state
-    from sstq.aggregation.group_states import describe_groups, is_grouped_state
-    from sstq.aggregation.groups import GroupedAggregator
+    from sstq.aggregation import describe_state
+    from sstq.aggregation.groups import GroupedAggregator, describe_groups
 
-    info = describe_groups(path) if is_grouped_state(path) else describe_state(path)
-    belongs = shared is not None and info.digest == shared.digest()
-    # Loading refuses a state that this mechanism cannot have.
-    if isinstance(info, StateInfo):
-        kind, held = "aggregator's state", {"rows": str(info.rows)}
-        if shared is not None and belongs:
-            shared.load_aggregator(path)
-    else:
-        kind, held = "state of groups", {"public labels": info.column, "groups": str(info.groups)}
-        if shared is not None and belongs:
-            GroupedAggregator.load(path, shared)
+    grouped = describe_groups(path)
+    info = grouped or describe_state(path)
+    kind, held = "aggregator's state", {"rows": str(info.rows)}
+    if grouped:
+        kind, held = "state of groups", {"public labels": grouped.column, "groups": str(grouped.groups)}
+    if shared is not None and info.digest == shared.digest():
+        # Loading refuses a state that this mechanism cannot have.
+        _ = GroupedAggregator.load(path, shared) if grouped else shared.load_aggregator(path)
     return [
         ("kind", f"{kind}, version {info.version}"),
         ("messages", info.count),

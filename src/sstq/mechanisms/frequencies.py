@@ -218,10 +218,7 @@ class Frequencies(RecordMechanism):
         return self.categories
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
-        rows = as_vectors(X)
-        if rows.ndim > 2 or (rows.ndim == 2 and rows.shape[1] != 1):
-            raise ValueError(f"X must have shape (n,), one category per person, got {rows.shape}")
-        return rows.reshape(-1, 1).astype(np.float64)
+        return _one_each(as_vectors(X)).astype(np.float64)
 
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
         if groups is not None:
@@ -240,7 +237,7 @@ class Frequencies(RecordMechanism):
 
     def _mended(self, X: Any, source: BitSource) -> Rows:
         """A uniform category in the place of what is none."""
-        given = plain_numbers(X).reshape(-1, 1)
+        given = _one_each(plain_numbers(X))
         drawn = streams.multiply_shift(source.words(len(given)), self.categories)
         return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
 
@@ -286,3 +283,10 @@ class Frequencies(RecordMechanism):
         most = min(self.draw.inside, self.categories)
         largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (0, most))
         return float(np.sqrt(largest)) / (own - other)
+
+
+def _one_each(rows: Rows) -> Rows:
+    """One category per person, (n, 1); ValueError for other shapes."""
+    if rows.ndim > 2 or (rows.ndim == 2 and rows.shape[1] != 1):
+        raise ValueError(f"X must have shape (n,), one category per person, got {rows.shape}")
+    return rows.reshape(-1, 1)

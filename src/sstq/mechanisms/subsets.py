@@ -29,7 +29,9 @@ def affine_draw(epsilon: float, categories: int) -> KClosest:
 
 def best_draw(epsilon: float, categories: int) -> KClosest:
     """The better of affine sets and of randomized response, which has w = 1 and as many candidates as categories."""
-    return min(whole_budget(epsilon, categories, 1), affine_draw(epsilon, categories), key=share_variance)
+    plain, affine = whole_budget(epsilon, categories, 1), affine_draw(epsilon, categories)
+    # With w = 1 more candidates are never better, though rounding may say so for a large ε.
+    return plain if affine.inside == 1 else min(plain, affine, key=share_variance)
 
 
 def prime_at_least(number: int) -> int:

@@ -5,7 +5,7 @@ a table of names, so a million labels take four megabytes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,13 +68,12 @@ class Labels:
     def __getitem__(self, part: slice | NDArray[np.int64]) -> "Labels":
         return Labels(self.column, self.names, np.ascontiguousarray(self.codes[part]))
 
-    def codes_in(self, table: dict[str, int]) -> NDArray[np.uint32]:
-        """Return the codes in a shared table of names, which gets the names that it lacks."""
-        used = np.unique(self.codes)
-        lookup = np.zeros(len(self.names), dtype=np.uint32)
-        for code in used.tolist():
-            lookup[code] = table.setdefault(self.names[code], len(table))
-        return lookup[self.codes]
+    def split(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Yield every label that occurs, with the rows that have it."""
+        order = np.argsort(self.codes, kind="stable")
+        starts = np.flatnonzero(np.diff(self.codes[order], prepend=np.int64(-1)))
+        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):
+            yield self.names[self.codes[order[start]]], rows
 
     def numbers(self, names: Sequence[str] | None, place: str, first: int = 0) -> NDArray[np.int64]:
         """Return the labels as integers: their positions among the names, or themselves without names.
@@ -102,7 +101,8 @@ class Labels:
         if len(columns) > 1:
             raise ValueError(f"labels of different columns cannot be joined: {', '.join(columns)}")
         table: dict[str, int] = {}
-        codes = [part.codes_in(table) for part in parts]
+        lookups = ([table.setdefault(name, len(table)) for name in part.names] for part in parts)
+        codes = [np.array(lookup, np.uint32)[part.codes] for lookup, part in zip(lookups, parts, strict=True)]
         return Labels(columns[0], tuple(table), np.concatenate(codes))
 
     def to_bytes(self) -> bytes:

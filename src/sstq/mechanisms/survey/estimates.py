@@ -16,6 +16,7 @@ from sstq.chunks import row_chunks
 from sstq.mechanisms.base import Floats, Ints
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.subsets import hit_rates
 from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Question, Vector
 from sstq.messages.batch import Messages
 
@@ -390,10 +391,22 @@ def _ratios(part: "Part", weights: Floats, answers: Ints, counts: Ints) -> tuple
         squares += np.stack([times @ each**2, (times * all_) @ each, np.full(columns, times @ all_**2)])
     ratio = sums / base
     spread = squares[0] - 2 * ratio * squares[1] + ratio**2 * squares[2]
+    # That of one uniform message is added: few messages may be all alike.
+    spread += _uniform_variance(part, np.vstack([weights, ratio]))
     stderr = np.sqrt(np.maximum(spread, 0.0) * total / (total - 1)) / abs(base)
     # As in `_over_answers`.
     few = not base / total > 2 * math.sqrt(max(squares[2, 0] / total - (base / total) ** 2, 0.0) / (total - 1))
     return (ratio, stderr) if not few else (np.full(columns, np.nan), np.full(columns, np.nan))
+
+
+def _uniform_variance(part: "Part", weights: Floats) -> Floats:
+    """The variance of weighted sums of the shares that one uniform message gives; weights are (categories, sums)."""
+    frequencies: Any = part.mechanism
+    draw, (own, other) = frequencies.draw, hit_rates(frequencies.draw)
+    one = draw.inside / draw.size
+    two = one * (draw.inside - 1) / (draw.size - 1)  # how often a uniform set holds two given categories
+    variance = (one - two) * np.sum(weights**2, axis=0) + (two - one**2) * np.sum(weights, axis=0) ** 2
+    return np.asarray(variance / (own - other) ** 2)
 
 
 def _quantile(level: float, items: int, count: int) -> float:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -250,6 +250,8 @@ class Survey(RecordMechanism):
                 for kind, options, items in question.candidates(asked)
             ):
                 raise ValueError(f"the part of question {name!r} must be made for it, got {part.mechanism!r}")
+            if part.mechanism.epsilon != self.epsilon:
+                raise ValueError(f"the part of question {name!r} must have epsilon = {self.epsilon}")
             if part.mechanism.messages != 1 or part.mechanism.coin != "private" or part.mechanism.bounds is not None:
                 raise ValueError(f"the part of question {name!r} must have one message and a private coin")
         if min(self.draws) < 1 or sum(self.draws) != TOTAL:
@@ -312,7 +314,19 @@ class Survey(RecordMechanism):
         missing = [name for name in asked if name not in list(names)]
         if missing and strict:
             raise ValueError(f"X must have the columns {', '.join(asked)}, got none called {', '.join(missing)}")
-        known = {name: question.read(X[name], name, strict) for name, question in asked.items() if name not in missing}
+        twice = [name for name in asked if list(names).count(name) > 1]
+        if twice:
+            raise ValueError(f"X must have every column once, got several called {twice[0]}")
+        given = {name: X[name] for name in asked if name not in missing}
+        for name, values in given.items():
+            # Whatever the values are: texts and sets have other items than one per person, in order.
+            if (
+                not hasattr(values, "__len__")
+                or isinstance(values, str | bytes | Mapping | Set)
+                or not getattr(values, "shape", True)
+            ):
+                raise ValueError(f"column {name!r} must have one value per person, got {type(values).__name__}")
+        known = {name: asked[name].read(values, name, strict) for name, values in given.items()}
         lengths = {name: len(rows) for name, rows in known.items()}
         if len(set(lengths.values())) > 1 or not lengths:
             raise ValueError(f"X must have columns of one length, got {lengths}")
@@ -330,8 +344,8 @@ class Survey(RecordMechanism):
         """Say on the device how many values were clamped, and to nobody else."""
         for name, question in self.questions.items():
             if isinstance(question, Number):
-                values = np.array([np.nan if v is None else float(v) for v in cells_of(X[name])])
-                beyond = int(np.count_nonzero((values < question.low) | (values > question.high)))
+                values = cells_of(X[name])
+                beyond = sum(v is not None and not question.low <= v <= question.high for v in values)
                 if beyond:
                     told = f"{beyond} of {len(values)} values of {name!r} are beyond its bounds and were moved to them"
                     warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=4)

@@ -125,13 +125,18 @@ class MultiChoice(Question):
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
         numbers, cells = {label: place for place, label in enumerate(self.labels)}, cells_of(values)
+        kind = type(self.labels[0])
         marks = np.zeros((len(cells), self.width))
         for row, value in enumerate(cells):
-            listed = isinstance(value, list | tuple | set | frozenset | np.ndarray)
+            listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
             if strict and not listed and value is not None:
                 raise ValueError(f"column {name!r} must be lists of labels, got {type(value).__name__} in row {row}")
             chosen = [_plain(label) for label in value] if listed else [None]
-            known = [numbers[label] for label in chosen if isinstance(label, Label) and label in numbers]
+            wrong = [label for label in chosen if label is not None and type(label) is not kind]
+            if strict and wrong:
+                got = f"{type(wrong[0]).__name__} in row {row}"
+                raise ValueError(f"column {name!r} must be lists of labels of type {kind.__name__}, got {got}")
+            known = [numbers[label] for label in chosen if type(label) is kind and label in numbers]
             marks[row, known or ([] if not chosen else [-1])] = 1.0
         return marks
 
@@ -194,7 +199,8 @@ class Number(Question):
                 if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                     raise ValueError(f"column {name!r} must be numbers, got {type(value).__name__} in row {row}")
         # Python compares integers of any size.
-        numbers = [float(min(max(v, self.low), self.high)) if isinstance(v, int | float) else np.nan for v in cells]
+        plain = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in cells]
+        numbers = [np.nan if v is None else float(min(max(v, self.low), self.high)) for v in plain]
         return np.array(numbers, dtype=np.float64).reshape(-1, 1)
 
     def records(self, held: Mapping[str, Rows], name: str, questions: Mapping[str, Question], items: int) -> Rows:  # noqa: ARG002
@@ -242,12 +248,18 @@ class Vector(Question):
 
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The vectors; zero for missing ones and for those with nan."""
-        cells: Any = values if isinstance(values, np.ndarray) and values.dtype.kind in "fiu" else cells_of(values)
+        plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+        cells: Any = values if plain and values.dtype.kind in "fiu" else cells_of(values)
         rows = np.zeros((len(cells), self.dim))
         given = [row for row, value in enumerate(cells) if value is not None]
         try:
-            rows[given] = np.asarray([cells[row] for row in given], dtype=np.float64).reshape(-1, self.dim)
-        except (TypeError, ValueError):
+            found = np.asarray([cells[row] for row in given], dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            found = np.empty(0)
+        # Nothing else: reshaped numbers could be those of several people.
+        if found.shape == (len(given), self.dim):
+            rows[given] = found
+        else:
             for row in given:
                 rows[row] = _vector(cells[row], self.dim, f"column {name!r}, row {row}," if strict else "")
         rows[~np.isfinite(rows).all(axis=1)] = 0.0
@@ -355,7 +367,7 @@ def _vector(value: Any, dim: int, place: str) -> Floats:
     """The numbers of one cell; zero for what is no vector, or an error that names the place."""
     try:
         vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         vector = np.empty(0)
     if vector.shape == (dim,):
         return vector
