@@ -127,6 +127,16 @@ def test_lists_of_coordinates_come_from_any_table():
         same_bits(aggregator, updated(mechanism, messages))
 
 
+def test_lists_with_nulls_or_of_other_lengths_and_columns_of_one_name_are_refused():
+    aggregator = sstq.SQKR(dim=6, epsilon=2.0, k=2).aggregator()
+    for index in ([[0, 1], None], [[0, 1], [2]], [[0, 1], [2, None]]):
+        with pytest.raises(ValueError, match="index must hold"):
+            aggregator.update_counts(pyarrow.table({"bits": [0, 1], "index": index}), [1, 1])
+    twice = pyarrow.table([[0], [1], [5]], names=["code", "index", "index"])
+    with pytest.raises(ValueError, match="columns must have each name once, got index several times"):
+        MECHANISM.aggregator().update_counts(twice, [1])
+
+
 GOOD = {"code": [0, 3], "index": [1, 15]}
 
 

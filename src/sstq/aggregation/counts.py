@@ -20,9 +20,10 @@ MOST_MESSAGES = 1 << 32
 """The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
 DIALECTS = {"duckdb": '"', "spark": "`", "bigquery": "`", "clickhouse": '"', "postgresql": '"', "sqlite": '"'}
 """The SQL dialects and how each quotes a name."""
-# Dialects that cannot group by a list, and how others read Parquet files by name.
+# Dialects that cannot group by a list, those with backslashes in quotes, and how some read Parquet files by name.
 _WITHOUT_LISTS = ("bigquery", "sqlite")
-_PARQUET = {"duckdb": "read_parquet('{}')", "spark": "parquet.`{}`", "clickhouse": "file('{}', Parquet)"}
+_BACKSLASHES = ("bigquery", "clickhouse")
+_PARQUET = {"duckdb": ("'", "read_parquet({})"), "spark": ("`", "parquet.{}"), "clickhouse": ("'", "file({}, Parquet)")}
 # Beyond 2^53 doubles skip integers.
 _EXACT = 2.0**53
 
@@ -30,9 +31,13 @@ _EXACT = 2.0**53
 def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tuple[Column, ...], NDArray[np.int64]]:
     """Return the fields of the messages and their numbers; ValueError for anything that cannot be counts of them."""
     names = [field.name for field in layout.fields] + ([counts] if isinstance(counts, str) else [])
-    missing = [name for name in names if name not in column_names(table)]
+    known = column_names(table)
+    missing = [name for name in names if name not in known]
     if missing:
         raise ValueError(f"columns must have {', '.join(names)}, got none named {', '.join(missing)}")
+    twice = [name for name in names if known.count(name) > 1]
+    if twice:
+        raise ValueError(f"columns must have each name once, got {twice[0]} several times")
     numbers = table[counts] if isinstance(counts, str) else counts
     times = _integers(numbers, "counts", 1)[:, 0]
     if len(times) and not 0 <= times.min() <= times.max() <= MOST_MESSAGES:
@@ -63,7 +68,10 @@ def _integers(column: Any, name: str, count: int) -> NDArray[np.int64]:
     if np.ma.is_masked(column):
         raise ValueError(f"{name} must hold integers without nulls, got some")
     if values.dtype == object and count > 1:
-        values = np.array([list(row) for row in values])
+        try:
+            values = np.array([list(row) for row in values])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must hold lists of {count} integers without nulls: {error}") from error
     if values.dtype == object:
         values = _from_objects(values, name)
     whole = values.dtype.kind in "iu"
@@ -111,13 +119,22 @@ def counting_query(layout: Layout, table: str = "messages", dialect: str = "duck
     if by in (*names, COUNT):
         raise ValueError(f"by must not be the name of a column of counts, got {by!r}; rename it")
     mark = DIALECTS[dialect]
-    quoted = [mark + name.replace(mark, 2 * mark) + mark for name in ([] if by is None else [by]) + names]
+    quoted = [_quoted(name, mark, dialect) for name in ([] if by is None else [by]) + names]
     if table.endswith((".parquet", ".pq")):
         if dialect not in _PARQUET:
             raise ValueError(f"table must be a table of the database for {dialect}, got the file {table!r}")
-        table = _PARQUET[dialect].format(table.replace("'", "''"))
+        quote, reader = _PARQUET[dialect]
+        table = reader.format(_quoted(table, quote, dialect))
+    elif ";" in table:
+        raise ValueError(f"table must be one table as SQL names it, got {table!r}")
     columns = ", ".join(quoted)
     return f"SELECT {columns}, count(*) AS {mark}{COUNT}{mark}\nFROM {table}\nGROUP BY {columns}"
+
+
+def _quoted(name: str, mark: str, dialect: str) -> str:
+    if dialect in _BACKSLASHES:
+        return mark + name.replace("\\", "\\\\").replace(mark, f"\\{mark}") + mark
+    return mark + name.replace(mark, 2 * mark) + mark
 
 
 def fingerprint(table: Any, counts: ArrayLike | str, layout: Layout, by: str | None = None) -> str:
