@@ -1,5 +1,6 @@
 """`sstq sql` and `sstq aggregate --counts`: an engine counts, and the mean is the same bit for bit."""
 
+import json
 import sqlite3
 
 import duckdb
@@ -43,8 +44,13 @@ def query(files, *options):
 
 
 def same(files, found, expected, names):
+    """The same bits, but counts do not say whether messages are simulated."""
     for name in names:
-        assert (files / found / name).read_bytes() == (files / expected / name).read_bytes()
+        counted, sent = ((files / folder / name).read_bytes() for folder in (found, expected))
+        if name == "summary.json" and found not in ("store0", "store1"):
+            assert json.loads(counted)["simulated"] is None
+            counted = counted.replace(b'"simulated": null', b'"simulated": false')
+        assert counted == sent
 
 
 def test_messages_have_types_that_every_engine_reads(files):
@@ -116,6 +122,83 @@ def test_wrong_tables_are_refused_by_name(files):
         assert "bad.csv" in refused.stderr
     refused = run("aggregate", files / "messages.parquet", "--by", "country", *m, *out, code=2)
     assert "--by is for tables of counts" in refused.stderr
+
+
+@pytest.fixture
+def shares(tmp_path):
+    """Frequencies of five categories, and tables of counts."""
+    (tmp_path / "m.json").write_text(sstq.Frequencies(5, 2.0).to_json())
+    (tmp_path / "one.csv").write_text("code,messages,country,town\n0,5,DE,x\n1,7,FR,y\n")
+    (tmp_path / "two.csv").write_text("code,messages,country,town\n1,7,FR,y\n0,5,DE,x\n")
+    (tmp_path / "new.csv").write_text("code,messages,country,town\n3,2,FR,y\n")
+    return tmp_path
+
+
+def test_a_table_with_equal_rows_is_skipped_aloud(shares):
+    m, out = ("-m", shares / "m.json"), ("-o", shares / "out")
+    found = run("aggregate", shares / "one.csv", shares / "two.csv", "--counts", *m, *out)
+    assert facts(found)["count"] == "12"
+    assert "two.csv has the same rows as a table that was added before, and is skipped" in found.stderr
+    assert "UNION ALL" in found.stderr
+
+
+def test_counts_cannot_say_whether_a_seed_was_used(shares):
+    m, out = ("-m", shares / "m.json"), ("-o", shares / "out")
+    said = "tables of counts do not say whether messages were simulated with a seed"
+    found = run("aggregate", shares / "one.csv", "--counts", *m, *out)
+    assert said in found.stderr
+    assert json.loads((shares / "out" / "summary.json").read_text())["simulated"] is None
+    # The state remembers where its messages come from; messages with a seed are still told.
+    mechanism = sstq.Frequencies(5, 2.0)
+    for rng, simulated in ((None, None), (1, True)):
+        sstq.write_messages(shares / f"{rng}.parquet", mechanism.encode([1, 2], rng=rng))
+        found = run("aggregate", shares / f"{rng}.parquet", *m, *out)
+        assert json.loads((shares / "out" / "summary.json").read_text())["simulated"] is simulated
+        assert (said in found.stderr, "NOT PRIVATE" in found.stderr) == (not simulated, bool(simulated))
+
+
+def test_groups_of_a_state_are_those_that_are_asked_for(shares):
+    m = ("-m", shares / "m.json")
+    run("aggregate", shares / "one.csv", "--counts", *m, "-o", shares / "plain")
+    run("aggregate", shares / "one.csv", "--counts", "--by", "country", *m, "-o", shares / "groups")
+    for folder, by in (("plain", "country"), ("groups", "town")):
+        refused = run("aggregate", shares / "new.csv", "--counts", "--by", by, *m, "-o", shares / folder, code=2)
+        assert f"--by {by}" in refused.stderr
+        assert "holds other groups, or none" in refused.stderr
+    again = run("aggregate", shares / "one.csv", shares / "new.csv", "--counts", *m, "-o", shares / "groups")
+    assert "1 of 2 files were already counted" in again.stderr
+    assert json.loads((shares / "groups" / "summary.json").read_text())["count"] == 14
+
+
+def test_columns_of_one_name_are_refused(shares):
+    m, out = ("-m", shares / "m.json"), ("-o", shares / "out")
+    (shares / "bad.csv").write_text("code,messages,messages\n0,5,900\n")
+    with duckdb.connect(str(shares / "m.duckdb")) as connection:
+        connection.execute("create table messages as select 0 as code, 5 as n")
+    with sqlite3.connect(shares / "m.sqlite") as connection:
+        connection.execute("create table messages as select 0 as code, 5 as n")
+    connection.close()
+    query = ("--query", "select code, n as messages, 900 as messages from messages")
+    for name, options in (("bad.csv", ("--counts",)), ("m.sqlite", query), ("m.duckdb", query)):
+        refused = run("aggregate", shares / name, *options, *m, *out, code=1)
+        assert "name" in refused.stderr
+        assert name in refused.stderr
+
+
+def test_names_cannot_leave_their_quotes(shares):
+    for dialect, column, file in (
+        ("duckdb", '"a""b`c\\"', "read_parquet('x''y`\\.parquet')"),
+        ("spark", '`a"b``c\\`', "parquet.`x'y``\\.parquet`"),
+        ("clickhouse", '"a\\"b`c\\\\"', "file('x\\'y`\\\\.parquet', Parquet)"),
+    ):
+        options = ("--by", 'a"b`c\\', "--table", "x'y`\\.parquet", "--dialect", dialect)
+        found = run("sql", shares / "m.json", *options).stdout
+        assert f"SELECT {column}, " in found
+        assert f"FROM {file}\n" in found
+    bigquery = run("sql", shares / "m.json", "--by", "a`b\\", "--dialect", "bigquery").stdout
+    assert "SELECT `a\\`b\\\\`, `code`" in bigquery
+    refused = run("sql", shares / "m.json", "--table", "messages; DROP TABLE people", code=2)
+    assert "table must be one table as SQL names it" in refused.stderr
 
 
 def test_mechanisms_without_counts_say_why(tmp_path):

@@ -27,7 +27,7 @@ from sstq.cli.common import (
     warn_of_seed,
     write_text,
 )
-from sstq.cli.counts import add_counts
+from sstq.cli.counts import add_counts, whether_simulated
 from sstq.cli.terminal import complain, note, progress, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
@@ -96,7 +96,7 @@ def aggregate(
 
     With --counts the files are tables that a SQL engine made of the messages: a column per field and one named
     messages, how often each occurred. The result is the same bit for bit. A table with the same rows as one that
-    was added before is skipped.
+    was added before is skipped with a warning. Counts do not say whether a seed was used: `simulated` is then null.
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
@@ -133,9 +133,12 @@ def aggregate(
     else:
         sums = shared.load_aggregator(state_path) if resumed else shared.aggregator()
 
+    if by is not None and getattr(sums, "column", None) != by:
+        raise WrongUsage(f"--by {by}: {state_path} holds other groups, or none; choose another --output or --state")
+
     def add(path: str) -> bool:
         if counts:
-            return add_counts(sums, shared, path, query, by)
+            return add_counts(sums, shared, path, query)
         # A file with labels is refused if the others, or the state, have none.
         alone: dict[str, Any] = {} if overall or grouped else {"labels": False}
         return sums.update_from_file(path, **alone)
@@ -220,7 +223,7 @@ def _report(
     if shared.trust == "aggregator":
         # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
         sums.save(state)
-    summary = _summary(shared, estimate, sums.digest)
+    summary = _summary(shared, estimate, sums.digest, whether_simulated(sums, estimate.simulated))
     document, shown = to_json(summary).encode(), dict(summary)
     for name in ("epsilon", "privacy_loss"):
         if shown[name] is not None:
@@ -267,7 +270,7 @@ def _write_survey(estimate: SurveyEstimate, path: Path) -> None:
     show_table("Results", columns, shown, caption=caption)
 
 
-def _summary(mechanism: Mechanism, estimate: Estimate, digest: str) -> dict[str, Any]:
+def _summary(mechanism: Mechanism, estimate: Estimate, digest: str, simulated: bool | None) -> dict[str, Any]:
     """Return the content of summary.json; error norms are root mean square errors of the mean, in the vectors' unit."""
     import numpy as np
 
@@ -282,6 +285,6 @@ def _summary(mechanism: Mechanism, estimate: Estimate, digest: str) -> dict[str,
         **summarize_mechanism(mechanism, estimate.count),
         "estimator": estimate.estimator,
         "note": estimate.note,
-        "simulated": estimate.simulated,
+        "simulated": simulated,
         "digest": digest,
     }

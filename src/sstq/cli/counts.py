@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sstq.cli.terminal import note, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
@@ -14,25 +15,38 @@ if TYPE_CHECKING:
 _SQLITE, _PARQUET, _DUCKDB = b"SQLite format 3\x00", b"PAR1", b"DUCK"
 # A DuckDB database has its mark after a checksum.
 _DUCKDB_AT = 8
+# How the name of a table among the sources of an aggregator begins; message files have hexadecimal digits.
+_COUNTED = "counts "
 
 
-def add_counts(
-    sums: Aggregator[Any] | GroupedAggregator, mechanism: Mechanism, path: str, query: str | None, by: str | None
-) -> bool:
+def add_counts(sums: Aggregator[Any] | GroupedAggregator, mechanism: Mechanism, path: str, query: str | None) -> bool:
     """Add a table of counts as a whole; returns whether it was added, because each table counts once."""
     from sstq.aggregation.counts import COUNT, column_names, fingerprint
 
+    by = getattr(sums, "column", None)
     table = _read(path, query, by)
     try:
         if by is not None and by not in column_names(table):
             raise ValueError(f"there is no column {by!r}")
-        source = fingerprint(table, COUNT, mechanism.counted_layout, by)
+        source = _COUNTED + fingerprint(table, COUNT, mechanism.counted_layout, by)[len(_COUNTED) :]
         if source in sums._sources:
+            warn(
+                f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
+                "messages, unite both tables with UNION ALL, and add that one to a new --output"
+            )
             return False
         sums.update_counts(table, source=source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return True
+
+
+def whether_simulated(sums: Aggregator[Any] | GroupedAggregator, simulated: bool) -> bool | None:
+    """Return whether some messages come from a seed; None, with a remark, where only tables of counts could tell."""
+    if simulated or not any(source.startswith(_COUNTED) for source in sums._sources):
+        return simulated
+    note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
+    return None
 
 
 def _read(path: str, query: str | None, by: str | None) -> Any:
@@ -64,6 +78,13 @@ def _query_sqlite(path: str, query: str) -> dict[str, list[Any]]:
         raise ValueError(f"{path}: the query failed: {error}") from error
     finally:
         connection.close()
+    return _table(names, rows, path)
+
+
+def _table(names: list[str], rows: list[Any], path: str) -> dict[str, list[Any]]:
+    """Rows as columns by name; ValueError for two of one name."""
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path}: columns must have distinct names, got {', '.join(names)}")
     return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
@@ -91,7 +112,7 @@ def _read_csv(raw: bytes, path: str, by: str | None) -> dict[str, list[Any]]:
         raise ValueError(f"{path} must be a Parquet or CSV file of counts: {error}") from error
     if not rows or any(len(row) != len(rows[0]) for row in rows):
         raise ValueError(f"{path} must be a CSV file with a header and as many fields in every line")
-    columns = {name: [row[at] for row in rows[1:]] for at, name in enumerate(rows[0])}
+    columns = _table(rows[0], rows[1:], path)
     return {
         name: values if name == by else [int(value) if value.isdecimal() else value for value in values]
         for name, values in columns.items()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sstq.cli.common import advise_next_round, safe_figure, summarize_mechanism, to_json, warn_of_seed
+from sstq.cli.counts import whether_simulated
 from sstq.cli.terminal import note, progress, show_table, warn
 from sstq.cli.usage import WrongUsage
 
@@ -65,7 +66,7 @@ def report_public(mechanism: Mechanism, groups: GroupedAggregator, folder: Path,
         **summarize_mechanism(mechanism, groups.count),
         "groups_with_note": len(notes),
         "note": notes.get(largest, ""),
-        "simulated": simulated,
+        "simulated": whether_simulated(groups, simulated),
         "digest": mechanism.digest(),
     }
     with atomic_file(folder / "summary.json") as file:
