@@ -3,6 +3,7 @@
 import csv
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from sstq.cli import app
@@ -56,6 +57,39 @@ def test_what_is_no_schema(tmp_path):
     table.write_text("id;country\n1;AT\n")
     code, output = run("survey", "init", table, "--epsilon", 2, "--output", tmp_path / "other.json")
     assert (code, "must have commas between its columns" in output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ([1], "question 'age' must be an object with a type, got [1]"),
+        ({"type": "number", "low": "a", "high": 1}, "question 'age': low must be a number"),
+        ({"type": "number", "low": 9, "high": 1}, "question 'age': low must be below high"),
+        ({"type": "text"}, "question 'age': type of a question must be one of choice"),
+    ],
+)
+def test_errors_name_the_question(tmp_path, question, words):
+    schema = tmp_path / "survey.json"
+    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": {"age": question}}))
+    code, output = run("inspect", schema)
+    assert (code, words in output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("age\nold\n", "column 'age' must have numbers, got 'old'"),
+        ("years\n3\n", "people.csv must have the columns age, got none called age"),
+        ("age;country\n3;AT\n", "people.csv must have commas between its columns"),
+    ],
+)
+def test_errors_name_the_table(tmp_path, text, words):
+    table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
+    table.write_text(text)
+    questions = {"age": {"type": "number", "low": 0, "high": 110}}
+    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": questions}))
+    code, output = run("encode", table, "-m", schema, "-o", tmp_path / "messages.sstq")
+    assert (code, words in output) == (1, True)
 
 
 def test_a_question_that_nobody_answered(tmp_path):

@@ -18,6 +18,7 @@ from sstq.messages.vectors import IDENTIFIERS
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
+_FLOATS, _DEFAULTS = ("low", "high", "clip"), {"number": {"bins": 16}, "vector": {"clip": 1.0}}
 # What names say about ranges; everything else must be filled in.
 _RANGES = {
     r"\bage\b": (0, 110, 22),
@@ -37,16 +38,22 @@ def survey_from_schema(text: str) -> Survey:
         {'os': Choice(labels=('a',))}
     """
     data = json.loads(text)
-    unknown = sorted(data.keys() - _KEYS)
-    if unknown or not isinstance(data.get("questions"), dict) or "epsilon" not in data:
+    known = isinstance(data, dict) and data.keys() <= _KEYS
+    if not known or not isinstance(data.get("questions"), dict) or "epsilon" not in data:
         raise ValueError(f"a schema must have epsilon and questions, and nothing unknown, got {', '.join(data)}")
     questions = {}
     for name, entry in data["questions"].items():
+        if not isinstance(entry, dict):
+            raise ValueError(f"question {name!r} must be an object with a type, got {entry!r}")
         empty = [key for key, value in entry.items() if value is None or value == []]
         if empty:
             raise ValueError(f"question {name!r}: fill in {', '.join(empty)}; they must not come from the data")
-        kinds = {key: float(value) if key in ("low", "high", "clip") else value for key, value in entry.items()}
-        questions[name] = question_from_dict(kinds)
+        # A person may leave out bins and clip, and write 0 for 0.0.
+        plain = {key: float(value) if type(value) is int and key in _FLOATS else value for key, value in entry.items()}
+        try:
+            questions[name] = question_from_dict(_DEFAULTS.get(entry.get("type"), {}) | plain)
+        except ValueError as error:
+            raise ValueError(f"question {name!r}: {error}") from error
     options = {key: data[key] for key in ("weights", "people", "messages") if key in data}
     return Survey(data["epsilon"], questions, **options)
 
@@ -84,12 +91,16 @@ def _csv_kinds(path: str | os.PathLike[str]) -> dict[str, str]:
     """A CSV file has no types: the names alone tell numbers."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         header = next(csv.reader(file), [])
-    if len(header) == 1 and re.search(r"[;\t]", header[0]):
-        raise ValueError(f"{os.fspath(path)} must have commas between its columns, got {header[0]!r}")
+    _refuse_other_marks(path, header)
     if not header or len(set(header)) < len(header):
         raise ValueError(f"{os.fspath(path)} must have a header with distinct names, got {header}")
     rules = re.compile(rf"\b(?:{_NUMBERS})\b")
     return {name: "number" if rules.search(re.sub(r"[_\W]+", " ", name.lower())) else "text" for name in header}
+
+
+def _refuse_other_marks(path: str | os.PathLike[str], header: list[str]) -> None:
+    if len(header) == 1 and re.search(r"[;\t]", header[0]):
+        raise ValueError(f"{os.fspath(path)} must have commas between its columns, got {header[0]!r}")
 
 
 def _parquet_kinds(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -115,11 +126,20 @@ def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[A
         import pyarrow.parquet
 
         table = pyarrow.parquet.read_table(path, columns=None)
-        return {name: table[name].to_pylist() for name in asked if name in table.column_names}
+        _refuse_missing(path, list(asked), table.column_names)
+        return {name: table[name].to_pylist() for name in asked}
     with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, strict=True))
-    known = [name for name in asked if not rows or name in rows[0]]
-    return {name: [_cell(row[name], asked[name], Path(path).name, name) for row in rows] for name in known}
+        reader = csv.DictReader(file, strict=True)
+        _refuse_missing(path, list(asked), list(reader.fieldnames or ()))
+        rows = list(reader)
+    return {name: [_cell(row[name], asked[name], Path(path).name, name) for row in rows] for name in asked}
+
+
+def _refuse_missing(path: str | os.PathLike[str], asked: list[str], header: list[str]) -> None:
+    _refuse_other_marks(path, header)
+    if missing := [name for name in asked if name not in header]:
+        needed = f"must have the columns {', '.join(asked)}"
+        raise ValueError(f"{os.fspath(path)} {needed}, got none called {', '.join(missing)}")
 
 
 def _cell(text: str | None, question: Any, file: str, name: str) -> Any:
@@ -133,4 +153,5 @@ def _cell(text: str | None, question: Any, file: str, name: str) -> Any:
         kind = type(question.labels[0])
         return [kind(part) for part in text.split(";")] if isinstance(question, MultiChoice) else kind(text)
     except ValueError as error:
-        raise ValueError(f"{file}: column {name!r} must be of type {question.type}: {error}") from error
+        kinds = "numbers" if isinstance(question, Number | Vector) else "integers, as the labels are"
+        raise ValueError(f"{file}: column {name!r} must have {kinds}, got {text[:40]!r}") from error
