@@ -5,12 +5,12 @@ and labels that come from the data would tell something about it.
 """
 
 import csv
-import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+from sstq.files.strict_json import read_json
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Vector, question_from_dict
 
@@ -34,17 +34,19 @@ def survey_from_schema(text: str) -> Survey:
         >>> survey_from_schema(schema).questions
         {'os': Choice(labels=('a',))}
     """
-    data = json.loads(text)
-    unknown = sorted(data.keys() - _KEYS)
-    if unknown or not isinstance(data.get("questions"), dict) or "epsilon" not in data:
+    data = read_json(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT!r}, but this JSON is something else")
+    if data.keys() - _KEYS or not isinstance(data.get("questions"), dict) or "epsilon" not in data:
         raise ValueError(f"a schema must have epsilon and questions, and nothing unknown, got {', '.join(data)}")
     questions = {}
     for name, entry in data["questions"].items():
+        if not isinstance(entry, dict):
+            raise ValueError(f"question {name!r} must have a type, got {entry!r}")
         empty = [key for key, value in entry.items() if value is None or value == []]
         if empty:
             raise ValueError(f"question {name!r}: fill in {', '.join(empty)}; they must not come from the data")
-        kinds = {key: float(value) if key in ("low", "high", "clip") else value for key, value in entry.items()}
-        questions[name] = question_from_dict(kinds)
+        questions[name] = question_from_dict(entry)
     options = {key: data[key] for key in ("weights", "people", "messages") if key in data}
     return Survey(data["epsilon"], questions, **options)
 
@@ -107,7 +109,11 @@ def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[A
         table = pyarrow.parquet.read_table(path, columns=None)
         return {name: table[name].to_pylist() for name in asked if name in table.column_names}
     with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, strict=True))
+        reader = csv.DictReader(file, strict=True)
+        header, rows = list(reader.fieldnames or ()), list(reader)
+    twice = [name for name in asked if header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{os.fspath(path)} must have every column once, got several called {twice[0]!r}")
     known = [name for name in asked if not rows or name in rows[0]]
     return {name: [_cell(row[name], asked[name], Path(path).name, name) for row in rows] for name in known}
 
