@@ -46,6 +46,18 @@ def test_from_a_table_to_results(tmp_path):
     assert run("survey", "plan", schema, "--clients", 20)[0] == 1
 
 
+def test_what_is_no_schema(tmp_path):
+    table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
+    table.write_text("id,country\n1,AT\n")
+    code, output = run("survey", "init", table, "--epsilon", 200, "--output", schema)
+    assert (code, "--epsilon must be a number" in output, schema.exists()) == (2, True, False)
+    assert run("survey", "init", table, "--epsilon", 2, "--output", schema)[0] == 0
+    assert list(json.loads(schema.read_text())["questions"]) == ["country"]
+    table.write_text("id;country\n1;AT\n")
+    code, output = run("survey", "init", table, "--epsilon", 2, "--output", tmp_path / "other.json")
+    assert (code, "must have commas between its columns" in output) == (1, True)
+
+
 def test_a_question_that_nobody_answered(tmp_path):
     table, schema, messages = tmp_path / "people.csv", tmp_path / "survey.json", tmp_path / "messages.sstq"
     table.write_text("country,age\nAT,30\n")

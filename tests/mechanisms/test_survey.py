@@ -331,6 +331,14 @@ def test_the_predicted_error_of_shares_is_the_measured_one():
     assert np.mean(results(survey, people)["x"].stderr) == pytest.approx(predicted, rel=0.1)
 
 
+def test_the_predicted_error_of_marks_is_the_stated_one():
+    """Everybody answers, with half of the labels: the errors of marks and of answers add up."""
+    survey = sstq.Survey(epsilon=3.0, questions={"u": sstq.MultiChoice(["a", "b", "c", "d"])})
+    people = {"u": [["a", "b"], ["c", "d"]] * 10_000}
+    predicted = survey.plan(clients=20_000)["u"].error
+    assert np.mean(results(survey, people)["u"].stderr) == pytest.approx(predicted, rel=0.1)
+
+
 def test_each_marked_label_is_better_one_by_one_or_all_at_once():
     """By the formula: at small ε one of two labels is drawn, at larger ε the cube is sent."""
     small, large = (sstq.Survey(e, {"u": sstq.MultiChoice(["a", "b"])}).parts[0] for e in (0.5, 3.0))

@@ -30,7 +30,7 @@ _NUMBERS_AT_A_TIME = 1 << 21
 # An array in Fortran order is unpacked as a whole: at most this many bytes, or this many times the compressed size.
 _WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
 _NPY = b"\x93NUMPY"
-_IDENTIFIERS = ("id", "uuid", "user", "name")
+IDENTIFIERS = ("id", "uuid", "user", "name")
 _UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
 
 Unreadable = Literal["raise", "nan"]
@@ -320,7 +320,7 @@ class _CsvLayout:
         rest = [place for place, column in enumerate(first) if column not in beside]
         places = [first.index(column) for column in wanted] if wanted else rest
         size = len(places) if dim is None else dim
-        people = [first[place] for place in rest if named and first[place].lower() in _IDENTIFIERS]
+        people = [first[place] for place in rest if named and first[place].lower() in IDENTIFIERS]
         others = [first[place] for place in rest if first[place] not in people]
         if dim is None and people and not wanted:
             problem = f"must be given for {name}, whose column {people[0]!r} identifies people"

@@ -87,7 +87,8 @@ def plan_survey(survey: "Survey", clients: int) -> SurveyPlan:
                 # Of one coordinate of a group's mean, groups being alike: a sum over its share.
                 variance *= (mechanism.groups or 1) ** 2 / part.dim
             elif not isinstance(question, Vector):
-                variance, useful = variance / 4, 0.25
+                # The share of half the people, who differ by 1/4, over those who answered: the errors of both add up.
+                variance, useful = 1.5**2 * (variance / 4 + 0.25), 0.25
         error = math.sqrt(variance / answers)
         needed = math.ceil(clients * (error / useful) ** 2)
         plans.append(QuestionPlan(name, round(answers), error, useful, needed))

@@ -10,9 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sstq.checks import check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Vector, question_from_dict
+from sstq.messages.vectors import IDENTIFIERS
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
@@ -52,10 +54,16 @@ def survey_from_schema(text: str) -> Survey:
 
 
 def guess_schema(path: str | os.PathLike[str], epsilon: float) -> dict[str, Any]:
-    """Guess the schema of a CSV or Parquet file from the names and types of its columns; null and [] are to fill in."""
+    """Guess the schema of a CSV or Parquet file from the names and types of its columns; null and [] are to fill in.
+
+    Columns whose names say that they identify people are left out.
+    """
+    check_argument("epsilon", epsilon)
     kinds = _parquet_kinds(path) if _is_parquet(path) else _csv_kinds(path)
     questions: dict[str, Any] = {}
     for name, kind in kinds.items():
+        if name.lower() in IDENTIFIERS:
+            continue
         words = re.sub(r"[_\W]+", " ", name.lower())
         if kind == "number":
             low, high, bins = next(
@@ -78,6 +86,8 @@ def _csv_kinds(path: str | os.PathLike[str]) -> dict[str, str]:
     """A CSV file has no types: the names alone tell numbers."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         header = next(csv.reader(file), [])
+    if len(header) == 1 and re.search(r"[;\t]", header[0]):
+        raise ValueError(f"{os.fspath(path)} must have commas between its columns, got {header[0]!r}")
     if not header or len(set(header)) < len(header):
         raise ValueError(f"{os.fspath(path)} must have a header with distinct names, got {header}")
     rules = re.compile(rf"\b(?:{_NUMBERS})\b")
