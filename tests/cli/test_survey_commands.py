@@ -62,9 +62,10 @@ def test_what_is_no_schema(tmp_path):
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        ([1], "question 'age' must be an object with a type, got [1]"),
+        ([1], "question 'age' must have a type, got [1]"),
         ({"type": "number", "low": "a", "high": 1}, "question 'age': low must be a number"),
         ({"type": "number", "low": 9, "high": 1}, "question 'age': low must be below high"),
+        ({"type": ["text"]}, "question 'age': type of a question must be one of choice"),
         ({"type": "text"}, "question 'age': type of a question must be one of choice"),
     ],
 )

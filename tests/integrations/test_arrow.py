@@ -78,6 +78,7 @@ def test_what_cannot_be_encoded_is_refused():
     for arguments, options, problem in (
         ((sstq.CSGM(DIM, 1.0, clients=10), "x"), {}, "every single message private"),
         ((sstq.RRSC(DIM, 3.0), "x"), {"clients": "id"}, "must not need identifiers"),
+        ((sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"), {}, r"must take one column, got survey; use survey\.encode"),
         ((public, "x"), {}, "clients must be given with a public coin only, got None"),
         ((frameunit, "x"), {"clients": "id"}, "clients must be given with a public coin only, got 'id'"),
         ((frameunit, "x"), {"keep": ["row"]}, "keep must not name .*, got 'row'"),

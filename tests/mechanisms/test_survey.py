@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas
 import pyarrow
+import pyarrow.parquet as pq
 import pytest
 
 import sstq
@@ -414,6 +415,58 @@ def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):
     assert table["country"] == ["AT", None, "DE"]
     assert table["tags"] == [["a", "b"], None, None]
     assert table["age"] == [34.0, None, 200.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nonsense", "Expecting value"),
+        ("[]", "format must be 'sstq-survey'"),
+        ('{"format": "sstq-survey", "epsilon": 1, "epsilon": 20, "questions": {}}', "'epsilon' occurs twice"),
+        ('{"format": "sstq-survey", "epsilon": 1, "questions": {"a": {}, "a": {}}}', "'a' occurs twice"),
+        ('{"format": "sstq-survey", "epsilon": 1, "questions": {"a": 3}}', "question 'a' must have a type"),
+        ('{"format": "sstq-survey", "epsilon": 1, "questions": {"a": {"type": ["x"]}}}', "type of a question"),
+        ('{"format": "sstq-survey", "epsilon": 1, "questions": {}, "delta": 1}', "nothing unknown"),
+    ],
+)
+def test_ambiguous_schemas_are_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        survey_from_schema(text)
+
+
+def test_files_with_two_columns_of_one_name_are_refused(tmp_path):
+    survey = sstq.Survey(epsilon=2.0, questions={"a": sstq.Choice(["x", "y"])})
+    (tmp_path / "people.csv").write_text("a,b,a\nx,1,y\n")
+    pq.write_table(pyarrow.table([["x"], ["y"]], names=["a", "a"]), tmp_path / "people.parquet")
+    for name, words in (("people.csv", "every column once, got several called 'a'"), ("people.parquet", "Multiple")):
+        with pytest.raises(ValueError, match=words):
+            read_table(tmp_path / name, survey)
+
+
+@pytest.mark.parametrize("labels", [["\ud800"], [2**53], [-(2**53), 1]])
+def test_labels_and_names_that_json_cannot_hold_are_refused(labels):
+    with pytest.raises(ValueError, match="labels must be UTF-8 texts, or integers of at most"):
+        sstq.Choice(labels)
+    with pytest.raises(ValueError, match="questions must have names"):
+        sstq.Survey(2.0, {"\udc00": sstq.Choice(["a"])})
+
+
+def test_integers_that_nulls_turned_into_floats_are_labels():
+    survey = sstq.Survey(2.0, {"c": sstq.Choice([1, 2]), "m": sstq.MultiChoice([7, 8])})
+    table = pandas.DataFrame({"c": [1, None, 2], "m": [[7.0], [8], None]})
+    for strict in (True, False):
+        assert survey._columns(table, strict).tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
+    with pytest.raises(ValueError, match="labels of type int, got float in row 0"):
+        survey.encode({"c": [1.5], "m": [[]]})
+
+
+def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
+    questions = {"a": sstq.Choice(["x", "y"]), "b": sstq.Choice(["x", "y"]), "v": sstq.Vector(2)}
+    survey = sstq.Survey(2.0, questions, weights={"a": 1.0, "b": 1e-6, "v": 1e-6})
+    plan = survey.plan(100)
+    assert plan["b"].needed == pytest.approx(1e6 * plan["a"].needed, rel=0.1)
+    assert plan["v"].needed > 1e5
+    assert not plan["b"].works
 
 
 def test_shuffled_surveys_take_their_own_law():

@@ -91,6 +91,8 @@ def encode_batches(
     """
     if mechanism.trust != "local":
         raise ValueError(f"mechanism must make every single message private, got {mechanism.name}")
+    if mechanism.name == "survey":
+        raise ValueError("mechanism must take one column, got survey; use survey.encode(batch) on each batch")
     if mechanism.coin == "public" and mechanism.uncountable:
         raise ValueError(f"mechanism must not need identifiers beside its messages, got {mechanism.name}")
     kept = (keep,) if isinstance(keep, str) else tuple(keep)

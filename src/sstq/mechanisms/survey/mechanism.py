@@ -31,7 +31,7 @@ from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.registry import from_values, mechanism
 from sstq.mechanisms.survey.estimates import SurveyAggregator
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
-from sstq.mechanisms.survey.questions import By, Number, Question, Vector, cells_of, question_from_dict
+from sstq.mechanisms.survey.questions import By, Number, Question, Vector, cells_of, question_from_dict, writable
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -467,7 +467,7 @@ def _check_questions(questions: Any) -> dict[str, Question]:
     if not isinstance(questions, Mapping) or not 1 <= len(questions) <= _MOST_QUESTIONS:
         raise ArgumentError("questions", f"must be 1 to {_MOST_QUESTIONS} questions by name, got {questions!r}")
     for name, question in questions.items():
-        if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
+        if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not writable(name):
             raise ArgumentError("questions", f"must have names of 1 to {_LONGEST_NAME} characters, got {name!r}")
         if not isinstance(question, Question):
             raise ArgumentError("questions", f"must be Choice, MultiChoice, Number, Vector or By, got {question!r}")

@@ -73,14 +73,15 @@ def plan_survey(survey: "Survey", clients: int) -> SurveyPlan:
     """The plan of a survey with so many people."""
     plans = []
     for (name, question), part, draw in zip(survey.questions.items(), survey.parts, survey.draws, strict=True):
-        mechanism, answers = part.mechanism, max(1.0, clients * survey.messages * draw / TOTAL)
+        mechanism, answers = part.mechanism, clients * survey.messages * draw / TOTAL
         if isinstance(mechanism, Frequencies):
             average = 1 / mechanism.categories
             variance, useful = part.items * mechanism.variance_at(average), average / 2
             if isinstance(question, Number):
                 variance, useful = _cumulative_variance(mechanism) + 0.25, _USEFUL_CDF
         else:
-            variance = mechanism.typical_error(max(1, round(answers))).total * answers / mechanism.clip**2
+            some = max(1, round(answers))
+            variance = mechanism.typical_error(some).total * some / mechanism.clip**2
             useful = 1.0 if isinstance(question, Vector) else 0.5
             if isinstance(question, By):
                 # Of one coordinate of a group's mean, groups being alike: a sum over its share.

@@ -79,7 +79,8 @@ class Choice(Question):
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The number of each label; that of no answer is the last one."""
         numbers, none = {label: place for place, label in enumerate(self.labels)}, len(self.labels)
-        kind, cells = type(self.labels[0]), cells_of(values)
+        kind = type(self.labels[0])
+        cells = _labels_of(cells_of(values), kind)
         if strict:
             for row, value in enumerate(cells):
                 if value is not None and type(value) is not kind:
@@ -131,7 +132,7 @@ class MultiChoice(Question):
             listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
             if strict and not listed and value is not None:
                 raise ValueError(f"column {name!r} must be lists of labels, got {type(value).__name__} in row {row}")
-            chosen = [_plain(label) for label in value] if listed else [None]
+            chosen = _labels_of(list(value), kind) if listed else [None]
             wrong = [label for label in chosen if label is not None and type(label) is not kind]
             if strict and wrong:
                 got = f"{type(wrong[0]).__name__} in row {row}"
@@ -334,7 +335,7 @@ KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice,
 
 def question_from_dict(data: Any) -> Question:
     """Read a question from its `to_dict`; ValueError for anything else."""
-    if not isinstance(data, dict) or data.get("type") not in KINDS:
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str) or data["type"] not in KINDS:
         raise ValueError(f"type of a question must be one of {', '.join(KINDS)}, got {data!r}")
     kind = KINDS[data["type"]]
     try:
@@ -353,10 +354,24 @@ def _labels(labels: Any) -> tuple[Label, ...]:
     plain = tuple(_plain(label) for label in labels)
     if not plain or {type(label) for label in plain} not in ({str}, {int}):
         raise ArgumentError("labels", f"must be texts, or integers, at least one, got {labels!r}")
+    if not all(map(writable, plain)):
+        raise ArgumentError("labels", f"must be UTF-8 texts, or integers of at most 2^53 − 1, got {labels!r}")
     if len(set(plain)) != len(plain) or NO_ANSWER in plain:
         raise ArgumentError("labels", f"must be distinct, and {NO_ANSWER!r} is added, got {labels!r}")
     check_number("labels", len(plain), 1, 2**20 - 1, integer=True)
     return plain
+
+
+def writable(label: Label) -> bool:
+    """Whether every reader of JSON gets this label as it is."""
+    if isinstance(label, int):
+        return abs(label) < 2**53
+    return label.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in label)
+
+
+def _labels_of(cells: Sequence[Any], kind: type) -> list[Any]:
+    """Labels of a column; whole floats are integers, which a column with nulls turns into floats."""
+    return [int(v) if kind is int and isinstance(v, float) and v.is_integer() else v for v in map(_plain, cells)]
 
 
 def _plain(value: Any) -> Any:

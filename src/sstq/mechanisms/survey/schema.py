@@ -5,20 +5,21 @@ and labels that come from the data would tell something about it.
 """
 
 import csv
-import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 from sstq.checks import check_argument
+from sstq.files.strict_json import read_json
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Vector, question_from_dict
 from sstq.messages.vectors import IDENTIFIERS
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
-_FLOATS, _DEFAULTS = ("low", "high", "clip"), {"number": {"bins": 16}, "vector": {"clip": 1.0}}
+# What people may leave out.
+_DEFAULTS = {"number": {"bins": 16}, "vector": {"clip": 1.0}}
 # What names say about ranges; everything else must be filled in.
 _RANGES = {
     r"\bage\b": (0, 110, 22),
@@ -37,21 +38,20 @@ def survey_from_schema(text: str) -> Survey:
         >>> survey_from_schema(schema).questions
         {'os': Choice(labels=('a',))}
     """
-    data = json.loads(text)
-    known = isinstance(data, dict) and data.keys() <= _KEYS
-    if not known or not isinstance(data.get("questions"), dict) or "epsilon" not in data:
+    data = read_json(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT!r}, but this JSON is something else")
+    if data.keys() - _KEYS or not isinstance(data.get("questions"), dict) or "epsilon" not in data:
         raise ValueError(f"a schema must have epsilon and questions, and nothing unknown, got {', '.join(data)}")
     questions = {}
     for name, entry in data["questions"].items():
         if not isinstance(entry, dict):
-            raise ValueError(f"question {name!r} must be an object with a type, got {entry!r}")
+            raise ValueError(f"question {name!r} must have a type, got {entry!r}")
         empty = [key for key, value in entry.items() if value is None or value == []]
         if empty:
             raise ValueError(f"question {name!r}: fill in {', '.join(empty)}; they must not come from the data")
-        # A person may leave out bins and clip, and write 0 for 0.0.
-        plain = {key: float(value) if type(value) is int and key in _FLOATS else value for key, value in entry.items()}
         try:
-            questions[name] = question_from_dict(_DEFAULTS.get(entry.get("type"), {}) | plain)
+            questions[name] = question_from_dict(_DEFAULTS.get(str(entry.get("type")), {}) | entry)
         except ValueError as error:
             raise ValueError(f"question {name!r}: {error}") from error
     options = {key: data[key] for key in ("weights", "people", "messages") if key in data}
@@ -126,20 +126,23 @@ def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[A
         import pyarrow.parquet
 
         table = pyarrow.parquet.read_table(path, columns=None)
-        _refuse_missing(path, list(asked), table.column_names)
+        _check_header(path, list(asked), table.column_names)
         return {name: table[name].to_pylist() for name in asked}
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
-        _refuse_missing(path, list(asked), list(reader.fieldnames or ()))
+        _check_header(path, list(asked), list(reader.fieldnames or ()))
         rows = list(reader)
     return {name: [_cell(row[name], asked[name], Path(path).name, name) for row in rows] for name in asked}
 
 
-def _refuse_missing(path: str | os.PathLike[str], asked: list[str], header: list[str]) -> None:
+def _check_header(path: str | os.PathLike[str], asked: list[str], header: list[str]) -> None:
+    """Refuse a table in which a column that is asked for is missing, or there twice."""
     _refuse_other_marks(path, header)
     if missing := [name for name in asked if name not in header]:
         needed = f"must have the columns {', '.join(asked)}"
         raise ValueError(f"{os.fspath(path)} {needed}, got none called {', '.join(missing)}")
+    if twice := [name for name in asked if header.count(name) > 1]:
+        raise ValueError(f"{os.fspath(path)} must have every column once, got several called {twice[0]!r}")
 
 
 def _cell(text: str | None, question: Any, file: str, name: str) -> Any:
