@@ -157,6 +157,21 @@ def test_counts_cannot_say_whether_a_seed_was_used(shares):
         assert (said in found.stderr, "NOT PRIVATE" in found.stderr) == (not simulated, bool(simulated))
 
 
+def test_a_state_of_counts_does_not_claim_secret_randomness(shares):
+    for options in ((), ("--by", "country")):
+        out = shares / f"out{len(options)}"
+        run("aggregate", shares / "one.csv", "--counts", *options, "-m", shares / "m.json", "-o", out)
+        for also in ((), ("-m", shares / "m.json")):
+            found = facts(run("inspect", out / "state.npz", *also))
+            assert found["randomness"] == "unknown: tables of counts do not say it"
+
+
+def test_a_survey_has_no_mean_per_group(shares):
+    (shares / "s.json").write_text(sstq.Survey(2.0, {"c": sstq.Choice(["a", "b"])}).to_json())
+    options = ("--counts", "--by", "country", "-m", shares / "s.json", "-o", shares / "out")
+    assert "count each group by itself, with WHERE" in run("aggregate", shares / "one.csv", *options, code=2).stderr
+
+
 def test_groups_of_a_state_are_those_that_are_asked_for(shares):
     m = ("-m", shares / "m.json")
     run("aggregate", shares / "one.csv", "--counts", *m, "-o", shares / "plain")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.aggregation.counts import COUNT, MOST_MESSAGES, read_counts
+from sstq.aggregation.counts import COUNT, MOST_MESSAGES, known_simulated, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
@@ -57,7 +57,7 @@ class StateInfo:
     count: int
     rows: int
     files: int
-    simulated: bool
+    simulated: bool | None
 
 
 class Aggregator(ABC, Generic[Owner]):
@@ -274,7 +274,7 @@ class Aggregator(ABC, Generic[Owner]):
         loaded = cls(mechanism)
         loaded._refuse_foreign(info.digest, f"{os.fspath(path)} is")
         try:
-            loaded._restore(state, info.count, info.simulated)
+            loaded._restore(state, info.count, bool(info.simulated))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
         loaded._sources = sources
@@ -363,4 +363,5 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
     if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")
     files = set(sources.tolist())
-    return StateInfo(version, str(stored["digest"]), count, len(state), len(files), simulated), state, files
+    known = known_simulated(simulated, files)
+    return StateInfo(version, str(stored["digest"]), count, len(state), len(files), known), state, files

@@ -6,6 +6,7 @@ arrays, an Arrow table, a pandas or Polars data frame.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from sstq.messages.layouts import Column, Layout
 
 COUNT = "messages"
 """The usual name of the column with the numbers of messages."""
+COUNTED = "counts "
+"""How the name of a table that nobody vouches for begins, among the sources of an aggregator."""
 MOST_MESSAGES = 1 << 32
 """The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
 DIALECTS = {"duckdb": '"', "spark": "`", "bigquery": "`", "clickhouse": '"', "postgresql": '"', "sqlite": '"'}
@@ -51,6 +54,11 @@ def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tu
         field.check(values)
         columns.append(values.astype(field.dtype).reshape(field.shape(len(values))))
     return tuple(columns), times
+
+
+def known_simulated(simulated: bool, sources: Iterable[str]) -> bool | None:
+    """Whether some messages come from a seed; None if tables of counts, which do not say it, are among the sources."""
+    return None if not simulated and any(source.startswith(COUNTED) for source in sources) else simulated
 
 
 def column_names(table: Any) -> list[str]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation.base import Aggregator, MessageOwner, StateInfo, check_source, refuse_changed
-from sstq.aggregation.counts import COUNT, MOST_MESSAGES, column_names, read_counts
+from sstq.aggregation.counts import COUNT, MOST_MESSAGES, column_names, known_simulated, read_counts
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sparse_counts import MOST_BITS, CountsAggregator
 from sstq.files.atomic import atomic_file
@@ -322,7 +322,8 @@ def describe_groups(path: str | os.PathLike[str]) -> GroupsInfo | None:
         return None
     head, table, sums = _read(path)
     kind = (head["version"], head["digest"], int(table[:, 0].sum()), len(sums))
-    return GroupsInfo(*kind, len(head["sources"]), bool(table[:, 1].any()), head["column"], len(table))
+    simulated = known_simulated(bool(table[:, 1].any()), head["sources"])
+    return GroupsInfo(*kind, len(head["sources"]), simulated, head["column"], len(table))
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], NDArray[np.int64], NDArray[np.int64]]:

@@ -107,6 +107,8 @@ def aggregate(
     if counts:
         with check_usage():
             _ = shared.counted_layout
+    if by is not None and shared.name == "survey":
+        raise WrongUsage("--by: a survey has no single mean per group; count each group by itself, with WHERE")
     if by is not None and not counts:
         raise WrongUsage("--by is for tables of counts (--counts); message files say what their labels are")
     names = None if group_names is None else groups.read_group_names(group_names, shared)

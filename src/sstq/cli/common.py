@@ -232,11 +232,6 @@ def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
     return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
 
 
-def randomness_of(simulated: bool) -> str:
-    """Return the source of the messages' randomness, in words."""
-    return "a seed: simulated, not private" if simulated else "secret"
-
-
 def warn_of_seed(what: str = "some of these messages were simulated with a seed") -> None:
     """Warn that a seed replaced secret randomness."""
     warn(f"NOT PRIVATE: {what}")

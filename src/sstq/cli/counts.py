@@ -15,20 +15,18 @@ if TYPE_CHECKING:
 _SQLITE, _PARQUET, _DUCKDB = b"SQLite format 3\x00", b"PAR1", b"DUCK"
 # A DuckDB database has its mark after a checksum.
 _DUCKDB_AT = 8
-# How the name of a table among the sources of an aggregator begins; message files have hexadecimal digits.
-_COUNTED = "counts "
 
 
 def add_counts(sums: Aggregator[Any] | GroupedAggregator, mechanism: Mechanism, path: str, query: str | None) -> bool:
     """Add a table of counts as a whole; returns whether it was added, because each table counts once."""
-    from sstq.aggregation.counts import COUNT, column_names, fingerprint
+    from sstq.aggregation.counts import COUNT, COUNTED, column_names, fingerprint
 
     by = getattr(sums, "column", None)
     table = _read(path, query, by)
     try:
         if by is not None and by not in column_names(table):
             raise ValueError(f"there is no column {by!r}")
-        source = _COUNTED + fingerprint(table, COUNT, mechanism.counted_layout, by)[len(_COUNTED) :]
+        source = COUNTED + fingerprint(table, COUNT, mechanism.counted_layout, by)[len(COUNTED) :]
         if source in sums._sources:
             warn(
                 f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
@@ -43,10 +41,12 @@ def add_counts(sums: Aggregator[Any] | GroupedAggregator, mechanism: Mechanism, 
 
 def whether_simulated(sums: Aggregator[Any] | GroupedAggregator, simulated: bool) -> bool | None:
     """Return whether some messages come from a seed; None, with a remark, where only tables of counts could tell."""
-    if simulated or not any(source.startswith(_COUNTED) for source in sums._sources):
-        return simulated
-    note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
-    return None
+    from sstq.aggregation.counts import known_simulated
+
+    known = known_simulated(simulated, sums._sources)
+    if known is None:
+        note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
+    return known
 
 
 def _read(path: str, query: str | None, by: str | None) -> Any:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sstq import SSTQ, Mechanism
 
 _SECRET, _SEED = "secret", "a seed: simulated, not private"
+_UNKNOWN = "unknown: tables of counts do not say it"
 # A table shows at most this many tokens and codes: the first half and the last half.
 _SHOWN = 8
 
@@ -132,7 +133,7 @@ def _inspect_state(path: Path, shared: Mechanism | None) -> Facts:
         ("messages", info.count),
         ("files", info.files),
         *held.items(),
-        ("randomness", _SEED if info.simulated else _SECRET),
+        ("randomness", _UNKNOWN if info.simulated is None else _SEED if info.simulated else _SECRET),
         ("digest", info.digest),
     ]
 
