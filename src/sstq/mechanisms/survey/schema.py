@@ -19,7 +19,7 @@ from sstq.messages.vectors import IDENTIFIERS
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
 # What people may leave out.
-_DEFAULTS = {"number": {"bins": 16}, "vector": {"clip": 1.0}}
+_DEFAULTS: dict[str, dict[str, Any]] = {"number": {"bins": 16}, "vector": {"clip": 1.0}}
 # What names say about ranges; everything else must be filled in.
 _RANGES = {
     r"\bage\b": (0, 110, 22),
