@@ -6,6 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+import sstq
 from sstq.cli import app
 
 
@@ -108,3 +109,12 @@ def test_other_mechanisms_are_no_surveys(tmp_path):
     spec = tmp_path / "m.json"
     assert run("spec", "--name", "vqsgd", "--dim", 3, "--epsilon", 1, "--output", spec)[0] == 0
     assert run("survey", "plan", spec, "--clients", 10)[0] == 2
+
+
+def test_frequencies_have_categories_instead_of_vectors(tmp_path):
+    spec = tmp_path / "m.json"
+    assert run("spec", "--name", "frequencies", "--set", "categories=10", "--epsilon", 2, "--output", spec)[0] == 0
+    assert sstq.from_json(spec.read_text()) == sstq.Frequencies(10, 2.0)
+    for name, words in (("survey", "sstq survey init"), ("frameunit", "pass --dim")):
+        code, output = run("spec", "--name", name, "--epsilon", 2, "--output", tmp_path / "other.json")
+        assert (code, words in output) == (2, True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def spec(
-    dim: Annotated[int, typer.Option(help="Encode vectors of this length.")],
+    dim: Annotated[int | None, typer.Option(help="Encode vectors of this length.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Spend this ε per message.")] = None,
     clients: Annotated[int | None, typer.Option(help="Expect this many people per round.")] = None,
     mechanism: Annotated[
@@ -67,6 +67,8 @@ def spec(
     Example: sstq spec --name sstq --dim 25450 --epsilon 3 --set channel=optimal
 
     Example: sstq spec --name frameunit --dim 16 --epsilon 4 --c-header rooms.h
+
+    Example: sstq spec --name frequencies --set categories=100 --epsilon 2
     """
     if output is None and c_header is None:
         output = Path("mechanism.json")
@@ -74,16 +76,22 @@ def spec(
     check_output(c_header, force, "--c-header")
     if c_header is not None and output is not None and c_header.absolute() == output.absolute():
         raise WrongUsage(f"--c-header and --output must be different files, got {output} for both")
-    given = {} if epsilon is None else {"epsilon": epsilon}
+    if mechanism == "survey":
+        raise WrongUsage("a survey has a schema: sstq survey init people.csv --epsilon 2")
+    given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
+    if mechanism != "frequencies" or dim is not None or clip != 1.0:  # it has no vectors
+        given |= {"dim": dim, "clip": clip}
+        if dim is None:
+            raise WrongUsage("pass --dim, the length of the vectors")
     settings = _settings(setting or [])
     others = settings if bits is None else settings | {"bits": bits}
     ranges = {} if bounds is None else {"bounds": read_bounds(bounds)}
     with check_usage():
         if mechanism is None and others.keys() <= {"frame_seed"}:
-            built = _planned(dim, clients, epsilon, clip)
+            built = _planned(given["dim"], clients, epsilon, clip)
             built = built.replace(**others, **ranges) if others or ranges else built
         else:
-            built = _named(mechanism or "sstq", dim, clients, given | {"clip": clip} | others | ranges)
+            built = _named(mechanism or "sstq", clients, given | others | ranges)
         contents = {} if output is None else {output: built.to_json() + "\n"}
         if c_header is not None:
             contents[c_header] = _c_header(built, c_header)
@@ -142,7 +150,7 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) 
     return found.mechanism
 
 
-def _named(name: str, dim: int, clients: int | None, options: dict[str, Any]) -> Mechanism:
+def _named(name: str, clients: int | None, options: dict[str, Any]) -> Mechanism:
     """Return the mechanism with this name; print which frames are assumed if their number is not given."""
     import inspect
 
@@ -152,4 +160,4 @@ def _named(name: str, dim: int, clients: int | None, options: dict[str, Any]) ->
         options = {**options, "clients": clients}
     elif name == "frameunit" and "frames" not in options:
         note("no --clients: one frame is assumed; pass --clients N or --set frames=G for more")
-    return mechanism(name, dim=dim, **options)
+    return mechanism(name, **options)
