@@ -25,7 +25,7 @@ def test_a_mechanism_shows_its_options_and_bits(name):
 
 def test_a_plan_shows_the_total_epsilon_beside_the_error():
     shown = sstq.plan(dim=300, clients=1000, rounds=2, epsilon=3.0)._repr_html_()
-    assert "<tr><th>ε of all rounds</th><td>6</td></tr>" in shown
+    assert "<tr><th>ε per person</th><td>3</td></tr>" in shown
     assert "× clip" in shown
 
 

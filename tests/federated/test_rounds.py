@@ -5,6 +5,7 @@ import pytest
 import sstq
 from sstq.federated.rounds import client_identifier, round_mechanism
 
+NOT_VECTORS = {"groupunit", "frequencies", "survey"}
 # The last is the example of a third party, which other tests register.
 SEEDLESS = {"clean", "privunit", "privunitg", "vqsgd", "coordinate-sign"}
 
@@ -15,7 +16,7 @@ def build(name, **arguments):
     return sstq.mechanism(name, dim=6, **given, **arguments)
 
 
-@pytest.mark.parametrize("name", [name for name in sstq.list_mechanisms() if name != "groupunit"])
+@pytest.mark.parametrize("name", [name for name in sstq.list_mechanisms() if name not in NOT_VECTORS])
 def test_every_frame_and_every_public_coin_is_fresh_in_a_round(name):
     mechanism = build(name)
     if name in SEEDLESS:
@@ -28,6 +29,8 @@ def test_every_frame_and_every_public_coin_is_fresh_in_a_round(name):
 def test_updates_have_no_private_groups():
     with pytest.raises(ValueError, match=r"without private groups, got groupunit; use frameunit"):
         round_mechanism(build("groupunit", groups=3), 7, 1)
+    with pytest.raises(ValueError, match=r"mechanism must be for vectors, got frequencies; use frameunit"):
+        round_mechanism(sstq.Frequencies(3, 1.0), 7, 1)
 
 
 def test_a_client_has_another_name_in_every_round_and_no_client_s_name_in_its_own():

@@ -76,7 +76,7 @@ def test_a_regression_worse_than_the_mean_warns(seed):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    check_estimator(PrivateRegression(20.0, bounds=(-10, 10), y_bound=10), on_skip=None)
+    check_estimator(PrivateRegression(20.0, **UNIT, check_people=0), on_skip=None)
 
 
 @pytest.mark.parametrize(

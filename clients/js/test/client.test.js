@@ -49,7 +49,7 @@ test("many vectors are sent in parts, each under a key of its own", () =>
       assert.equal(new Set(uploads(requests).map(({ headers }) => headers["idempotency-key"])).size, 3);
       assert.equal(uploads(requests)[0].headers.authorization, "Bearer a-token");
     },
-    { document: signedDocument({ most_messages: 10 }) },
+    { document: signedDocument({ most_messages: 10, senders: "token" }) },
   ));
 
 test("retries repeat the bytes and the key", () =>

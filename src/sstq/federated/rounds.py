@@ -7,6 +7,7 @@ from typing import Any
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_number
 from sstq.mechanisms import Mechanism
+from sstq.mechanisms.records import RecordMechanism
 from sstq.randomness.streams import mix_seed
 
 
@@ -18,12 +19,14 @@ def round_mechanism(mechanism: Mechanism, base_seed: int, number: int) -> Mechan
         >>> round_mechanism(sstq.FrameUnit(10, 1.0), 7, 1) == sstq.FrameUnit(10, 1.0, frame_seed=sstq.mix_seed(7, 1))
         True
     """
-    refuse_private_groups(mechanism)
+    refuse_other_than_vectors(mechanism)
     return mechanism.with_seed(mix_seed(base_seed, number))
 
 
-def refuse_private_groups(mechanism: Mechanism) -> None:
-    """Raise ValueError for a mechanism with private groups, which model updates do not have."""
+def refuse_other_than_vectors(mechanism: Mechanism) -> None:
+    """Raise ValueError for a mechanism that is not for model updates: vectors without private groups."""
+    if isinstance(mechanism, RecordMechanism):
+        raise ValueError(f"mechanism must be for vectors, got {mechanism.name}; use frameunit")
     if mechanism.groups is not None:
         raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
 

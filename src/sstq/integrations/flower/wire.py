@@ -14,7 +14,7 @@ from functools import lru_cache
 from flwr.app import ConfigRecord, RecordDict
 
 from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
-from sstq.federated.rounds import client_identifier, refuse_private_groups
+from sstq.federated.rounds import client_identifier, refuse_other_than_vectors
 from sstq.mechanisms import Mechanism, from_json
 
 __all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request"]
@@ -99,7 +99,7 @@ class Request:
         if not isinstance(text, str):
             raise ValueError("the request has no mechanism")
         mechanism = _mechanism(text, max_frame_size=max_frame_size, max_steps=max_steps)
-        refuse_private_groups(mechanism)
+        refuse_other_than_vectors(mechanism)
         if mechanism.digest() != digest:
             raise ValueError("the mechanism does not match the request's digest")
         if type(number) is not int or number < 0:
