@@ -67,10 +67,12 @@ def test_columns_are_scaled_by_bounds_or_public_rows():
 
 
 @pytest.mark.filterwarnings("error:this regression is not shown")
-def test_a_regression_worse_than_the_mean_warns(seed):
-    rng = np.random.default_rng(seed)
+def test_a_regression_worse_than_the_mean_warns():
+    """With fixed seeds: noise makes one in about forty look better than the mean."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (400, 5)), rng.uniform(-1, 1, 400)
     with pytest.raises(UserWarning, match="not shown to be better than the mean"):
-        PrivateRegression(1.0, bounds=(-1, 1), y_bound=1).fit(rng.uniform(-1, 1, (400, 5)), rng.uniform(-1, 1, 400))
+        PrivateRegression(1.0, bounds=(-1, 1), y_bound=1, random_state=0).fit(X, y)
 
 
 @pytest.mark.slow
