@@ -47,10 +47,13 @@ def test_randomized_response_composes_as_the_theorem_says(count, delta):
 
 
 def random_pair(generator, size):
-    """A symmetric pair of distributions on 2·size outcomes."""
-    weights = [Fraction(int(weight), 1000) for weight in generator.integers(1, 1000, 2 * size)]
-    first = [weight / sum(weights) for weight in weights]
-    return first, first[size:] + first[:size]
+    """A symmetric pair of distributions on 2·size outcomes, with losses that the finest grid here resolves."""
+    while True:
+        weights = [Fraction(int(weight), 1000) for weight in generator.integers(1, 1000, 2 * size)]
+        first = [weight / sum(weights) for weight in weights]
+        second = first[size:] + first[:size]
+        if all(abs(math.log(p / q)) > 0.05 for p, q in zip(first, second, strict=True)):
+            return first, second
 
 
 def on_grid(pair, step):
