@@ -89,7 +89,7 @@ class Campaign:
 
     def __init__(self, server: Any, folder: Path, name: str, mechanism: sstq.Mechanism, messages: int) -> None:
         self.server, self.name, self.messages = server, name, messages
-        server.create(name, mechanism, senders="token")
+        server.create(name, mechanism, senders="token", people=10**9)
         x = np.random.default_rng(1).normal(0, 1 / mechanism.dim, (messages, mechanism.dim))
         raw = [mechanism.encode(x).to_bytes() for _ in range(BODIES)]
         self.bodies, self.size = folder / f"{name}.bin", len(raw[0])
