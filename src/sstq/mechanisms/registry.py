@@ -84,7 +84,7 @@ def mechanism(name: str, **options: Any) -> Mechanism:
             raise TypeError(f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}")
     for option, parameter in known.items():
         if parameter.default is parameter.empty and option not in options:
-            raise TypeError(f"{name} needs the option {option!r}")
+            raise TypeError(f"{name} needs the option {option!r}: pass {option}=VALUE")
     return chosen(**options)
 
 
