@@ -19,8 +19,8 @@ from paper.training.problems import Problem
 from sstq import FrameUnit, Mechanism
 from sstq.accounting import price, shuffled_epsilon
 from sstq.checks import check_number, check_option
-from sstq.federated.cohorts import Cohorts, Participation, answers_of
-from sstq.federated.rounds import client_identifier, mean_of_round, round_mechanism
+from sstq.planning.cohorts import Cohorts, Participation, answers_of
+from sstq.randomness.streams import mix_seed
 
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
 
@@ -159,7 +159,7 @@ def train(
         members = np.arange(0)
         if number:
             members = np.arange(problem.clients) if cohorts is None else cohorts.members(seed, number)
-            this_round = round_mechanism(mechanism, seed, number) if fresh_frames else mechanism
+            this_round = mechanism.with_seed(mix_seed(seed, number)) if fresh_frames else mechanism
             rng = None if private_seed is None else np.random.default_rng([private_seed, number])
             x, y = problem.batches(batch, seed, number, members)
             gradients = model.gradients(parameters, x, y)
@@ -195,14 +195,15 @@ def private_mean(
         >>> private_mean(sstq.FrameUnit(dim=3, epsilon=4.0), np.full((100, 3), 0.1), 1, None).shape
         (3,)
     """
-    first = client_identifier(mechanism, 0, round_number)
-    clients = None if first is None else np.uint64(first) + np.arange(len(gradients), dtype=np.uint64)
+    clients = None
+    if mechanism.coin == "public":  # a fresh coin in every round, even if rounds share a mechanism
+        clients = np.uint64(2**32 * round_number) + np.arange(len(gradients), dtype=np.uint64)
     aggregator = mechanism.aggregator()
     for start in range(0, len(gradients), _CLIENTS_AT_A_TIME):
         part = slice(start, start + _CLIENTS_AT_A_TIME)
         identities = None if clients is None else clients[part]
         aggregator.update(mechanism.encode(gradients[part], rng=rng, clients=identities))
-    return mean_of_round(aggregator).value
+    return aggregator.mean().value
 
 
 def _shuffled_mean(
@@ -211,7 +212,7 @@ def _shuffled_mean(
     """Return the mean of a round as the server estimates it from messages that were mixed slot by slot."""
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.encode(gradients, rng=rng).shuffled(mechanism.messages, rng))
-    return mean_of_round(aggregator).value
+    return aggregator.mean().value
 
 
 def _spent(mechanism: Mechanism, answers: int, shuffled: tuple[int, float] | None) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _answers(rounds: int | None, participation: str) -> int:
     """Return the rounds that a client pays for: those that it answers."""
     if rounds is None:
         raise WrongUsage("--participation needs --rounds, the number of rounds of the whole training")
-    from sstq.federated.cohorts import answers_of
+    from sstq.planning.cohorts import answers_of
 
     answers = answers_of(int(participation) if participation.isdecimal() else participation)
     if answers > rounds:

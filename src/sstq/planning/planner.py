@@ -9,8 +9,8 @@ from decimal import ROUND_CEILING, Context
 from typing import cast
 
 from sstq.checks import ArgumentError, check_option
-from sstq.federated.cohorts import Participation
 from sstq.planning.candidates import Candidate, best_candidate
+from sstq.planning.cohorts import Participation
 from sstq.planning.plans import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN, SLACK, Plan, Request
 from sstq.planning.shuffled_draw import MESSAGE_BITS
 from sstq.planning.shuffler import USUAL_DELTA, plan_shuffled

@@ -14,9 +14,9 @@ from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 from sstq.accounting.bounds import check_delta
 from sstq.cards import card
 from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
-from sstq.federated.cohorts import Cohorts, Participation, answers_of
 from sstq.mechanisms import Mechanism
 from sstq.planning.candidates import best_candidate
+from sstq.planning.cohorts import Cohorts, Participation, answers_of
 from sstq.planning.verdict import Remedy, Verdict, find_remedies
 
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]

@@ -1,7 +1,6 @@
-"""Nodes that answer so many times, a clip that follows their norms, and a server that is killed."""
+"""Nodes that answer so many times, and a server that is killed."""
 
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,11 +8,11 @@ from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 
 from sstq.accounting import Ledger
-from sstq.federated.adaptive_clip import AdaptiveClip
 from sstq.integrations.flower import SstqStrategy
-from sstq.integrations.flower.wire import RECORD, Request
+from sstq.integrations.flower.turns import Turns
+from sstq.integrations.flower.wire import Request
 
-from .apps import app_with, frameunit, model, request_message, train_to, vector
+from .apps import app_with, model, train_to
 from .local_grid import LocalGrid
 from .test_training import loss, regression, start
 
@@ -56,6 +55,17 @@ def test_nobody_is_asked_more_often_than_promised(ledgers, participation):
     assert len(asked) == 20
 
 
+def test_who_was_asked_least_comes_first():
+    asked = Counter({1: 2, 2: 1, 3: 1})
+    inner = FedAvg(min_train_nodes=1, min_available_nodes=1)
+    assert Turns(2, 1, inner).cohort([1, 2, 3, 4], asked, seed=0) == [4]
+    assert Turns(2, 9, inner).cohort([1, 2, 3, 4], asked, seed=0) == [2, 3, 4]
+    assert Turns(2, 9, inner).cohort([1], asked, seed=0) == []
+    assert Turns("once", 2, inner).cohort([2**64 - 1, 7], {}, seed=0) == [7, 2**64 - 1]
+    # These numbers must never change: a restarted server would ask other nodes.
+    assert Turns("once", 2, inner).cohort([10, 11, 12, 13], {10: 1}, seed=0) == [11, 12]
+
+
 def test_a_server_that_was_killed_asks_nobody_twice(ledgers):
     grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 20)
     arguments = {"epsilon": 2.0, "clip": 1.0, "participation": "once", "cohort": 8, "state": ledgers / "state.json"}
@@ -86,59 +96,6 @@ def test_a_node_that_is_asked_too_often_refuses(ledgers):
     assert [Ledger(path).spent for path in ledgers.glob("*.ledger")] == [8.0] * 6
 
 
-def test_the_clip_moves_and_its_bit_is_charged(ledgers):
-    """Where it goes is tested with `AdaptiveClip`; a step is at most e^0.1."""
-    grid = LocalGrid(app_with(train_from(UPDATE), max_epsilon=8.0, total_epsilon=1000.0, ledger=ledgers), 6)
-    adaptive = AdaptiveClip(quantile=0.5, epsilon=2.0)
-    used = SstqStrategy(FedAvg(**INNER), epsilon=8.0, clip=0.05, adaptive_clip=adaptive)
-    result = used.start(grid, model(), num_rounds=3)
-    clips = [metrics["sstq-clip"] for metrics in result.train_metrics_clientapp.values()]
-    assert clips[0] == 0.05
-    assert all(0 < abs(np.log(after / before)) < 0.2 for before, after in pairwise(clips))
-    # The vector's message has what the bit leaves of ε.
-    assert {metrics["sstq-epsilon"] for metrics in result.train_metrics_clientapp.values()} == {8.0}
-    assert {Ledger(path).spent for path in ledgers.glob("*.ledger")} == {24.0}
-
-
-def train_from(update):
-    """A training function that always moves by this update."""
-
-    def train(message, context):
-        return train_to(vector(message.content["arrays"]) + update)(message, context)
-
-    return train
-
-
-def test_an_answer_without_the_bit_or_with_one_too_many_does_not_count(ledgers):
-    for drops in (True, False):
-
-        def spoil(reply, drops=drops):
-            record = reply.content[RECORD]
-            if drops:
-                del record["within"]
-            else:
-                record["within"] = 1
-            return [reply]
-
-        spoilt = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers, 800.0)), 4, wire=spoil)
-        adaptive = AdaptiveClip(epsilon=0.5) if drops else None
-        used = SstqStrategy(FedAvg(**INNER), epsilon=2.0, clip=1.0, adaptive_clip=adaptive)
-        metrics = used.start(spoilt, model(), num_rounds=1).train_metrics_clientapp[1]
-        assert metrics["sstq-malformed"] == 4
-
-
-def test_a_request_for_a_bit_survives_the_wire():
-    message = request_message(frameunit())
-    record = Request(frameunit(), 3, ("w",), adaptive=AdaptiveClip(epsilon=0.25)).to_record()
-    message.content[RECORD] = record
-    read = Request.from_content(message.content)
-    assert read.adaptive == AdaptiveClip(epsilon=0.25)
-    assert read.price == 2.25
-    record["clip-epsilon"] = -1.0
-    with pytest.raises(ValueError, match="clip_epsilon must be"):
-        Request.from_content(message.content)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -147,7 +104,6 @@ def test_a_request_for_a_bit_survives_the_wire():
         ({"participation": "often", "cohort": 5}, "participation must be 'once' or an integer"),
         ({"participation": 0, "cohort": 5}, "participation must be 'once' or an integer"),
         ({"participation": 1, "cohort": 1}, "min_train_nodes of the inner strategy must be at most cohort = 1, got 2"),
-        ({"adaptive_clip": AdaptiveClip(epsilon=2.0)}, "clip_epsilon must be less than epsilon = 2"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):

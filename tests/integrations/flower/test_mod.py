@@ -254,7 +254,7 @@ def _with_two_models():
         (_with_two_models, "exactly one ArrayRecord, got 2"),
         (lambda: _with_bytes(b"PK\x03\x04 nonsense"), "'bias' cannot be read"),
         (lambda: _with_bytes(_npz()), "'bias' cannot be read: it is a NpzFile"),
-        (_beyond_naming, "round_number"),
+        (_beyond_naming, "the number of the round must be an integer in"),
         (lambda: request_message(frameunit(epsilon=4.5)), "allows for one message, 4.0"),
         (lambda: request_message(sstq.mechanism("clean", dim=DIM)), "not locally private"),
         (lambda: request_message(sstq.mechanism("csgm", dim=DIM, epsilon=1.0, clients=9)), "not locally private"),

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi
 
 import sstq
 from sstq.integrations.flower import SstqStrategy
-from sstq.integrations.flower.prediction import predicted_error
+from sstq.integrations.flower.strategy import _expected_error, _outlook
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
 from sstq.mechanisms.trial_vectors import typical_vector
 
@@ -140,7 +140,7 @@ def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
     assert (metrics["sstq-duplicate"], metrics["sstq-missing"], metrics["sstq-stale"]) == (1, 2, 0)
     assert (metrics["sstq-epsilon"], metrics["sstq-delta"]) == (2.0, 0.0)
     assert (metrics["sstq-epsilon-asked"], metrics["sstq-epsilon-answered"]) == (4.0, 4.0)
-    assert metrics["sstq-predicted-error"] == math.sqrt(predicted_error(request.mechanism, 10).total)
+    assert metrics["sstq-predicted-error"] == math.sqrt(request.mechanism.typical_error(10).total)
 
 
 def test_what_was_asked_and_what_was_answered_are_those_of_the_nodes_with_the_most(grid, seed):
@@ -197,6 +197,27 @@ def test_the_predicted_error_knows_that_drop_outs_shrink_a_central_mean(lines, s
     expected = request.mechanism.expected_mse(update, clients=20)
     assert metrics["sstq-predicted-error"] == pytest.approx(math.sqrt(expected.total))
     assert len(lines) == 30
+
+
+def test_as_many_nodes_as_the_log_names_are_enough():
+    used = sstq.mechanism("sstq", dim=300, epsilon=1.0, clip=0.1)
+    nodes = int(_outlook(used, 10).split("about ")[1].split()[0].replace(",", ""))
+    # Two digits of the number, so within 5 %.
+    assert math.sqrt(_expected_error(used, nodes).total) == pytest.approx(0.1, rel=0.05)
+    assert "needed" not in _outlook(used, 2 * nodes)
+    biased = {"name": "frameunit", "dim": 384, "epsilon": 8.0, "clip": 2.0}
+    text, remedy = _outlook(sstq.mechanism(**biased), 1000).split(": pass clients=")
+    assert text == "n = 1,000, d = 384: error 3.2 × clip, mostly frame bias, which more nodes do not reduce"
+    assert "bias" not in _outlook(sstq.mechanism(**biased, clients=int(remedy)), 1000)
+
+
+def test_a_mechanism_without_a_closed_form_has_no_prediction(monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("there is no closed form")
+
+    used = sstq.mechanism("sstq", dim=8, epsilon=1.0)
+    monkeypatch.setattr(type(used), "expected_mse", refuse)
+    assert _outlook(used, 3) == "n = 3, d = 8: error unknown"
 
 
 def test_a_model_that_would_overflow_stays_as_it_was(lines, grid, seed):
@@ -309,6 +330,7 @@ def test_wrong_arguments_are_refused(grid):
         ({"min_replies": 13}, "min_replies must be at most the nodes per round, 12, got 13"),
         ({"mechanism": "csgm", "clients": 11}, "clients = 11 per round, but 12"),
         ({"inner": Other(**QUIET)}, "no array 'matrix'"),
+        ({"mechanism": "groupunit", "groups": 3}, "without private groups, got groupunit; use frameunit"),
     ]:
         with pytest.raises(ValueError, match=message):
             ask(strategy(**wrong), grid)

@@ -21,6 +21,17 @@ def test_a_request_survives_the_wire():
     assert Request.from_content(content(evaluates=True)).evaluates
 
 
+def test_a_node_has_another_name_in_every_round_and_no_other_node_has_it():
+    used, nodes = sstq.mechanism("mmrc", dim=6, epsilon=2.0), [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1]
+    rounds = [[Request(used, number, NAMES).clients(node)[0] for node in nodes] for number in (0, 1, 2**32 - 1)]
+    for names in rounds:
+        assert len(set(names)) == len(nodes)
+        assert all(0 <= name < 2**64 for name in names)
+    for names in zip(*rounds, strict=True):
+        assert len(set(names)) == len(names)
+    assert Request(frameunit(), 1, NAMES).clients(5) is None
+
+
 def test_an_answer_survives_the_wire():
     answer = Answer(b"\x01\x02", frameunit().digest(), 3)
     assert Answer.from_record(answer.to_record()) == answer

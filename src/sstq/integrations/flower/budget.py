@@ -17,11 +17,10 @@ from typing import Any
 
 from flwr.supercore import log
 
-from sstq.accounting import Ledger, LedgerDamaged, LedgerError
+from sstq.accounting import Ledger, LedgerDamaged, LedgerError, price
 from sstq.accounting.ledger_file import check_round_id
 from sstq.checks import check_argument, check_number, check_option
 from sstq.exactness import round_up
-from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
 from sstq.integrations.flower.wire import TOO_MUCH
 from sstq.mechanisms import Mechanism
 
@@ -107,7 +106,7 @@ class NodeBudget:
             raise ValueError("sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores")
         self.path = folder / f"{name}.ledger"
 
-    def permit(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
+    def permit(self, mechanism: Mechanism, round_id: str) -> None:
         """Check before the training whether its message may leave; ValueError if not. Nothing is spent."""
         if _TRUST.index(mechanism.trust) > _TRUST.index(self._trust):
             raise ValueError(
@@ -126,7 +125,7 @@ class NodeBudget:
                 f"delta = {mechanism.delta!r} is more than this node allows for one message, {self._max_delta!r} "
                 "(sstq-max-delta)"
             )
-        epsilon = answer_price(mechanism, adaptive)
+        epsilon = price(mechanism)
         if epsilon > self.max_epsilon:
             raise ValueError(
                 f"{TOO_MUCH}{epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
@@ -139,8 +138,8 @@ class NodeBudget:
             if not within or not ledger.rounds_left(epsilon):
                 raise ValueError(_exhausted(epsilon))
 
-    def charge(self, mechanism: Mechanism, round_id: str, adaptive: AdaptiveClip | None = None) -> None:
-        """Spend an answer's ε, including its bit; when this returns, it is on the disk, and the answer may leave.
+    def charge(self, mechanism: Mechanism, round_id: str) -> None:
+        """Spend an answer's ε; when this returns, it is on the disk, and the answer may leave.
 
         Raises:
             ValueError: it must not leave. Nothing was spent, unless the total is below the ledger's own and another
@@ -149,7 +148,7 @@ class NodeBudget:
         if mechanism.trust == "none":
             log(WARNING, "SstqMod: %s sends data without privacy, as sstq-trust allows", mechanism.name)
             return
-        epsilon = answer_price(mechanism, adaptive)
+        epsilon = price(mechanism)
         with _public_reasons():
             ledger = self._open(mechanism)
             ledger.spend(epsilon, round_id)

@@ -41,8 +41,7 @@ class SstqMod:
     4. ε is charged to the ledger, on the disk. This can still refuse, if others have spent the rest meanwhile. Then the
        update is encoded with the operating system's randomness. A node that crashes in between has spent. A request
        that was charged is never answered again.
-    5. A new reply holds the message's bytes, the mechanism's digest and the round's number; and one private bit
-       about the update's norm, if the server asks for it (ε is charged for both together). Metrics, sample counts
+    5. A new reply holds the message's bytes, the mechanism's digest and the round's number. Metrics, sample counts
        and arrays stay, except for metrics that are shared by name, without privacy.
 
     Messages that are not for training pass unchanged: their replies are not private, and the log warns about it. The
@@ -97,7 +96,7 @@ class SstqMod:
             clients = request.clients(message.metadata.dst_node_id)
             budget = NodeBudget(self._limits, context.node_config, context.node_id, context.run_config)
             round_id = _round_id(message, request)
-            budget.permit(request.mechanism, round_id, request.adaptive)
+            budget.permit(request.mechanism, round_id)
         except ValueError as error:
             return _refuse(message, context, error)
         if request.evaluates:
@@ -105,12 +104,11 @@ class SstqMod:
 
         try:
             update, shared = _train(message, context, call_next, sent, self._share_metrics)
-            budget.charge(request.mechanism, round_id, request.adaptive)
+            budget.charge(request.mechanism, round_id)
             payload = _encode(request.mechanism, update, clients, context)
-            within = _within(request, update)
         except ValueError as error:
             return _refuse(message, context, error)
-        answer = Answer(payload, request.mechanism.digest(), request.number, within)
+        answer = Answer(payload, request.mechanism.digest(), request.number)
         content = RecordDict({RECORD: answer.to_record()})
         if shared:
             content[METRICS] = MetricRecord(shared)
@@ -193,13 +191,6 @@ def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int
                 _count(context, field.name, getattr(report, field.name))
         return payload
     raise ValueError("the update cannot be encoded; the node's operator can find the reason in the log")
-
-
-def _within(request: Request, update: NDArray[np.float64]) -> int | None:
-    """Return the private bit, if the server asks for it."""
-    if request.adaptive is None:
-        return None
-    return int(request.adaptive.bits(np.array([np.linalg.norm(update)]), request.mechanism.clip)[0])
 
 
 def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValues]:

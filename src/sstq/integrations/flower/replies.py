@@ -29,7 +29,6 @@ class SortedReplies:
 
     Attributes:
         messages: the valid messages, one per node, in the order of node ids.
-        within: how many of their private bits are 1, if the clip is adaptive.
         bytes: the total size of their payloads in bytes.
         dropped: the number of invalid replies, by reason.
         metrics: the unweighted means of shared metrics, over the nodes that share finite numbers.
@@ -38,7 +37,6 @@ class SortedReplies:
     """
 
     messages: list[Messages] = field(default_factory=list)
-    within: int = 0
     bytes: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, MetricRecordValues] = field(default_factory=dict)
@@ -60,7 +58,6 @@ def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[st
     """
     result = SortedReplies()
     taken: dict[int, tuple[Messages, MetricRecord | None]] = {}
-    bits: dict[int, int] = {}
     silent, answered = set(asked), dict[str, int]()
     errors: Counter[tuple[str, str]] = Counter()
     for reply in replies:
@@ -88,12 +85,11 @@ def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[st
         except _Dropped as verdict:
             result.dropped[str(verdict)] += 1
         else:
-            taken[node], bits[node] = (messages, metrics), answer.within or 0
+            taken[node] = messages, metrics
     for (kind, reason), times in errors.most_common(5):
         log(INFO, "\t> SstqStrategy: %s %s: %s", times, kind, reason)
     # Whatever the order of arrival, the same replies give the same bits.
     result.messages = [taken[node][0] for node in sorted(taken)]
-    result.within = sum(bits.values())
     result.bytes = len(result.messages) * -(-request.mechanism.bundle_bits // 8)
     result.dropped["missing"] = len(silent)
     result.metrics = _mean_metrics([record for _, (_, record) in sorted(taken.items()) if record is not None])
@@ -116,7 +112,7 @@ def _answer(reply: Message, request: Request) -> tuple[Answer, MetricRecord | No
 
 
 def _messages(answer: Answer, request: Request, node: int) -> Messages:
-    if answer.digest != request.mechanism.digest() or (answer.within is None) != (request.adaptive is None):
+    if answer.digest != request.mechanism.digest():
         raise _Dropped("malformed")
     try:
         return request.mechanism.messages_from_bytes(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from logging import INFO, WARNING
-from math import isfinite, nan, sqrt
+from math import isfinite, isnan, nan, sqrt
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,20 +18,19 @@ from flwr.serverapp import Grid, PrivacySpent
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
+from sstq.accounting import price
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
 from sstq.exactness import round_up
-from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
-from sstq.federated.cohorts import Participation
-from sstq.federated.rounds import mean_of_round, round_mechanism
-from sstq.integrations.flower.cohort import CohortGrid, Turns
-from sstq.integrations.flower.prediction import made_for, outlook, predicted_error
 from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
-from sstq.integrations.flower.state import ServerState
+from sstq.integrations.flower.turns import CohortGrid, ServerState, Turns
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import METRICS, RECORD, Request
+from sstq.integrations.flower.wire import METRICS, RECORD, Request, refuse_other_than_vectors
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
+from sstq.mechanisms.base import ExpectedError
 from sstq.messages.batch import Messages
+from sstq.planning.cohorts import Participation
+from sstq.randomness.streams import mix_seed
 
 __all__ = ["SstqStrategy"]
 
@@ -86,7 +85,7 @@ class SstqStrategy(Strategy):
         strategy: a strategy that averages arrays. Strategies that compare clients see only the mean.
         mechanism: the name of the mechanism, one of `sstq.mechanisms`.
         epsilon: the ε of one answer; None for mechanisms without privacy.
-        clip: updates longer than this are scaled down to it; with an adaptive clip, that of the first round.
+        clip: updates longer than this are scaled down to it; `sstq clip` finds one.
         frame_seed: the seed of the frames of all rounds, to repeat a run; by default drawn at random.
         frozen: names of arrays, or patterns such as ``"backbone.*"``, that are not trained. Clients may leave them out
             of what they return.
@@ -94,9 +93,8 @@ class SstqStrategy(Strategy):
             by default half of the nodes that were asked.
         participation: how often each node is asked, "once" or a number; by default as the inner strategy samples.
         cohort: the number of nodes per round; required with `participation`.
-        adaptive_clip: moves the clip with one private bit per answer, whose ε is part of `epsilon`.
-        state: a file that remembers who was asked, the number of rounds, the seed and the clip, written before messages
-            leave. A restarted server continues with it; the app must save the model itself.
+        state: a file that remembers who was asked, the number of rounds and the seed, written before messages leave. A
+            restarted server continues with it; the app must save the model itself.
         arguments: further arguments of the mechanism, except `dim`, which is the model's.
 
     Examples:
@@ -116,7 +114,6 @@ class SstqStrategy(Strategy):
         min_replies: int | None = None,
         participation: Participation | None = None,
         cohort: int | None = None,
-        adaptive_clip: AdaptiveClip | None = None,
         state: str | Path | None = None,
         **arguments: Any,
     ) -> None:
@@ -128,15 +125,14 @@ class SstqStrategy(Strategy):
         if participation is None and cohort is not None:
             raise ValueError(f"participation must be given with cohort, got cohort = {cohort}")
         self._turns = None if participation is None else Turns(participation, cohort, strategy)
-        self._adaptive = adaptive_clip
         seed = None if frame_seed is None else check_argument("frame_seed", frame_seed)
         path = None if state is None else Path(state)
-        self._state = ServerState.open(path, seed, secrets.randbits(64), check_argument("clip", clip))
+        self._state = ServerState.open(path, seed, secrets.randbits(64))
         self._name = mechanism
         mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
-        if epsilon is not None and adaptive_clip is not None:
-            epsilon = adaptive_clip.left_for_vectors(epsilon)
-        self._arguments = arguments | {"clip": clip} | ({} if epsilon is None else {"epsilon": epsilon})
+        self._arguments = (
+            arguments | {"clip": check_argument("clip", clip)} | ({} if epsilon is None else {"epsilon": epsilon})
+        )
         self._frozen = tuple(frozen)
         self._min_replies = (
             None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
@@ -193,9 +189,9 @@ class SstqStrategy(Strategy):
         private = PrivateArrays.of(arrays, names)
         self._state.rounds += 1
         used = self._mechanism_of_round(private.dim)
-        request = Request(used, self._state.rounds, names, self._evaluates, self._adaptive)
+        request = Request(used, self._state.rounds, names, self._evaluates)
         if self._turns is not None:
-            grid = cast(Grid, CohortGrid(grid, self._turns, self._state.asked, self.frame_seed))
+            grid = cast(Grid, CohortGrid(grid, self._turns, self._state))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         record = request.to_record()
         for message in messages:
@@ -204,13 +200,13 @@ class SstqStrategy(Strategy):
                 raise ValueError("the inner strategy must send the arrays of the model, got others")
             message.content[RECORD] = record
         asked = [message.metadata.dst_node_id for message in messages]
-        most = made_for(request.mechanism, len(asked))
+        most = _made_for(request.mechanism, len(asked))
         if len(asked) > most:
             raise ValueError(f"{self._name} is for clients = {most} per round, but {len(asked)} nodes were chosen")
         if 0 < len(asked) < self._needed(len(asked)):
             raise ValueError(f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}")
         if asked and not self._state.asked:
-            log(INFO, "SstqStrategy: %s", outlook(request.mechanism, len(asked)))
+            log(INFO, "SstqStrategy: %s", _outlook(request.mechanism, len(asked)))
         self._state.asked.update(asked)
         self._state.save()
         self._round = _Round(request, arrays, private, tuple(message.metadata for message in messages))
@@ -229,8 +225,6 @@ class SstqStrategy(Strategy):
         self._state.answered += result.answered
         self._unable = (self._unable | result.unable) - set(result.answered)
         count, needed = len(result.messages), self._needed(len(this.sent))
-        if self._adaptive is not None:
-            self._state.clip = self._adaptive.next_clip(self._state.clip, result.within, count)
         self._state.save()
         if count < needed:
             log(
@@ -278,14 +272,15 @@ class SstqStrategy(Strategy):
         """The ε of the messages to or from each node, for the node with the most."""
         if self._mechanism is None or not messages:
             return 0.0
-        epsilon = answer_price(self._mechanism, self._adaptive)
+        epsilon = price(self._mechanism)
         return round_up(max(messages.values()) * Fraction(epsilon)) if isfinite(epsilon) else epsilon
 
     def _mechanism_of_round(self, dim: int) -> Mechanism:
         if self._mechanism is None or self._mechanism.dim != dim:
             self._mechanism = mechanism(self._name, dim=dim, **self._arguments)
-        used = round_mechanism(self._mechanism, self.frame_seed, self._state.rounds)
-        return used if self._adaptive is None else used.replace(clip=self._state.clip)
+            refuse_other_than_vectors(self._mechanism)
+        # A new seed for its frame or public coin, so that its bias averages out over rounds.
+        return self._mechanism.with_seed(mix_seed(self.frame_seed, self._state.rounds))
 
     def _synthetic_reply(self, model: ArrayRecord, result: SortedReplies) -> Message:
         """Return one reply with the mean, of weight 1, as if a single client had sent it."""
@@ -299,9 +294,9 @@ class SstqStrategy(Strategy):
         count = len(result.messages)
         predicted, measured = nan, nan
         if estimate is not None:
-            predicted = sqrt(predicted_error(used, count).total)
+            predicted = sqrt(_expected_error(used, count).total)
             measured = float(np.linalg.norm(estimate.stderr))
-            if count < (most := made_for(used, count)):
+            if count < (most := _made_for(used, count)):
                 log(WARNING, "SstqStrategy: %s of %s clients count, so their mean is shrunk by as much", count, most)
         return {
             **result.metrics,
@@ -311,7 +306,7 @@ class SstqStrategy(Strategy):
             "sstq-predicted-error": predicted,
             "sstq-measured-error": measured,
             "sstq-clip": used.clip,
-            "sstq-epsilon": answer_price(used, self._adaptive),
+            "sstq-epsilon": price(used),
             "sstq-delta": used.delta,
             "sstq-epsilon-asked": self._epsilon(self._state.asked),
             "sstq-epsilon-answered": self._epsilon(self._state.answered),
@@ -321,7 +316,40 @@ class SstqStrategy(Strategy):
 def _mean(used: Mechanism, messages: list[Messages]) -> Estimate:
     aggregator = used.aggregator()
     aggregator.update(Messages.concatenate(messages))
-    return mean_of_round(aggregator)
+    return aggregator.mean()
+
+
+def _made_for(used: Mechanism, clients: int) -> int:
+    """The number by which a sum is divided: the clients, or with a trusted aggregator those the noise is made for."""
+    return int(getattr(used, "clients", clients)) if used.trust == "aggregator" else clients
+
+
+def _expected_error(used: Mechanism, clients: int) -> ExpectedError:
+    """Return the expected squared error of the mean of this many updates, all equal to one vector of norm clip."""
+    try:
+        error = used.typical_error(clients)
+    except ValueError:  # this mechanism has no closed form
+        return ExpectedError(nan, nan)
+    # Fewer clients than a trusted aggregator divides by shrink the mean.
+    share = clients / _made_for(used, clients)
+    return ExpectedError(((1 - share) * used.clip + share * sqrt(error.bias2)) ** 2, share**2 * error.variance)
+
+
+def _outlook(used: Mechanism, clients: int) -> str:
+    """Describe the error of a round of this many nodes, and how many would make it as small as the update."""
+    error, text = _expected_error(used, clients), f"n = {clients:,}, d = {used.dim:,}: error"
+    if isnan(error.total):
+        return f"{text} unknown"
+    text = f"{text} {_two_digits(sqrt(error.total) / used.clip)} × clip"
+    if used.trust != "local" or error.total <= used.clip**2:
+        return text
+    if (room := used.clip**2 - error.bias2) <= 0:
+        return f"{text}, mostly frame bias, which more nodes do not reduce: pass clients={clients}"
+    return f"{text}; about {_two_digits(error.variance * clients / room)} nodes needed for an error of 1 × clip"
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _restored(arrays: ArrayRecord | None, this: _Round) -> ArrayRecord | None:

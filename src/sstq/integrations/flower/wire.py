@@ -1,9 +1,8 @@
 """The wire format: the server's request for a private message, and the answer that carries it.
 
 Both are a ConfigRecord called "sstq" in a Flower message. The request accompanies the model and holds the mechanism
-as JSON, its digest, the number of the round, the names of the arrays that make up the vector and, if the clip is
-adaptive, the ε of one bit. The answer is alone (except for metrics that the app shares by name) and holds the message's
-bytes, the digest, the number of the round and the bit that was asked for.
+as JSON, its digest, the number of the round and the names of the arrays that make up the vector. The answer is alone
+(except for metrics that the app shares by name) and holds the message's bytes, the digest and the number of the round.
 """
 
 from __future__ import annotations
@@ -13,18 +12,16 @@ from functools import lru_cache
 
 from flwr.app import ConfigRecord, RecordDict
 
-from sstq.federated.adaptive_clip import AdaptiveClip, answer_price
-from sstq.federated.rounds import client_identifier, refuse_other_than_vectors
+from sstq.checks import check_number
 from sstq.mechanisms import Mechanism, from_json
+from sstq.mechanisms.records import RecordMechanism
 
-__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request"]
+__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request", "refuse_other_than_vectors"]
 
 RECORD = "sstq"
 METRICS = "metrics"
 TOO_MUCH = "epsilon = "
 """How a refusal begins if the node cannot spend this ε, on one answer or in total: it will refuse again."""
-
-_CLIP_EPSILON = "clip-epsilon"
 
 # Many nodes of one process get the same mechanism, which is immutable and costly to check.
 _mechanism = lru_cache(maxsize=4)(from_json)
@@ -39,33 +36,30 @@ class Request:
         number: the number of the round, counted by the server.
         names: the names of the arrays whose update is encoded, in order.
         evaluates: whether the server also asks for evaluations, which are not private. Only a warning depends on it.
-        adaptive: asks for a private bit that says whether the update was within the clip. Only its ε goes
-            over the wire: clients need not know what the server does with the bits.
     """
 
     mechanism: Mechanism
     number: int
     names: tuple[str, ...]
     evaluates: bool = False
-    adaptive: AdaptiveClip | None = None
-
-    @property
-    def price(self) -> float:
-        """The ε of one answer."""
-        return answer_price(self.mechanism, self.adaptive)
 
     def clients(self, node: int) -> list[int] | None:
         """Return the identifier of this node's message for a public coin, known to both sides; None if it is private.
 
+        It is (2^32·number + node) mod 2^64, another one in every round. Adding modulo 2^64 is one-to-one, so two nodes
+        never share an identifier in a round.
+
         Raises:
             ValueError: the number of the round is beyond what can be named.
         """
-        identifier = client_identifier(self.mechanism, node, self.number)
-        return None if identifier is None else [identifier]
+        if self.mechanism.coin == "private":
+            return None
+        number = check_number("the number of the round", self.number, 0, 2**32 - 1, integer=True)
+        return [(2**32 * number + node) % 2**64]
 
     def to_record(self) -> ConfigRecord:
         """Return the request as a record."""
-        record = ConfigRecord(
+        return ConfigRecord(
             {
                 "mechanism": self.mechanism.to_json(),
                 "digest": self.mechanism.digest(),
@@ -74,9 +68,6 @@ class Request:
                 "evaluates": self.evaluates,
             }
         )
-        if self.adaptive is not None:
-            record[_CLIP_EPSILON] = self.adaptive.epsilon
-        return record
 
     @classmethod
     def from_content(
@@ -106,10 +97,15 @@ class Request:
             raise ValueError(f"the number of the round must be a non-negative integer, got {number!r}")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ValueError("the request must name the arrays to update")
-        adaptive = AdaptiveClip(epsilon=record[_CLIP_EPSILON]) if _CLIP_EPSILON in record else None  # type: ignore[arg-type]
-        return cls(
-            mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)), adaptive
-        )
+        return cls(mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)))
+
+
+def refuse_other_than_vectors(mechanism: Mechanism) -> None:
+    """Raise ValueError for a mechanism that is not for model updates: vectors without private groups."""
+    if isinstance(mechanism, RecordMechanism):
+        raise ValueError(f"mechanism must be for vectors, got {mechanism.name}; use frameunit")
+    if mechanism.groups is not None:
+        raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
 
 
 @dataclass(frozen=True)
@@ -120,32 +116,22 @@ class Answer:
         payload: the bytes of one message.
         digest: the digest of its mechanism.
         number: the number of the round.
-        within: the private bit, 1 if the update was within the clip; None if it was not asked for.
     """
 
     payload: bytes
     digest: str
     number: int
-    within: int | None = None
 
     def to_record(self) -> ConfigRecord:
         """Return the answer as a record."""
-        record = ConfigRecord(
-            {"message": self.payload, "digest": bytes.fromhex(self.digest), "round": self.number},
-        )
-        if self.within is not None:
-            record["within"] = self.within
-        return record
+        return ConfigRecord({"message": self.payload, "digest": bytes.fromhex(self.digest), "round": self.number})
 
     @classmethod
     def from_record(cls, record: ConfigRecord) -> Answer:
         """Read an answer from a record; ValueError unless it has exactly the fields of one."""
-        if set(record) - {"within"} != {"message", "digest", "round"}:
+        if set(record) != {"message", "digest", "round"}:
             raise ValueError(f"an answer must have the fields message, digest and round, got {', '.join(record)}")
         payload, digest, number = record["message"], record["digest"], record["round"]
         if not isinstance(payload, bytes) or not isinstance(digest, bytes) or type(number) is not int:
             raise ValueError("the fields of an answer must be bytes, bytes and an integer")
-        within = record.get("within")
-        if within is not None and (type(within) is not int or within not in (0, 1)):
-            raise ValueError(f"the bit of an answer must be 0 or 1, got {within!r}")
-        return cls(payload, digest.hex(), number, within)
+        return cls(payload, digest.hex(), number)

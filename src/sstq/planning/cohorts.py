@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import check_argument, check_number
-from sstq.randomness.streams import words, words_of
+from sstq.randomness.streams import words
 
-__all__ = ["Cohorts", "Participation", "answers_of", "next_in_turn"]
+__all__ = ["Cohorts", "Participation", "answers_of"]
 
 Participation = int | Literal["once"]
 
@@ -97,25 +96,3 @@ class Cohorts:
     def _places(self, number: int) -> int:
         """The places in the k laps that so many rounds take."""
         return number * self.people * self.answers // self.rounds
-
-
-def next_in_turn(people: Iterable[int], asked: Mapping[int, int], answers: int, size: int, seed: int) -> list[int]:
-    """Choose at most `size` people that may still be asked: those asked least often first, in a public random order.
-
-    Use it for a changing crowd, for which no schedule can be made beforehand.
-
-    Args:
-        people: the people present, as numbers below 2^64.
-        asked: how often each person was asked; missing people were never asked.
-        answers: how often each may be asked.
-        size: the size of a cohort.
-        seed: the seed of the order.
-
-    Examples:
-        >>> next_in_turn([10, 11, 12, 13], {10: 1}, answers=1, size=2, seed=0)
-        [11, 12]
-    """
-    able = np.array(sorted(person for person in people if asked.get(person, 0) < answers), dtype=np.uint64)
-    turns = np.array([asked.get(int(person), 0) for person in able], dtype=np.int64)
-    first = np.lexsort((words_of(seed, _PURPOSE, able), turns))[:size]
-    return sorted(int(person) for person in able[first])
