@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sstq
-from sstq.planning.clipping.survey import NormSurvey
 from tests.contract.cases import CASES, build, encode
 
 UNCOUNTABLE = ("privunit", "projunit", "turboquant", "csgm", "l2-csgm", "rrsc", "mmrc", "compressed", "clean")
@@ -87,15 +86,6 @@ def test_what_counts_cannot_give_is_refused_with_the_reason(case):
     wanted = reason.get(case.split("/")[0], "candidates" if "compressed" in case else "hardly two are equal")
     with pytest.raises(ValueError, match=f"cannot be estimated from counts.*{wanted}"):
         mechanism.aggregator().update_counts({}, [])
-
-
-def test_answers_about_norms_are_counted():
-    survey = NormSurvey(2.0, 0.1, 8.0)
-    answers = survey.encode_norms(np.linspace(0, 9, 500), rng=1)
-    columns = {field.name: column for field, column in zip(survey.layout.fields, answers.columns, strict=True)}
-    aggregator = survey.aggregator()
-    aggregator.update_counts(columns, np.ones(500, dtype=int))
-    assert np.array_equal(aggregator.sums(), updated(survey, answers).sums())
 
 
 @pytest.mark.parametrize("table", [dict, pyarrow.table, polars.DataFrame, pandas.DataFrame])

@@ -19,7 +19,6 @@ from sstq.cli import app, terminal
 from sstq.cli.usage import add_command
 from sstq.messages import vectors as vector_files
 from sstq.planning import plan
-from sstq.planning.clipping import NormSurvey
 from tests.patience import PATIENCE, until
 
 DIM = 6
@@ -345,16 +344,12 @@ WRITERS = {
     "compare": (("compare", *NUMBERS, "--output"), "c.png"),
     "certify": (("audit", "certify", "{spec}", "--output"), "c.json"),
     "encode": (("encode", "{vectors}", "-m", "{spec}", "--output"), "m.sstq"),
-    "clip spec": (("clip", "spec", "--lowest", 1, "--highest", 2, "--output"), "s.json"),
-    "clip encode": (("clip", "encode", "{vectors}", "-s", "{survey}", "--output"), "a.sstq"),
-    "clip suggest": (("clip", "suggest", "--vectors", "{vectors}", "--output"), "c.json"),
 }
 
 
 @pytest.mark.parametrize("command", WRITERS)
 def test_no_file_is_overwritten_unless_forced(tmp_path, spec, vectors_file, command):
-    (tmp_path / "survey.json").write_text(NormSurvey(1.0, 0.1, 10.0).to_json())
-    places = {"{spec}": spec, "{vectors}": vectors_file, "{survey}": tmp_path / "survey.json"}
+    places = {"{spec}": spec, "{vectors}": vectors_file}
     arguments, name = WRITERS[command]
     arguments = [places.get(argument, argument) for argument in arguments]
     there = tmp_path / "out" / name
@@ -754,7 +749,6 @@ TASK = ("--dim", 9, "--epsilon", 1)
         (("plan", *TASK, "--clients", 9, "--trust", "shufler"), "did you mean 'shuffler'?"),
         (("account", "--epsilon", 1, "--rounds", 9, "--probability", 2), "--probability must be"),
         (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
-        (("clip", "spec", "--lowest", 2, "--highest", 1), "--highest must be"),
         (("inspect", "none.json"), "none.json: No such file"),
         (("audit", "verify", "none.json"), "none.json: No such file"),
         (("account", "--ledger", "none.jsonl"), "none.jsonl"),

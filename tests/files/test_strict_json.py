@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.files.strict_json import read_json
-from sstq.planning.clipping import NormSurvey
 from tests.contract.cases import CASES, build
 
 numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -76,12 +75,6 @@ def test_a_weight_of_true_is_refused():
     for text, match in zip(texts, ("not 2.0-LDP", "decimal string", "true does not occur"), strict=True):
         with pytest.raises(ValueError, match=match):
             sstq.from_json(text)
-
-
-def test_a_survey_refuses_a_name_twice():
-    survey = NormSurvey(epsilon=0.5, lowest=0.1, highest=10.0).to_json()
-    with pytest.raises(ValueError, match="occurs twice"):
-        NormSurvey.from_json(again(survey))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])

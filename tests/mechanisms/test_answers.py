@@ -4,14 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 import sstq
-from sstq.cli import app
 from sstq.mechanisms.answers import answer, answer_files
 from sstq.mechanisms.encoding import encode_files
 from sstq.messages.vectors import open_vectors
-from sstq.planning.clipping import NormSurvey
 
 ROWS = [[1.0, 2.0], [np.nan, 0.0], [np.inf, 1.0], [0.5, -0.5]]
 
@@ -71,20 +68,6 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog
     assert sum(map(len, encode_files(mechanism, files, groups=groups))) == 2 * 600
     assert len(answer(mechanism, np.ones((600, 2)), given)) == 2 * 600
     assert "b.npy: 150 of 300 vectors cannot be encoded" in caplog.text
-
-
-def test_a_survey_of_norms_is_answered_for_every_row(tmp_path):
-    survey = NormSurvey(epsilon=1.0, lowest=0.1, highest=10.0)
-    (tmp_path / "survey.json").write_text(survey.to_json())
-    npy(tmp_path / "x.npy")
-    named = [str(tmp_path / "x.npy"), "-s", str(tmp_path / "survey.json"), "-o", str(tmp_path / "a.sstq")]
-    ran = CliRunner().invoke(app, ["clip", "encode", *named])
-    assert ran.exit_code == 0, ran.output
-    assert sum(map(len, sstq.read_messages(tmp_path / "a.sstq", survey))) == len(ROWS)
-    # Whoever holds the vectors is told.
-    ran = CliRunner().invoke(app, ["clip", "suggest", "--vectors", str(tmp_path / "x.npy")])
-    assert ran.exit_code == 1
-    assert "row 1" in ran.output
 
 
 @pytest.mark.parametrize("groups", [[0, np.nan], [1.5, 2], [None, 1], [True, 10**30], ["a", 1], [-1, 7]])

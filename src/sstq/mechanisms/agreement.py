@@ -170,7 +170,7 @@ def read_document(text: str, json_format: str) -> dict[str, Any]:
     if type(version) is not int or version != JSON_VERSION:
         raise ValueError(
             f"the {json_format} has version {version!r}, this library reads version {JSON_VERSION}; write it with "
-            "`sstq spec` for a mechanism or `sstq clip spec` for a survey"
+            "`sstq spec`"
         )
     return data
 
