@@ -36,7 +36,7 @@ def shuffled_round(mechanism: FrameUnit | GroupUnit, x: np.ndarray, seed: int) -
     aggregator = own.aggregator()
     for start in range(0, len(messages), len(x)):
         slot = messages[start : start + len(x)]
-        aggregator.update(slot.sorted_by(rng.permutation(len(x))))
+        aggregator.update(slot[rng.permutation(len(x))])
     return aggregator.mean()
 
 

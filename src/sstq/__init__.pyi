@@ -4,8 +4,6 @@ from sstq._version import __version__ as __version__
 from sstq.aggregation import Aggregator as Aggregator
 from sstq.aggregation import Estimate as Estimate
 from sstq.aggregation import pool as pool
-from sstq.aggregation.groups import GroupedAggregator as GroupedAggregator
-from sstq.aggregation.groups import GroupMean as GroupMean
 from sstq.baselines import CSGM as CSGM
 from sstq.baselines import L2CSGM as L2CSGM
 from sstq.baselines import MMRC as MMRC

@@ -33,8 +33,9 @@ def files(tmp_path, request):
         options = ["--clients", tmp_path / "ids.npy"]
     encoded = ("encode", tmp_path / "people.parquet", "--by", "country", "-m", tmp_path / "m.json")
     run(*encoded, "-o", tmp_path / "messages.parquet", *options)
-    run("aggregate", tmp_path / "messages.parquet", "-m", tmp_path / "m.json", "-o", tmp_path / "groups")
-    overall = ("-o", tmp_path / "mean", "--overall")
+    grouped = ("--by", "country", "-o", tmp_path / "groups")
+    run("aggregate", tmp_path / "messages.parquet", "-m", tmp_path / "m.json", *grouped)
+    overall = ("-o", tmp_path / "mean")
     run("aggregate", tmp_path / "messages.parquet", "-m", tmp_path / "m.json", *overall)
     return tmp_path
 
@@ -58,7 +59,6 @@ def test_messages_have_types_that_every_engine_reads(files):
     assert [schema.field(name).type for name in ("code", "index")] == [pa.int32(), pa.int32()]
     assert "country" in schema.names
     assert facts(run("inspect", files / "messages.parquet"))["checksums"] == "verified"
-    assert facts(run("inspect", files / "messages.parquet", "-m", files / "m.json"))["public labels"] == "country"
 
 
 def test_duckdb_counts_and_aggregate_reads_the_table(files):
@@ -120,8 +120,6 @@ def test_wrong_tables_are_refused_by_name(files):
         refused = run("aggregate", files / "bad.csv", "--counts", *options, *m, *out, code=code)
         assert words in refused.stderr
         assert "bad.csv" in refused.stderr
-    refused = run("aggregate", files / "messages.parquet", "--by", "country", *m, *out, code=2)
-    assert "--by is for tables of counts" in refused.stderr
 
 
 @pytest.fixture
@@ -158,31 +156,16 @@ def test_counts_cannot_say_whether_a_seed_was_used(shares):
 
 
 def test_a_state_of_counts_does_not_claim_secret_randomness(shares):
-    for options in ((), ("--by", "country")):
-        out = shares / f"out{len(options)}"
-        run("aggregate", shares / "one.csv", "--counts", *options, "-m", shares / "m.json", "-o", out)
-        for also in ((), ("-m", shares / "m.json")):
-            found = facts(run("inspect", out / "state.npz", *also))
-            assert found["randomness"] == "unknown: tables of counts do not say it"
+    run("aggregate", shares / "one.csv", "--counts", "-m", shares / "m.json", "-o", shares / "out")
+    for also in ((), ("-m", shares / "m.json")):
+        found = facts(run("inspect", shares / "out" / "state.npz", *also))
+        assert found["randomness"] == "unknown: tables of counts do not say it"
 
 
 def test_a_survey_has_no_mean_per_group(shares):
     (shares / "s.json").write_text(sstq.Survey(2.0, {"c": sstq.Choice(["a", "b"])}).to_json())
     options = ("--counts", "--by", "country", "-m", shares / "s.json", "-o", shares / "out")
     assert "count each group by itself, with WHERE" in run("aggregate", shares / "one.csv", *options, code=2).stderr
-
-
-def test_groups_of_a_state_are_those_that_are_asked_for(shares):
-    m = ("-m", shares / "m.json")
-    run("aggregate", shares / "one.csv", "--counts", *m, "-o", shares / "plain")
-    run("aggregate", shares / "one.csv", "--counts", "--by", "country", *m, "-o", shares / "groups")
-    for folder, by in (("plain", "country"), ("groups", "town")):
-        refused = run("aggregate", shares / "new.csv", "--counts", "--by", by, *m, "-o", shares / folder, code=2)
-        assert f"--by {by}" in refused.stderr
-        assert "holds other groups, or none" in refused.stderr
-    again = run("aggregate", shares / "one.csv", shares / "new.csv", "--counts", *m, "-o", shares / "groups")
-    assert "1 of 2 files were already counted" in again.stderr
-    assert json.loads((shares / "groups" / "summary.json").read_text())["count"] == 14
 
 
 def test_columns_of_one_name_are_refused(shares):
@@ -229,7 +212,7 @@ def test_messages_and_counts_in_object_stores(files):
     store.pipe("/bucket/messages.parquet", (files / "messages.parquet").read_bytes())
     m = ("-m", files / "m.json")
     for number, address in enumerate(("memory://bucket/messages.parquet", (files / "messages.parquet").as_uri())):
-        run("aggregate", address, *m, "-o", files / f"store{number}")
+        run("aggregate", address, "--by", "country", *m, "-o", files / f"store{number}")
         same(files, f"store{number}", "groups", GROUPS)
     with duckdb.connect() as connection:
         connection.sql(query(files, "--table", files / "messages.parquet")).write_parquet(str(files / "c.parquet"))

@@ -85,7 +85,7 @@ def test_one_mean_per_public_group(files, spec, people):
         result = run("encode", vectors, "--by", "country", "--mechanism", spec, "--output", path)
         assert facts(result)["public labels"] == "country"
         assert "is public" in result.stderr
-    table = lines(run("aggregate", *messages, "--mechanism", spec, "--output", out))
+    table = lines(run("aggregate", *messages, "--by", "country", "--mechanism", spec, "--output", out))
     assert [*table] == ["country", "DE", "ZW", "a/b", "x\\ty"]  # the order is that of the labels, not of the escapes
     assert [table[name][0] for name in ("DE", "a/b", "x\\ty", "ZW")] == [str(size) for size in SIZES]
     assert table["ZW"][-1] == "too few"
@@ -102,49 +102,35 @@ def test_one_mean_per_public_group(files, spec, people):
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["count"], summary["groups"], summary["column"], summary["epsilon"]) == (4503, 4, "country", 4.0)
     assert summary["marked"] == sum(bool(row["mark"]) for row in rows)
-    state = facts(run("inspect", out / "state.npz", "--mechanism", spec))
-    assert (state["groups"], state["public labels"], state["files"]) == ("4", "country", "2")
-    assert facts(run("inspect", messages[0], "--mechanism", spec))["public labels"] == "country"
     assert facts(run("inspect", messages[0]))["checksums"] == "verified"
 
 
-def test_files_of_groups_are_counted_once_and_resumed(files, spec):
+def test_groups_are_those_of_the_files_however_given(files, spec):
     for name, vectors in (("one", "one.csv"), ("two", "two.parquet")):
         run("encode", files / vectors, "--by", "country", "-m", spec, "-o", files / f"{name}.messages.parquet")
-    run("aggregate", files / "one.messages.parquet", files / "two.messages.parquet", "-m", spec, "-o", files / "once")
-    run("aggregate", files / "one.messages.parquet", "-m", spec, "-o", files / "twice")
-    again = run(
-        "aggregate", files / "two.messages.parquet", files / "one.messages.parquet", "-m", spec, "-o", files / "twice"
-    )
-    assert "1 of 2 files were already counted" in again.stderr
-    for name in ("means.npy", "stderr.npy", "groups.csv", "state.npz"):
+    run("encode", files / "two.parquet", "-m", spec, "-o", files / "plain.parquet")
+    one, two, by = files / "one.messages.parquet", files / "two.messages.parquet", ("--by", "country", "-m", spec, "-o")
+    run("aggregate", one, two, *by, files / "once")
+    again = run("aggregate", two, one, two, *by, files / "twice")
+    assert "1 of 3 files were already counted" in again.stderr
+    for name in ("means.npy", "stderr.npy", "groups.csv", "summary.json"):
         assert (files / "once" / name).read_bytes() == (files / "twice" / name).read_bytes()
-    (files / "twice" / "state.npz").unlink()
-    refused = run("aggregate", files / "one.messages.parquet", "-m", spec, "-o", files / "twice", code=2)
-    assert "means.npy already exists; pass --force" in refused.stderr
-
-
-def test_labels_and_their_absence_do_not_mix(files, spec):
-    labelled, plain, town = files / "labelled.parquet", files / "plain.parquet", files / "towns.parquet"
-    run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", labelled)
-    run("encode", files / "two.parquet", "-m", spec, "-o", plain)
-    table = pq.read_table(files / "two.parquet").rename_columns(["town", "x"])
-    pq.write_table(table, files / "town.parquet")
-    run("encode", files / "town.parquet", "--by", "town", "-m", spec, "-o", town)
-    groups, mean = ("-m", spec, "-o", files / "groups"), ("-m", spec, "-o", files / "mean")
-    run("aggregate", labelled, *groups)
-    run("aggregate", plain, *mean)
-    for arguments, words, code in (
-        ((plain, *groups), "must have labels", 1),
-        ((town, *groups), "has labels by 'town'", 1),
-        ((labelled, *mean), "has public labels by 'country'", 1),
-        ((plain, *groups, "--overall"), "holds one mean per group; choose another --output", 2),
-        ((plain, labelled, *groups, "--skip-bad"), "1 of 2 files were refused", 1),
-        ((plain, "-m", spec, "-o", files / "other", "--png", files / "y.png"), "have no public labels", 2),
+    # Each mean is that of its own messages, to the last bit.
+    mechanism = sstq.from_json(spec.read_text())
+    alone = mechanism.aggregator()
+    for path in (one, two):
+        for messages in sstq.read_messages(path, mechanism, by="country"):
+            alone.update(messages[messages.labels == "DE"])
+    assert np.array_equal(np.load(files / "once" / "means.npy")[0], alone.mean().value)
+    for paths, options, words, code in (
+        ((one,), (*by, files / "twice"), "means.npy already exists; pass --force", 2),
+        ((files / "plain.parquet",), (*by, files / "new"), "has no column country", 1),
+        ((one, files / "plain.parquet"), ("--skip-bad", *by, files / "new"), "1 of 2 files were refused", 1),
+        ((one,), ("--state", files / "s.npz", *by, files / "new2"), "with --by pass all files at once", 2),
     ):
-        assert words in run("aggregate", *arguments, code=code).stderr
-    assert facts(run("aggregate", labelled, *mean, "--overall"))["count"] == "4504"
-    assert facts(run("aggregate", labelled, "-m", spec, "-o", files / "all", "--overall"))["count"] == "2252"
+        assert words in run("aggregate", *paths, *options, code=code).stderr
+    # Without --by there is one mean of all.
+    assert facts(run("aggregate", one, files / "plain.parquet", "-m", spec, "-o", files / "mean"))["count"] == "4503"
 
 
 def test_wrong_columns_leave_no_file(files, spec):
@@ -162,12 +148,6 @@ def test_wrong_columns_leave_no_file(files, spec):
     assert not (files / "x.parquet").exists()
     wrong = run("encode", files / "one.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=2)
     assert "--output must end in .parquet" in wrong.stderr
-
-
-def test_groups_are_drawn(files, spec):
-    run("encode", files / "two.parquet", "--by", "country", "-m", spec, "-o", files / "x.parquet")
-    run("aggregate", files / "x.parquet", "-m", spec, "-o", files / "out", "--png", files / "groups.png")
-    assert (files / "groups.png").read_bytes().startswith(b"\x89PNG")
 
 
 # --- private groups ---
@@ -189,7 +169,6 @@ def test_private_groups_from_a_column_and_from_an_array(files, private, people):
         list(sstq.read_messages(files / f"{name}.sstq", mechanism)) for name in ("named", "numbered", "array")
     )
     assert all(other.to_bytes() == first.to_bytes() for (other,) in others)
-    assert first.labels is None
     # Nothing of the groups is in the file but the messages.
     assert len((files / "named.sstq").read_bytes()) == len((files / "array.sstq").read_bytes())
 
@@ -229,7 +208,7 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
 def test_public_and_private_groups_together(files, private):
     both = ("--by", "country", "--private-group", "number", "--columns", "x")
     run("encode", files / "all.parquet", *both, "-m", private, "-o", files / "x.parquet")
-    run("aggregate", files / "x.parquet", "-m", private, "-o", files / "out")
+    run("aggregate", files / "x.parquet", "--by", "country", "-m", private, "-o", files / "out")
     assert np.load(files / "out" / "means.npy").shape == (4, 3 * DIM)
 
 

@@ -1,107 +1,28 @@
 """Public labels beside messages, and the columns of files that they and private groups come from."""
 
 import datetime
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import sstq
 from sstq.messages import vectors as vector_files
+from sstq.messages.arrays import arrow_labels
 from sstq.messages.batch import Messages
-from sstq.messages.files import describe_messages
-from sstq.messages.labels import LONGEST, Labels
 from sstq.messages.vectors import open_vectors
+from sstq.messages.verification import read_any_messages
 
 DIM = 3
 MECHANISM = sstq.FrameUnit(DIM, 2.0)
 NAMES = ["DE", "a/b", "Zoë", "x\ty\n", "..", "東京", "0"]
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
-def listed(labels):
-    return [labels.names[code] for code in labels.codes]
-
-
-def labelled(values, rng=1, column="country", **options):
-    messages = MECHANISM.encode(np.zeros((len(values), DIM)), rng=rng, **options)
-    return Messages(**{**vars(messages), "labels": Labels.of(values, column)})
-
-
-def read_all(path):
-    return Messages.concatenate(list(sstq.read_messages(path, MECHANISM)))
-
-
-# --- labels ---
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [7, 8, 7],
-        np.array([7, 8, 7], np.int16),
-        ("7", "8", "7"),
-        np.array(["7", "8", "7"]),
-        np.array(["7", "8", "7"], object),
-        pa.array([7, 8, 7]),
-        pa.chunked_array([["7", "8"], ["7"]]),
-    ],
-)
-def test_integers_and_text_are_one(values):
-    assert listed(Labels.of(values)) == ["7", "8", "7"]
-
-
-def test_booleans_are_as_in_parquet():
-    assert listed(Labels.of([True, False])) == ["true", "false"]
-    assert listed(Labels.of_arrow(pa.array([True, False]), "x", "file")) == ["true", "false"]
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (["a", None], "must not be null, got None in row 1; fill or drop it first"),
-        ([1.0, float("nan")], "must be text, integers or booleans, got 1.0 in row 0"),
-        (["a", float("nan")], "must not be null, got nan in row 1"),
-        (["a", ""], "must not have empty labels, got one in row 1"),
-        (["a" * (LONGEST + 1)], "at most 256 characters, got 257 in row 0"),
-        (["\ud800"], "valid Unicode"),
-        ("abc", "must be a sequence"),
-        (np.array("abc"), "must be a sequence"),
-        (np.array([["a"]]), r"must be text, integers or booleans, got \['a'\]"),
-    ],
-)
-def test_other_labels_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        Labels.of(values)
-
-
-def test_arrow_columns():
-    coded = pa.array(["FR", "DE", "FR"]).dictionary_encode()
-    assert listed(Labels.of_arrow(coded[1:], "x", "file")) == ["DE", "FR"]
-    assert listed(Labels.of_arrow(pa.array([datetime.date(2024, 5, 1)]), "x", "file")) == ["2024-05-01"]
-    with pytest.raises(ValueError, match=r"file: column 'x' must not have nulls, got one in row 12"):
-        Labels.of_arrow(pa.array(["a", "b", None]), "x", "file", first=10)
-    with pytest.raises(ValueError, match="must be text, integers or booleans, got double; cast it to text first"):
-        Labels.of_arrow(pa.array([0.5]), "x", "file")
-
-
-@given(st.lists(st.lists(names, min_size=1, max_size=5), min_size=1, max_size=4))
-def test_joining_and_slicing(parts):
-    whole = Labels.concatenate([Labels.of(part) for part in parts])
-    expected = [name for part in parts for name in part]
-    assert listed(whole) == expected
-    assert listed(whole[1:]) == expected[1:]
-    assert len(set(whole.names)) == len(whole.names)
-
-
-def test_labels_of_other_columns_are_not_joined():
-    with pytest.raises(ValueError, match="different columns cannot be joined: country, town"):
-        Messages.concatenate([labelled(["a"]), labelled(["a"], column="town")])
-    with pytest.raises(ValueError, match="with and without labels cannot be joined"):
-        Messages.concatenate([labelled(["a"]), MECHANISM.encode(np.zeros(DIM), rng=1)])
+def labelled(values, rng=1, mechanism=MECHANISM, **options):
+    messages = mechanism.encode(np.zeros((len(values), DIM)), rng=rng, **options)
+    return replace(messages, labels=np.array(values, dtype=object))
 
 
 # --- message files ---
@@ -111,49 +32,50 @@ def test_labels_survive_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 4)
     path = tmp_path / "messages.parquet"
     batches = [labelled(NAMES[:3]), labelled(NAMES[2:] * 2, rng=2)]
-    assert sstq.write_messages(path, iter(batches)) == 13
-    info = describe_messages(path)
-    assert (info.label_column, info.count) == ("country", 13)
-    found = read_all(path)
-    assert listed(found.labels) == NAMES[:3] + NAMES[2:] * 2
+    assert sstq.write_messages(path, iter(batches), by="country") == 13
+    found = Messages.concatenate(list(sstq.read_messages(path, MECHANISM, by="country")))
+    assert found.labels.tolist() == NAMES[:3] + NAMES[2:] * 2
     assert found.to_bytes() == Messages.concatenate(batches).to_bytes()
-    assert found.label_column == "country"
+    # They are one more column for other tools, and left out unless they are asked for.
+    assert pq.read_table(path)["country"].to_pylist() == found.labels.tolist()
+    assert all(batch.labels is None for batch in sstq.read_messages(path, MECHANISM))
+    assert sum(map(len, read_any_messages(path))) == 13
+    with pytest.raises(ValueError, match="has no column town"):
+        list(sstq.read_messages(path, MECHANISM, by="town"))
+    with pytest.raises(ValueError, match="with and without labels cannot be joined"):
+        Messages.concatenate([labelled(["a"]), MECHANISM.encode(np.zeros(DIM), rng=1)])
 
 
 def test_clients_and_labels_go_together(tmp_path):
     public = sstq.FrameUnit(DIM, 2.0, bits=3)
-    messages = public.encode(np.zeros((7, DIM)), rng=1, clients=np.arange(7, dtype=np.uint64) << 60)
-    sstq.write_messages(tmp_path / "x.parquet", Messages(**{**vars(messages), "labels": Labels.of(NAMES, "c")}))
-    (found,) = sstq.read_messages(tmp_path / "x.parquet", public)
-    assert listed(found.labels) == NAMES
+    messages = labelled(NAMES, mechanism=public, clients=np.arange(7, dtype=np.uint64) << 60)
+    sstq.write_messages(tmp_path / "x.parquet", messages, public, by="c")
+    (found,) = sstq.read_messages(tmp_path / "x.parquet", public, by="c")
+    assert found.labels.tolist() == NAMES
     assert np.array_equal(found.clients, messages.clients)
+    assert sum(map(len, read_any_messages(tmp_path / "x.parquet"))) == 7
 
 
-def test_a_file_has_labels_of_one_column(tmp_path):
-    plain = MECHANISM.encode(np.zeros((2, DIM)), rng=1)
-    for other in (plain, labelled(["a"], column="town")):
-        with pytest.raises(ValueError, match="labels of one column, or all without"):
-            sstq.write_messages(tmp_path / "x.parquet", [labelled(["a"]), other])
+def test_labels_need_parquet_and_a_name_of_their_own(tmp_path):
+    for name, by, problem in (("x.sstq", "country", "must end in .parquet"), ("x.parquet", "row", "message's field")):
+        with pytest.raises(ValueError, match=problem):
+            sstq.write_messages(tmp_path / name, labelled(["a"]), by=by)
     assert not list(tmp_path.iterdir())
+    sstq.write_messages(tmp_path / "x.sstq", labelled(["a"]))
+    with pytest.raises(ValueError, match="only Parquet files have columns"):
+        list(sstq.read_messages(tmp_path / "x.sstq", MECHANISM, by="country"))
 
 
-def test_changed_labels_of_parquet_are_refused(tmp_path):
-    path = tmp_path / "x.parquet"
-    sstq.write_messages(path, labelled(["a", "b"]))
-    table, checksums = pq.read_table(path), pq.read_metadata(path).metadata[b"sstq.checksums"]
-    swapped = table.set_column(table.schema.get_field_index("country"), "country", pa.array(["b", "a"]))
-    metadata = {key: value for key, value in table.schema.metadata.items() if key != b"sstq.checksums"}
-    pq.write_table(swapped.replace_schema_metadata(metadata), path)
-    assert listed(read_all(path).labels) == ["b", "a"]  # another tool's file may have no checksums
-    pq.write_table(swapped.replace_schema_metadata(metadata | {b"sstq.checksums": checksums}), path)
-    with pytest.raises(ValueError, match="checksums of its columns do not match"):
-        read_all(path)
-
-
-def test_framed_files_have_no_labels(tmp_path):
-    with pytest.raises(ValueError, match="labels need Parquet"):
-        sstq.write_messages(tmp_path / "x.sstq", labelled(["a"]))
-    assert not list(tmp_path.iterdir())
+def test_columns_of_arrow_as_labels():
+    coded = pa.array(["FR", "DE", "FR"]).dictionary_encode()
+    assert arrow_labels(coded[1:], "x", "file").tolist() == ["DE", "FR"]
+    assert arrow_labels(pa.array([7, 8]), "x", "file").tolist() == ["7", "8"]
+    assert arrow_labels(pa.array([True, False]), "x", "file").tolist() == ["true", "false"]
+    assert arrow_labels(pa.array([datetime.date(2024, 5, 1)]), "x", "file").tolist() == ["2024-05-01"]
+    with pytest.raises(ValueError, match=r"file: column 'x' must not have nulls, got one in row 12"):
+        arrow_labels(pa.array(["a", "b", None]), "x", "file", first=10)
+    with pytest.raises(ValueError, match="must be text, integers or booleans, got double; cast it to text first"):
+        arrow_labels(pa.array([0.5]), "x", "file")
 
 
 # --- columns of files of vectors ---
@@ -180,7 +102,7 @@ def test_columns_beside_vectors(people):
     pieces = list(open_vectors(path, DIM, by="country", group="diagnosis").pieces())
     assert [len(piece.rows) for piece in pieces] == [2, 2, 1]
     assert np.array_equal(np.concatenate([piece.rows for piece in pieces]), x)
-    assert [name for piece in pieces for name in listed(piece.labels)] == countries
+    assert [name for piece in pieces for name in piece.labels] == countries
     assert np.concatenate([piece.groups for piece in pieces]).tolist() == diagnoses
 
 

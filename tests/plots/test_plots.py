@@ -2,11 +2,10 @@
 
 from itertools import combinations
 
-import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from sstq import Estimate, GroupMean, plots
+from sstq import plots
 from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
 
 
@@ -14,8 +13,7 @@ from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_e
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("sstq.plots.comparison", "sstq.plots.groups"):
-        monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr("sstq.plots.comparison.save", lambda figure, path: figures.append(figure))
     return figures
 
 
@@ -68,18 +66,4 @@ def test_mechanisms_side_by_side(drawn, dim):
 def test_error_against_bits(drawn, dim):
     bounds = {"optimum": optimal_error(dim, 3.0), "one_bit": one_bit_error(dim, 3.0)}
     plots.draw_frontier(list(frontier(dim, 3.0)), "frontier.png", dim=dim, epsilon=3.0, **bounds)
-    assert_legible(drawn[0])
-
-
-@pytest.mark.parametrize(("groups", "norm"), [(1, 0.5), (8, 0.5), (40, 0.5), (40, 0.0)])
-def test_groups(drawn, groups, norm):
-    """Some stand out, some do not, one is a single message, one is far beyond the others; names are long or strange."""
-    names = ["x" * 100, "a\tb\n", "$5 and $6", "Zoë", *map(str, range(40))]
-    sizes = [1000, 2, 1, 50, *([400] * 36)]
-    means = []
-    for number, (label, count) in enumerate(zip(names[:groups], sizes[:groups], strict=True)):
-        error = 5 / count**0.5 if count > 1 else float("nan")
-        value = np.array([20.0 if number == 3 else norm, 0.0])
-        means.append(GroupMean(label, Estimate(value, np.full(2, error), count), 2 * error, 0.95))
-    plots.draw_groups(means, "groups.png", column="country", epsilon=3.0, groups=max(groups, 41))
     assert_legible(drawn[0])

@@ -168,22 +168,16 @@ class Aggregator(ABC, Generic[Owner]):
             self._sources.add(source)
         return self
 
-    def update_from_file(self, path: str | os.PathLike[str], *, labels: bool = True) -> bool:
+    def update_from_file(self, path: str | os.PathLike[str]) -> bool:
         """Add all messages of a file, or none if it is refused (ValueError); returns whether it was added.
 
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
-        run can simply be repeated. Public labels are ignored, or refused with labels=False. Parquet files may be in an
-        object store (s3://, gs://, https://).
+        run can simply be repeated. Parquet files may be in an object store (s3://, gs://, https://).
         """
         before = version_of(path)
         info = describe_messages(path)
         if info.file_id in self._sources:
             return False
-        if info.label_column is not None and not labels:
-            raise ValueError(
-                f"{os.fspath(path)} has public labels by {info.label_column!r}, which the other messages do not have: "
-                "ignore the labels of all files, or aggregate these files apart"
-            )
         batches = read_messages(path, self._mechanism, info)
         if info.count * info.message_bits < self._state.nbytes:
             # So few messages take less memory than separate sums.

@@ -8,11 +8,8 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.base import Aggregator
 from sstq.aggregation.counts import MOST_MESSAGES
-from sstq.aggregation.estimates import Estimate
 from sstq.messages.batch import Messages
 
-MOST_BITS = 62
-"""The longest message that is one number here."""
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
 _PENDING = 1 << 20
 
@@ -89,52 +86,6 @@ class SparseAggregator(Aggregator[Any]):
             raise ValueError("its sums are not those of a sparse aggregator")
         if sum(map(int, signs.sum(axis=1))) != count:
             raise ValueError(f"its sums must be those of {count} messages, got another number")
-
-
-class CountsAggregator(SparseAggregator):
-    """The counts of a mechanism whose own aggregator has a row per coordinate, which is more than few messages need.
-
-    A message is the number of at most 62 bits that its fields are side by side. The mean is that of the mechanism's
-    own aggregator.
-    """
-
-    @property
-    def limit(self) -> int:
-        """The number of messages that fit into the bits."""
-        return 1 << int(self._mechanism.counted_layout.message_bits)
-
-    def _codes(self, messages: Messages) -> NDArray[np.int64]:
-        table = messages if messages.clients is None else self._mechanism.counted(messages)
-        codes, shift = np.zeros(len(table), dtype=np.int64), 0
-        for field, column in zip(table.layout.fields, table.columns, strict=True):
-            for entry in column.reshape(len(table), field.count).T:
-                codes |= entry.astype(np.int64) << shift
-                shift += field.bits
-        return codes
-
-    def _whole(self, state: NDArray[np.int64]) -> Aggregator[Any]:
-        """The mechanism's own aggregator with these messages; ValueError for some that are never sent."""
-        codes, times = (2 * state[:, :1] + [0, 1]).ravel(), state[:, 1:].ravel()
-        codes, times = codes[times > 0], times[times > 0]
-        table, shift = {}, 0
-        for field in self._mechanism.counted_layout.fields:
-            shifts = shift + field.bits * np.arange(field.count)
-            table[field.name] = (codes[:, None] >> shifts & (1 << field.bits) - 1).reshape(field.shape(len(codes)))
-            shift += field.bits * field.count
-        whole: Aggregator[Any] = self._mechanism.aggregator()
-        whole.update_counts(table, times, simulated=self._simulated)
-        return whole
-
-    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
-        super()._check_state(state, count)
-        self._whole(state)
-
-    def mean(self) -> Estimate:
-        """Return the mean so far with its standard error, in the units of the vectors."""
-        return self._whole(self.sums()).mean()
-
-    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        raise NotImplementedError("the mechanism's own aggregator has the mean")
 
 
 def _rows(sent: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,14 +11,12 @@ import typer
 
 from sstq.cli import groups
 from sstq.cli.common import (
-    PICTURES,
     ForceOption,
     GroupNamesOption,
     MechanismOption,
     VerboseOption,
     advise_next_round,
     check_output,
-    check_suffix,
     output_option,
     read_mechanism,
     safe_figure,
@@ -32,7 +30,7 @@ from sstq.cli.terminal import complain, note, progress, show_facts, show_table, 
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, Estimate, GroupedAggregator, GroupEstimate, Mechanism, SurveyEstimate
+    from sstq import Aggregator, Estimate, GroupEstimate, Mechanism, SurveyEstimate
 
 _RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 _SURVEY, _SHOWN_ROWS = "survey.csv", 12
@@ -55,9 +53,6 @@ def aggregate(
         Path | None,
         typer.Option(help="Save the progress in this file. [dim]\\[default: state.npz in the output folder][/dim]"),
     ] = None,
-    overall: Annotated[
-        bool, typer.Option("--overall", help="Estimate one mean of all messages, ignoring public labels.")
-    ] = False,
     counts: Annotated[
         bool, typer.Option("--counts", help="Read tables of counts, Parquet or CSV, instead of messages (sstq sql).")
     ] = False,
@@ -66,10 +61,12 @@ def aggregate(
         typer.Option(metavar="SQL", help="Read the counts that this query of a DuckDB or SQLite file gives."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Estimate one mean per group of this column of the counts.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Estimate one mean per group of this column of the Parquet files or counts."
+        ),
     ] = None,
     group_names: GroupNamesOption = None,
-    png: Annotated[Path | None, typer.Option(help="Draw the means of the groups (.png, .svg or .pdf).")] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
     ] = False,
@@ -88,11 +85,12 @@ def aggregate(
     noise is added once, running the command again gives the same mean, and further files are refused; the
     measured error norm is then a bound computed from public numbers.
 
-    Messages with public labels (sstq encode --by) give one mean per group: means.npy and stderr.npy have one row per
-    line of groups.csv, which has the group's clients, the norm of its mean, the error, and a mark. A group is
-    marked "too few" if it has fewer than 30 clients, and "within error" unless its mean is longer than both the radius
-    of its 95 % region and √2 times its error. It is still listed. Messages with a private group (GroupUnit) give
-    shares, sums and means of every group in groups.npz, and one line per group in groups.csv.
+    With --by country, a column of Parquet files (sstq encode --by), there is one mean per group and no state: pass
+    all files at once. means.npy and stderr.npy have one row per line of groups.csv, which has the group's clients, the
+    norm of its mean, the error, and a mark. A group is marked "too few" if it has fewer than 30 clients, and "within
+    error" unless its mean is longer than both the radius of its 95 % region and √2 times its error. Messages with a
+    private group (GroupUnit) give shares, sums and means of every group in groups.npz, and one line per group in
+    groups.csv.
 
     With --counts the files are tables that a SQL engine made of the messages: a column per field and one named
     messages, how often each occurred. The result is the same bit for bit. A table with the same rows as one that
@@ -100,8 +98,6 @@ def aggregate(
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
-    from sstq.aggregation import Aggregator
-
     shared = read_mechanism(mechanism)
     counts = counts or query is not None
     if counts:
@@ -109,47 +105,31 @@ def aggregate(
             _ = shared.counted_layout
     if by is not None and shared.name == "survey":
         raise WrongUsage("--by: a survey has no single mean per group; count each group by itself, with WHERE")
-    if by is not None and not counts:
-        raise WrongUsage("--by is for tables of counts (--counts); message files say what their labels are")
+    if by is not None and shared.trust == "aggregator":
+        raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
+    if by is not None and state is not None:
+        raise WrongUsage("--state is for one mean; with --by pass all files at once")
     names = None if group_names is None else groups.read_group_names(group_names, shared)
     output.mkdir(parents=True, exist_ok=True)
-    state_path = output / "state.npz" if state is None else state
-    check_output(state_path, True, "--state")
-    resumed = state_path.exists()
-    grouped = (
-        by is not None if counts and not resumed else _labelled(messages, state_path if resumed else None, overall)
-    )
-    if overall and grouped:
-        raise WrongUsage(f"--overall: {state_path} holds one mean per group; choose another --output or --state")
-    if png is not None:
-        _check_picture(png, grouped, force)
-    results = _RESULTS if shared.groups is None else (*_RESULTS, *groups.PRIVATE_RESULTS)
-    results = (*results, _SURVEY) if shared.name == "survey" else results
-    for name in groups.PUBLIC_RESULTS if grouped else results:
-        check_output(output / name, force or resumed)
-    sums: Aggregator[Any] | GroupedAggregator
-    if grouped:
-        from sstq import GroupedAggregator
-
-        sums = GroupedAggregator.load(state_path, shared) if resumed else GroupedAggregator(shared, by)
+    if by is not None:
+        bad = _aggregate_by(shared, messages, by, output, counts, query, skip_bad, force)
     else:
+        state_path = output / "state.npz" if state is None else state
+        check_output(state_path, True, "--state")
+        resumed = state_path.exists()
+        results = _RESULTS if shared.groups is None else (*_RESULTS, *groups.PRIVATE_RESULTS)
+        for name in (*results, _SURVEY) if shared.name == "survey" else results:
+            check_output(output / name, force or resumed)
         sums = shared.load_aggregator(state_path) if resumed else shared.aggregator()
 
-    if by is not None and getattr(sums, "column", None) != by:
-        raise WrongUsage(f"--by {by}: {state_path} holds other groups, or none; choose another --output or --state")
+        def add(path: str) -> bool:
+            new = add_counts(sums, sums._sources, shared, path, query, None) if counts else sums.update_from_file(path)
+            if new:
+                sums.save(state_path)
+            return new
 
-    def add(path: str) -> bool:
-        if counts:
-            return add_counts(sums, shared, path, query)
-        # A file with labels is refused if the others, or the state, have none.
-        alone: dict[str, Any] = {} if overall or grouped else {"labels": False}
-        return sums.update_from_file(path, **alone)
-
-    bad = _add_files(add, sums, messages, state_path, skip_bad)
-    if isinstance(sums, Aggregator):
+        bad = _add_files(add, messages, skip_bad)
         _report(shared, sums, output, state_path, names, verbose)
-    else:
-        groups.report_public(shared, sums, output, png)
     if bad:
         complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
         for error in bad:
@@ -157,51 +137,41 @@ def aggregate(
         raise typer.Exit(1)
 
 
-def _check_picture(png: Path, grouped: bool, force: bool) -> None:
-    """Refuse a picture that cannot be drawn, before any work is done."""
-    from sstq.canvas import require_matplotlib
-
-    check_output(png, force, "--png")
-    check_suffix(png, "--png", *PICTURES)
-    if not grouped:
-        raise WrongUsage("--png draws the means of groups; these messages have no public labels (sstq encode --by)")
-    require_matplotlib()
-
-
-def _labelled(paths: list[str], state: Path | None, overall: bool) -> bool:
-    """Return whether the state has one mean per group, or else whether the first complete file has public labels."""
-    from sstq.messages.files import describe_messages
-
-    if state is not None:
-        from sstq.aggregation.groups import describe_groups
-
-        return describe_groups(state) is not None
-    for path in [] if overall else paths:
-        try:
-            return describe_messages(path).label_column is not None
-        except (ValueError, OSError):
-            continue  # it is refused, with the reason, later
-    return False
-
-
-def _add_files(
-    add: Callable[[str], bool],
-    sums: Aggregator[Any] | GroupedAggregator,
+def _aggregate_by(
+    mechanism: Mechanism,
     paths: list[str],
-    state: Path,
+    by: str,
+    output: Path,
+    counts: bool,
+    query: str | None,
     skip_bad: bool,
+    force: bool,
 ) -> list[Exception]:
-    """Add the files, saving the state after each; returns the refusals, or raises the first one."""
+    """Estimate one mean per label of a column; returns the refusals."""
+    for name in groups.PUBLIC_RESULTS:
+        check_output(output / name, force)
+    sums: dict[str, Aggregator[Any]] = {}
+    sources: set[str] = set()
+
+    def add(path: str) -> bool:
+        if counts:
+            return add_counts(sums, sources, mechanism, path, query, by)
+        return groups.add_messages(sums, sources, mechanism, path, by)
+
+    bad = _add_files(add, paths, skip_bad)
+    groups.report_public(mechanism, sums, sources, by, output)
+    return bad
+
+
+def _add_files(add: Callable[[str], bool], paths: list[str], skip_bad: bool) -> list[Exception]:
+    """Add the files; returns the refusals, or raises the first one."""
     refusals: list[Exception] = []
     repeated = 0
     sizes = [Path(path).stat().st_size if Path(path).is_file() else 1 for path in paths]
     with progress("Aggregating", sum(sizes)) as advance:
         for path, size in zip(paths, sizes, strict=True):
             try:
-                if add(path):
-                    sums.save(state)
-                else:
-                    repeated += 1
+                repeated += not add(path)
             except (ValueError, OSError) as error:
                 if not skip_bad:
                     raise
@@ -225,7 +195,7 @@ def _report(
     if shared.trust == "aggregator":
         # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
         sums.save(state)
-    summary = _summary(shared, estimate, sums.digest, whether_simulated(sums, estimate.simulated))
+    summary = _summary(shared, estimate, sums.digest, whether_simulated(sums._sources, estimate.simulated))
     document, shown = to_json(summary).encode(), dict(summary)
     for name in ("epsilon", "privacy_loss"):
         if shown[name] is not None:

@@ -10,40 +10,70 @@ from sstq.cli.terminal import note, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, GroupedAggregator, Mechanism
+    from sstq import Aggregator, Mechanism
 
 _SQLITE, _PARQUET, _DUCKDB = b"SQLite format 3\x00", b"PAR1", b"DUCK"
 # A DuckDB database has its mark after a checksum.
 _DUCKDB_AT = 8
 
 
-def add_counts(sums: Aggregator[Any] | GroupedAggregator, mechanism: Mechanism, path: str, query: str | None) -> bool:
+def add_counts(
+    sums: Aggregator[Any] | dict[str, Aggregator[Any]],
+    sources: set[str],
+    mechanism: Mechanism,
+    path: str,
+    query: str | None,
+    by: str | None,
+) -> bool:
     """Add a table of counts as a whole; returns whether it was added, because each table counts once."""
     from sstq.aggregation.counts import COUNT, COUNTED, column_names, fingerprint
 
-    by = getattr(sums, "column", None)
     table = _read(path, query, by)
     try:
         if by is not None and by not in column_names(table):
             raise ValueError(f"there is no column {by!r}")
         source = COUNTED + fingerprint(table, COUNT, mechanism.counted_layout, by)[len(COUNTED) :]
-        if source in sums._sources:
+        if source in sources:
             warn(
                 f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
                 "messages, unite both tables with UNION ALL, and add that one to a new --output"
             )
             return False
-        sums.update_counts(table, source=source)
+        if not isinstance(sums, dict):
+            sums.update_counts(table, source=source)
+            return True
+        _add_by_label(sums, mechanism, table, str(by))
+        sources.add(source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return True
 
 
-def whether_simulated(sums: Aggregator[Any] | GroupedAggregator, simulated: bool) -> bool | None:
+def _add_by_label(sums: dict[str, Aggregator[Any]], mechanism: Mechanism, table: Any, by: str) -> None:
+    """Add a table of counts to the sums of its labels."""
+    import numpy as np
+
+    from sstq.aggregation.counts import COUNT, read_counts
+    from sstq.cli.groups import split
+
+    layout, column = mechanism.counted_layout, table[by]
+    columns, times = read_counts(table, COUNT, layout)
+    labels = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    if None in labels or "" in labels:
+        raise ValueError(f"the column {by!r} must not have nulls or empty labels; fill or drop them first")
+    part: dict[str, Aggregator[Any]] = {}
+    for label, rows in split(np.array([str(label) for label in labels], dtype=object)):
+        fields = {field.name: values[rows] for field, values in zip(layout.fields, columns, strict=True)}
+        part[label] = mechanism.aggregator().update_counts(fields, times[rows])
+    for label, added in part.items():
+        sums.setdefault(label, mechanism.aggregator()).merge(added)
+
+
+def whether_simulated(sources: set[str], simulated: bool) -> bool | None:
     """Return whether some messages come from a seed; None, with a remark, where only tables of counts could tell."""
     from sstq.aggregation.counts import known_simulated
 
-    known = known_simulated(simulated, sums._sources)
+    known = known_simulated(simulated, sources)
     if known is None:
         note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
     return known

@@ -86,7 +86,7 @@ def encode(
     is written. A Parquet file has one column of lists of numbers, or one column of
     numbers per coordinate; a CSV file has one line per vector, and may have a header. --columns chooses among more.
 
-    With --by country each message carries the person's group as a public label, and `sstq aggregate`
+    With --by country each message carries the person's group as a public label, and `sstq aggregate --by country`
     gives one mean per group. Only the vectors are private then: use it for what the server may know anyway. With
     --private-group diagnosis the group is as private as the vector. That needs a mechanism for it (sstq spec --name
     groupunit --set groups=10), and more people for the same error.
@@ -140,7 +140,7 @@ def encode(
         named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
         with progress("Encoding", count * shared.messages) as advance:
             messages = encode_files(shared, files, rng, **named, report=counted, advance=advance)
-            total = write_messages(output, messages, shared)
+            total = write_messages(output, messages, shared, by)
     show_facts(
         str(output),
         [

@@ -3,96 +3,111 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sstq.cli.common import advise_next_round, safe_figure, summarize_mechanism, to_json, warn_of_seed
 from sstq.cli.counts import whether_simulated
-from sstq.cli.terminal import note, progress, show_table, warn
+from sstq.cli.terminal import note, show_table, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import GroupedAggregator, GroupEstimate, GroupMean, Mechanism
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sstq import Aggregator, Estimate, GroupEstimate, Mechanism
 
 PUBLIC_RESULTS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
 PRIVATE_RESULTS = ("groups.npz", "groups.csv")
 _ARRAYS = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
 _LEVEL = 0.95
-# A picture shows the groups with the most clients.
-_DRAWN = 40
+# The scatter of fewer messages says little about their error: two equal messages have none.
+_FEW = 30
 _WITHIN = "within error: the norm is at most the radius, or at most √2 times the error."
 
 
-def report_public(mechanism: Mechanism, groups: GroupedAggregator, folder: Path, png: Path | None) -> None:
-    """Write the means, their errors and marks to a folder, print them as a table, and draw them."""
+def add_messages(sums: dict[str, Aggregator[Any]], sources: set[str], mechanism: Mechanism, path: str, by: str) -> bool:
+    """Add a Parquet file of messages to the sums of its labels, as a whole; returns whether it was new."""
+    from sstq.messages.files import describe_messages, read_messages
+
+    info = describe_messages(path)
+    if info.file_id in sources:
+        return False
+    part: dict[str, Aggregator[Any]] = {}
+    for messages in read_messages(path, mechanism, info, by):
+        for label, rows in split(messages.labels):
+            part.setdefault(label, mechanism.aggregator()).update(messages[rows])
+    for label, added in part.items():
+        sums.setdefault(label, mechanism.aggregator()).merge(added)
+    sources.add(info.file_id)
+    return True
+
+
+def split(labels: Any) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield each label with its rows."""
+    import numpy as np
+
+    names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    yield from zip(names.tolist(), np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1]), strict=True)
+
+
+def report_public(
+    mechanism: Mechanism, sums: dict[str, Aggregator[Any]], sources: set[str], by: str, folder: Path
+) -> None:
+    """Write the means, their errors and marks to a folder, and print them as a table."""
     import numpy as np
 
     from sstq.files.atomic import atomic_file, write_csv
 
-    if not groups.count:
+    if not sums:
         raise ValueError("a mean needs at least one message, got none")
-    counts = groups.counts
-    drawn = sorted(counts, key=lambda label: -counts[label])[:_DRAWN] if png is not None else []
-    picture: list[GroupMean] = []
-    rows: list[dict[str, Any]] = []
-    notes: dict[str, str] = {}
-    simulated = False
-    files = (atomic_file(folder / PUBLIC_RESULTS[0]), atomic_file(folder / PUBLIC_RESULTS[1]))
-    with files[0] as means, files[1] as errors, progress("Groups", len(counts)) as advance:
-        shape = {"descr": "<f8", "fortran_order": False, "shape": (len(counts), mechanism.estimate_dim)}
-        for file in (means, errors):
-            np.lib.format.write_array_header_1_0(file, shape)
-        # One group at a time: the vectors of all groups may not fit in memory.
-        for label in counts:
-            group = groups.mean(label, _LEVEL)
-            means.write(group.estimate.value.astype("<f8").tobytes())
-            errors.write(group.estimate.stderr.astype("<f8").tobytes())
-            rows.append({"label": label, "clients": round(group.estimate.people), **_numbers(group)})
-            simulated |= group.estimate.simulated
-            if group.estimate.note:
-                notes[label] = group.estimate.note
-            if label in drawn:
-                picture.append(group)
-            advance(1)
+    # Numbers by value, then text.
+    labels = sorted(sums, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0, text))
+    means = [sums[label].mean() for label in labels]
+    for name, values in (
+        ("means.npy", [mean.value for mean in means]),
+        ("stderr.npy", [mean.stderr for mean in means]),
+    ):
+        with atomic_file(folder / name) as file:
+            np.save(file, np.array(values))
+    rows: list[dict[str, Any]] = [
+        {"label": label, "clients": round(mean.people), **_numbers(mean, mean.count < _FEW)}
+        for label, mean in zip(labels, means, strict=True)
+    ]
     write_csv(folder / "groups.csv", list(rows[0]), rows)
-    largest = max(notes, key=lambda label: counts[label], default="")
-    marked = sum(bool(row["mark"]) for row in rows)
+    count, simulated = sum(mean.count for mean in means), any(mean.simulated for mean in means)
+    noted = [(label, mean) for label, mean in zip(labels, means, strict=True) if mean.note]
     summary = {
-        "count": groups.count,
-        "column": groups.column,
+        "count": count,
+        "column": by,
         "groups": len(rows),
-        "marked": marked,
+        "marked": sum(bool(row["mark"]) for row in rows),
         "level": _LEVEL,
-        **summarize_mechanism(mechanism, groups.count),
-        "groups_with_note": len(notes),
-        "note": notes.get(largest, ""),
-        "simulated": whether_simulated(groups, simulated),
+        **summarize_mechanism(mechanism, count),
+        "groups_with_note": len(noted),
+        "note": noted[0][1].note if noted else "",
+        "simulated": whether_simulated(sources, simulated),
         "digest": mechanism.digest(),
     }
     with atomic_file(folder / "summary.json") as file:
         file.write(to_json(summary).encode())
-    few = "too few: fewer than 30 clients."
-    _show(f"{folder}: one mean per {groups.column}", [str(groups.column), "clients"], rows, f"{_WITHIN} {few}")
+    _show(f"{folder}: one mean per {by}", [by, "clients"], rows, f"{_WITHIN} too few: fewer than {_FEW} clients.")
     loss = summary["privacy_loss"]
-    spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {groups.column} public"
-    note(f"{groups.count:,} messages, {len(rows):,} groups, {marked:,} marked; {spent}")
-    if notes:
-        warn(f"{len(notes):,} of {len(rows):,} groups; {_printable(largest)}: {notes[largest]}")
-        advise_next_round(mechanism, max(counts.values()))
+    spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {by} public"
+    note(f"{count:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
+    if noted:
+        warn(f"{len(noted):,} of {len(rows):,} groups; {_printable(noted[0][0])}: {noted[0][1].note}")
+        advise_next_round(mechanism, max(mean.count for mean in means))
     if simulated:
         warn_of_seed()
-    if png is not None:
-        from sstq.plots import draw_groups
-
-        draw_groups(picture, png, column=str(groups.column), epsilon=mechanism.epsilon, groups=len(rows))
-        note(f"wrote {png}")
 
 
 def report_private(estimate: GroupEstimate, folder: Path, names: list[str] | None) -> None:
     """Write shares, sums and means of private groups with their standard errors, and print them as a table."""
     import numpy as np
 
-    from sstq import Estimate, GroupMean
+    from sstq import Estimate
     from sstq.files.atomic import atomic_file, write_csv
 
     arrays = {name: getattr(estimate, name) for name in _ARRAYS}
@@ -101,10 +116,10 @@ def report_private(estimate: GroupEstimate, folder: Path, names: list[str] | Non
     rows: list[dict[str, Any]] = []
     for group, (share, stderr) in enumerate(zip(estimate.shares, estimate.shares_stderr, strict=True)):
         label = str(group) if names is None else names[group]
-        numbers = {"norm": None, "error": None, "radius": None, "mark": "too few"}
+        numbers: dict[str, Any] = {"norm": None, "error": None, "radius": None, "mark": "too few"}
         if not estimate.too_few[group]:
             own = Estimate(arrays["means"][group], arrays["means_stderr"][group], estimate.count, terms=estimate.terms)
-            numbers = _numbers(GroupMean(label, own, own.region(_LEVEL).radius, _LEVEL))
+            numbers = _numbers(own, few=False)
         rows.append({"group": label, "share": float(share), "share_stderr": float(stderr), **numbers})
     write_csv(folder / PRIVATE_RESULTS[1], list(rows[0]), rows)
     few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."
@@ -127,10 +142,19 @@ def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | Non
     return names
 
 
-def _numbers(group: GroupMean) -> dict[str, Any]:
-    """Return the numbers of a line of groups.csv; a single message has no error."""
-    numbers = {"norm": group.norm, "error": group.error, "radius": group.radius}
-    return {name: None if math.isnan(value) else value for name, value in numbers.items()} | {"mark": group.mark}
+def _numbers(mean: Estimate, few: bool) -> dict[str, Any]:
+    """Return the numbers of a line of groups.csv; a single message has no error.
+
+    "within error" says that zero is in the region, or that the true mean is probably shorter than its error. Of groups
+    whose true mean is zero, about one in twenty has no mark, and fewer in many dimensions.
+    """
+    import numpy as np
+
+    norm, error = float(np.linalg.norm(mean.value)), float(np.linalg.norm(mean.stderr))
+    radius = mean.region(_LEVEL).radius
+    mark = "too few" if few else "within error" if norm <= max(radius, math.sqrt(2) * error) else ""
+    numbers = {"norm": norm, "error": error, "radius": radius}
+    return {name: None if math.isnan(value) else value for name, value in numbers.items()} | {"mark": mark}
 
 
 def _show(title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:

@@ -109,7 +109,6 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
         ("bits per message", info.message_bits),
         ("file bytes", path.stat().st_size),
         ("client identifiers", info.with_clients),
-        ("public labels", info.label_column),
         ("randomness", _SEED if info.simulated else _SECRET),
         ("checksums", "verified"),
         ("digest", info.digest),
@@ -118,21 +117,16 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
 
 def _inspect_state(path: Path, shared: Mechanism | None) -> Facts:
     from sstq.aggregation import describe_state
-    from sstq.aggregation.groups import GroupedAggregator, describe_groups
 
-    grouped = describe_groups(path)
-    info = grouped or describe_state(path)
-    kind, held = "aggregator's state", {"rows": str(info.rows)}
-    if grouped:
-        kind, held = "state of groups", {"public labels": grouped.column, "groups": str(grouped.groups)}
+    info = describe_state(path)
     if shared is not None and info.digest == shared.digest():
         # Loading refuses a state that this mechanism cannot have.
-        _ = GroupedAggregator.load(path, shared) if grouped else shared.load_aggregator(path)
+        shared.load_aggregator(path)
     return [
-        ("kind", f"{kind}, version {info.version}"),
+        ("kind", f"aggregator's state, version {info.version}"),
         ("messages", info.count),
         ("files", info.files),
-        *held.items(),
+        ("rows", str(info.rows)),
         ("randomness", _UNKNOWN if info.simulated is None else _SEED if info.simulated else _SECRET),
         ("digest", info.digest),
     ]

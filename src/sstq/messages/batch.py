@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.messages.labels import Labels
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import RngLike, bit_source
 
@@ -26,7 +25,7 @@ class Messages:
         clients: the identifiers for a public coin (None with a private one); they are not part of a message.
         simulated: whether a seed replaced the operating system's randomness; then nothing is private.
         in_clear: whether the mechanism is not locally private; files of such messages are readable only by their owner.
-        labels: public labels of the messages, such as a country; None if there are none.
+        labels: public text beside each message, such as a country, which Parquet files keep; None if there is none.
 
     Examples:
         >>> import numpy as np, sstq
@@ -41,21 +40,18 @@ class Messages:
     clients: NDArray[np.uint64] | None = None
     simulated: bool = False
     in_clear: bool = False
-    labels: Labels | None = None
+    labels: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def __getitem__(self, part: slice) -> Self:
-        if not isinstance(part, slice):
+    def __getitem__(self, part: slice | NDArray[Any]) -> Self:
+        """Return some of the messages: a slice, an array of their positions, or one of booleans."""
+        if not isinstance(part, slice | np.ndarray):
             raise TypeError(f"index must be a slice such as messages[i : i + 1], got {type(part).__name__}")
-        return self.sorted_by(part)
-
-    def sorted_by(self, order: NDArray[np.int64] | slice) -> Self:
-        """Return the messages in another order, a permutation of their positions."""
-        clients = None if self.clients is None else np.ascontiguousarray(self.clients[order])
-        labels = None if self.labels is None else self.labels[order]
-        columns = tuple(np.ascontiguousarray(column[order]) for column in self.columns)
+        clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
+        labels = None if self.labels is None else self.labels[part]
+        columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
         return replace(self, columns=columns, clients=clients, labels=labels)
 
     def shuffled(self, slots: int = 1, rng: RngLike = None) -> Self:
@@ -70,7 +66,7 @@ class Messages:
         # Words of 64 bits in their order: two equal ones are a matter of 2⁻⁶⁴ per pair.
         words = bit_source(rng).words(len(self)).reshape(slots, -1)
         order = np.argsort(words, axis=1) + np.arange(slots)[:, None] * words.shape[1]
-        return self.sorted_by(order.ravel())
+        return self[order.ravel()]
 
     @staticmethod
     def concatenate(batches: Sequence["Messages"]) -> "Messages":
@@ -88,18 +84,13 @@ class Messages:
         labelled = [batch.labels for batch in batches if batch.labels is not None]
         if labelled and len(labelled) < len(batches):
             raise ValueError("messages with and without labels cannot be joined")
-        labels = Labels.concatenate(labelled) if labelled else None
+        labels = np.concatenate(labelled) if labelled else None
         simulated = any(batch.simulated for batch in batches)
         return replace(first, columns=columns, clients=clients, simulated=simulated, labels=labels)
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""
         return f"<{len(self)} messages of {self.layout.message_bits} bits for {self.digest[:12]}{mark}>"
-
-    @property
-    def label_column(self) -> str | None:
-        """The name of the labels, such as "country"; None without labels."""
-        return None if self.labels is None else self.labels.column
 
     def column(self, name: str) -> Column:
         """Return the values of one field, such as "code"."""
@@ -141,8 +132,6 @@ def in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
             raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
-        if batch.label_column != first.label_column:
-            raise ValueError("a file must hold messages with labels of one column, or all without labels")
         while length + len(batch) >= size:
             head, batch = batch[: size - length], batch[size - length :]
             yield Messages.concatenate([*waiting, head])

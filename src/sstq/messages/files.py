@@ -25,11 +25,15 @@ FORMATS = (parquet, framed)
 
 
 def write_messages(
-    path: str | os.PathLike[str], batches: Messages | Iterable[Messages], mechanism: Countable | None = None
+    path: str | os.PathLike[str],
+    batches: Messages | Iterable[Messages],
+    mechanism: Countable | None = None,
+    by: str | None = None,
 ) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
 
-    With a public coin, pass the mechanism to write Parquet with the columns that the coin gives, for SQL engines.
+    With a public coin, pass the mechanism to write Parquet with the columns that the coin gives, for SQL engines. `by`
+    names the column of Parquet that keeps the messages' public labels; without it they are left out.
     The file appears completely or not at all. Messages that are not private are readable only by the file's owner.
 
     Examples:
@@ -46,14 +50,21 @@ def write_messages(
     blocks = in_blocks(first, filled)
     with atomic_file(path, private=first.in_clear) as file:
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
-            return parquet.write(file, blocks, None if mechanism is None else mechanism.counted)
+            return parquet.write(file, blocks, None if mechanism is None else mechanism.counted, by)
+        if by is not None:
+            raise ValueError(f"path must end in .parquet for labels by {by}, got {os.fspath(path)}")
         return framed.write(file, blocks)
 
 
 def read_messages(
-    path: str | os.PathLike[str], mechanism: MessageReader, info: MessageFileInfo | None = None
+    path: str | os.PathLike[str],
+    mechanism: MessageReader,
+    info: MessageFileInfo | None = None,
+    by: str | None = None,
 ) -> Iterator[Messages]:
     """Iterate over the messages of a file, one batch at a time in bounded memory; `info` is its description, if known.
+
+    With `by`, a column of a Parquet file, the messages have its text as their `labels`.
 
     Raises ValueError, saying what is wrong and where, for a file that is damaged or of another version or mechanism.
     Batches before the damage have been returned by then; `Aggregator.update_from_file` adds all of a file or nothing.
@@ -72,7 +83,9 @@ def read_messages(
         if info.digest != mechanism.digest():
             digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
             raise ValueError(f"{file.name} holds messages of another mechanism: {digests}")
-        yield from form.read(file, mechanism, info)
+        if by is not None and form is framed:
+            raise ValueError(f"{file.name} has no column {by!r}: only Parquet files have columns beside the messages")
+        yield from form.read(file, mechanism, info, by) if form is parquet else form.read(file, mechanism, info)
 
 
 def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:

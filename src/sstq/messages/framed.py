@@ -51,7 +51,6 @@ class MessageFileInfo:
     with_clients: bool
     block_messages: int
     file_id: str
-    label_column: str | None = None
 
 
 def describe(file: BinaryIO) -> MessageFileInfo:
@@ -86,8 +85,6 @@ def write(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     file.write(bytes(_HEADER_BYTES))
     count = 0
     for number, block in enumerate(blocks):
-        if block.labels is not None:
-            raise ValueError("messages with labels need Parquet: the name must end in .parquet, as in messages.parquet")
         clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
         data = clients + block.to_bytes()
         file.write(data + _block_crc(number, data))

@@ -3,8 +3,8 @@
 Columns have the integer types that every SQL engine knows: 32 bits with a sign, or 64 where needed. A field of several
 numbers is a column of fixed-size lists; public labels are a column of text with its own name. Files written where the
 mechanism is known also have the columns that a public coin gives. The file's metadata hold the mechanism's digest,
-whether the messages are simulated, the file's random identifier, which column has labels, and a CRC-32 of each other
-column and of all this; pages carry Parquet's own checksums.
+whether the messages are simulated, the file's random identifier, and a CRC-32 of each field and of all this; pages
+carry Parquet's own checksums.
 """
 
 import os
@@ -16,15 +16,15 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO
 
+from sstq.messages.arrays import arrow_labels, check_label_type
 from sstq.messages.batch import MessageReader, Messages, block_messages
 from sstq.messages.framed import MessageFileInfo
-from sstq.messages.labels import Labels, check_arrow_type
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
 VERSION = 2
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
-_LABELLED, _CHECKSUMS = b"sstq.labels", b"sstq.checksums"
+_CHECKSUMS = b"sstq.checksums"
 CLIENT = "client"
 _CLIENT = Field(CLIENT, 64, 1 << 64)
 
@@ -50,22 +50,26 @@ def open_parquet(file: BinaryIO) -> Iterator[Any]:
         raise ValueError(f"{file.name} is truncated, damaged or not a Parquet file: {error}") from error
 
 
-def write(file: BinaryIO, blocks: Iterable[Messages], counted: Callable[[Messages], Messages] | None = None) -> int:
+def write(
+    file: BinaryIO,
+    blocks: Iterable[Messages],
+    counted: Callable[[Messages], Messages] | None = None,
+    by: str | None = None,
+) -> int:
     """Write messages of one mechanism, at least one; returns their number. `counted` gives a public coin's columns."""
     pyarrow = import_pyarrow()
     iterator = iter(blocks)
     first = next(iterator)
     width = first.layout.message_bits
-    stated: tuple[str, ...] = (str(VERSION), first.digest, str(width), str(int(first.simulated)), os.urandom(16).hex())
-    if first.label_column is not None:
-        stated = (*stated, first.label_column)
-    metadata = dict(zip((*_KEYS, _LABELLED), stated, strict=False))
-    schema = _as_table(pyarrow, first, counted).schema.with_metadata(metadata)
-    checksums = _first_checksums(stated, len(_arrays(first)) + (first.labels is not None))
+    stated = (str(VERSION), first.digest, str(width), str(int(first.simulated)), os.urandom(16).hex())
+    schema = _as_table(pyarrow, first, counted, by).schema.with_metadata(dict(zip(_KEYS, stated, strict=True)))
+    checksums = _first_checksums(stated, len(_arrays(first)))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         for block in chain([first], iterator):
-            writer.write_table(_as_table(pyarrow, block, counted).cast(schema), row_group_size=block_messages(width))
+            writer.write_table(
+                _as_table(pyarrow, block, counted, by).cast(schema), row_group_size=block_messages(width)
+            )
             checksums = _checksums(block, checksums)
             count += len(block)
         writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
@@ -83,17 +87,15 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{file.name} has version {version} of this format; this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}")
-    column = metadata[_LABELLED].decode(errors="replace") if _LABELLED in metadata else None
     width, flags = int(bits), (simulated == "1", _CLIENT.name in names)
-    return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id, column)
+    return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id)
 
 
-def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
+def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages, one block at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
-    labelled = [] if info.label_column is None else [info.label_column]
-    wanted = [field.name for field in fields] + labelled
+    wanted = [field.name for field in fields] + ([] if by is None else [by])
     with open_parquet(file) as table:
         schema = table.schema_arrow
         missing = set(wanted) - set(schema.names)
@@ -102,20 +104,18 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Ite
         # Before anything is read: a batch of longer lists, or of texts, might not fit in memory.
         for field in fields:
             _check_type(schema.field(field.name).type, field, file.name)
-        for name in labelled:
-            check_arrow_type(schema.field(name).type, name, file.name)
+        if by is not None:
+            check_label_type(schema.field(by).type, by, file.name)
         stated = (table.metadata.metadata or {}).get(_CHECKSUMS)
-        described = [schema.metadata[key].decode() for key in (*_KEYS, _LABELLED) if key in schema.metadata]
-        checksums = _first_checksums(described, len(wanted))
+        checksums = _first_checksums([schema.metadata[key].decode() for key in _KEYS], len(fields))
         row = 0
         # By the width that the fields really have, whatever the file says.
         for batch in table.iter_batches(batch_size=block_messages(layout.message_bits), columns=wanted):
             columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
             clients = columns[-1] if info.with_clients else None
             messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
-            if info.label_column is not None:
-                labels = Labels.of_arrow(batch.column(info.label_column), info.label_column, file.name, row)
-                messages = replace(messages, labels=labels)
+            if by is not None:
+                messages = replace(messages, labels=arrow_labels(batch.column(by), by, file.name, row))
             checksums = _checksums(messages, checksums)
             row += batch.num_rows
             yield messages
@@ -128,18 +128,17 @@ def _arrays(messages: Messages) -> list[Column]:
     return [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
 
 
-def _as_table(pyarrow: Any, messages: Messages, counted: Callable[[Messages], Messages] | None = None) -> Any:
-    """One column per field, of numbers or of fixed-size lists; the clients; and what a public coin gives."""
+def _as_table(pyarrow: Any, messages: Messages, counted: Callable[[Messages], Messages] | None, by: str | None) -> Any:
+    """One column per field, of numbers or of fixed-size lists; the clients; what a public coin gives; and labels."""
     columns = field_columns(messages)
     if messages.clients is not None:
         columns[CLIENT] = pyarrow.array(messages.clients)
     if counted is not None and messages.clients is not None:
         columns |= field_columns(counted(messages))
-    if messages.labels is not None:
-        if messages.labels.column in columns:
-            raise ValueError(f"labels must not have the name of a message's field, got {messages.labels.column!r}")
-        codes, names = messages.labels.codes.astype("i4"), pyarrow.array(messages.labels.names, pyarrow.string())
-        columns[messages.labels.column] = pyarrow.DictionaryArray.from_arrays(codes, names)
+    if by is not None:
+        if by in columns:
+            raise ValueError(f"by must not be the name of a message's field, got {by!r}")
+        columns[by] = pyarrow.array(messages.labels, pyarrow.string())
     return pyarrow.table(columns)
 
 
@@ -166,8 +165,6 @@ def _first_checksums(stated: Sequence[str], columns: int) -> list[int]:
 def _checksums(messages: Messages, before: list[int]) -> list[int]:
     fields = [engine_type(field) for field in messages.layout.fields] + ["<u8"]
     raw = [array.astype(kind).tobytes() for kind, array in zip(fields, _arrays(messages), strict=False)]
-    if messages.labels is not None:
-        raw.append(messages.labels.to_bytes())
     return [zlib.crc32(data, crc) for data, crc in zip(raw, before, strict=True)]
 
 

@@ -22,7 +22,6 @@ from sstq.checks import ArgumentError, did_you_mean
 from sstq.files import npy
 from sstq.files.stores import is_remote, open_file
 from sstq.messages import arrays
-from sstq.messages.labels import Labels, check_arrow_type, check_name
 from sstq.messages.parquet import import_pyarrow, open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
@@ -35,7 +34,7 @@ _UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
 
 Unreadable = Literal["raise", "nan"]
 Chunks = Iterator[NDArray[Any]]
-Read = Iterator[tuple[NDArray[Any], Sequence[Labels]]]
+Read = Iterator[tuple[NDArray[Any], Sequence[NDArray[Any]]]]
 CsvLines = Iterator[tuple[int, list[str], list[str]]]
 
 
@@ -43,7 +42,7 @@ class Piece(NamedTuple):
     """Some vectors of a file, (rows, dim), with their public labels and private groups."""
 
     rows: NDArray[Any]
-    labels: Labels | None = None
+    labels: NDArray[Any] | None = None
     groups: NDArray[np.int64] | None = None
 
 
@@ -85,7 +84,10 @@ class VectorFile:
                 place = f"row {row + at}, column {column}"
                 raise ValueError(f"{self.name}: vectors must be finite, got {rows[at, column]} in {place}")
             labels = None if self.by is None else beside[0]
-            secret = None if self.group is None else beside[-1].numbers(self.group_names, self.name, row)
+            secret = None
+            if self.group is not None:
+                place = f"{self.name}: column {self.group!r}"
+                secret = arrays.group_numbers(beside[-1], self.group_names, place, row)
             row += len(rows)
             yield Piece(rows, labels, secret)
         if row != self.count:
@@ -229,7 +231,7 @@ def _open_parquet(
         row = 0
         with open_file(name) as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
-                labels = [Labels.of_arrow(batch.column(named), named, name, row) for named in beside]
+                labels = [arrays.arrow_labels(batch.column(named), named, name, row) for named in beside]
                 numbers = [batch.column(column) for column in columns]
                 if unreadable == "nan":
                     yield arrays.arrow_numbers(numbers, length), labels
@@ -246,7 +248,7 @@ def _choose_columns(
     """Return the columns to read, without labels and groups, and whether it is one column of lists."""
     _check_columns_beside(name, beside, schema.names)
     for named in beside:
-        check_arrow_type(schema.field(named).type, named, name)
+        arrays.check_label_type(schema.field(named).type, named, name)
         schema = schema.remove(schema.names.index(named))
     lists = [field.name for field in schema if arrays.is_arrow_list(field.type)]
     numbers = [field for field in schema if arrays.is_arrow_number(field.type)]
@@ -344,8 +346,10 @@ class _CsvLayout:
             if line == 1 and self.header:
                 continue
             vector, labels = [fields[place] for place in self.places], [fields[place] for place in self.beside]
-            for place, label in zip(self.beside, labels, strict=True):
-                check_name(label, f"{name}: column {self.header[place]!r}", f"line {line}")
+            if "" in labels:
+                column = self.header[self.beside[labels.index("")]]
+                problem = f"column {column!r} must not have empty labels, got one in line {line}"
+                raise ValueError(f"{name}: {problem}; fill or drop it first")
             if line == 1 and self.dim > 2 and vector == [str(place) for place in range(self.dim)]:
                 problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
                 raise ValueError(f"{name} {_UNKNOWN}: {problem}")
@@ -367,10 +371,7 @@ def _open_csv(name: str, layout: _CsvLayout, unreadable: Unreadable) -> VectorFi
                     remedy = f", or keep the columns {others}" if others else ""
                     what = f"got {fields[at][:20]!r} in line {line}; fill or drop it{remedy}"
                     raise ValueError(f"{name}: vectors must be numbers, {what}")
-            labels = [
-                Labels.of([texts[at] for *_, texts in part], layout.header[place])
-                for at, place in enumerate(layout.beside)
-            ]
+            labels = [np.array([texts[at] for *_, texts in part], dtype=object) for at in range(len(layout.beside))]
             yield np.array(rows, dtype=np.float64).reshape(-1, layout.dim), labels
 
     return VectorFile(name, layout.dim, sum(1 for _ in layout.lines(name, unreadable)), read, columns=columns)

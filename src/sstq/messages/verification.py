@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.messages.arrays import is_arrow_number
 from sstq.messages.batch import Messages
 from sstq.messages.files import describe_messages, read_messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
@@ -16,7 +17,7 @@ def read_any_messages(path: str | os.PathLike[str]) -> Iterator[Messages]:
     """Read a message file of any mechanism; ValueError if it is damaged."""
     info = describe_messages(path)
     bits = Layout((Field("bit", 1, 2, count=info.message_bits),))
-    layout = _columns_of(path, info.label_column) if info.kind == "parquet" else bits
+    layout = _columns_of(path) if info.kind == "parquet" else bits
     return read_messages(path, _AnyMechanism(layout, info.digest))
 
 
@@ -34,7 +35,7 @@ class _AnyMechanism:
         return Messages(self.layout, columns, self.stated, clients=clients, simulated=simulated)
 
 
-def _columns_of(path: str | os.PathLike[str], label_column: str | None) -> Layout:
+def _columns_of(path: str | os.PathLike[str]) -> Layout:
     import pyarrow as pa
     from pyarrow.parquet import read_schema
 
@@ -42,10 +43,10 @@ def _columns_of(path: str | os.PathLike[str], label_column: str | None) -> Layou
 
     fields: list[Field] = []
     for column in read_schema(path):
-        if column.name in (CLIENT, label_column):
-            break  # the fields come first
         several = pa.types.is_fixed_size_list(column.type)
         entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
+        if column.name == CLIENT or not is_arrow_number(entry):
+            break  # the fields come first, labels last
         if pa.types.is_floating(entry):
             fields.append(FloatField(column.name, count=count))
         else:

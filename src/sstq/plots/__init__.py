@@ -1,7 +1,6 @@
-"""Pictures of channels, groups, comparisons of mechanisms and error against bits. Needs the [plots] extra."""
+"""Pictures of channels, comparisons of mechanisms and error against bits. Needs the [plots] extra."""
 
 from sstq.plots.channel import draw_channel
 from sstq.plots.comparison import draw_comparison, draw_frontier
-from sstq.plots.groups import draw_groups
 
-__all__ = ["draw_channel", "draw_comparison", "draw_frontier", "draw_groups"]
+__all__ = ["draw_channel", "draw_comparison", "draw_frontier"]
