@@ -33,35 +33,57 @@ export declare class SstqError extends Error {
 /** Numbers that are rounded to float32; finite, one per dimension. */
 export type Vector = ArrayLike<number>;
 
-/** The values of a message's fields, in the order of `Mechanism.fields`. */
-export type Message = number[];
+/** The values of a message's fields, in the order of `Mechanism.fields`; a `bigint` where `limit` is one. */
+export type Message = (number | bigint)[];
 
-/** Unsigned integers below `limit` ≤ 2^`bits`. */
+/** Unsigned integers below `limit` ≤ 2^`bits`; a limit above 2^53 is a `bigint`. */
 export interface Field {
   readonly name: string;
   readonly bits: number;
-  readonly limit: number;
+  readonly limit: number | bigint;
 }
+
+/** A question of a survey, as its JSON has it. */
+export type Question = { readonly name: string } & (
+  | { readonly type: "choice" | "multichoice"; readonly labels: readonly string[] | readonly number[] }
+  | { readonly type: "number"; readonly low: number; readonly high: number; readonly bins: number }
+  | { readonly type: "vector"; readonly dim: number; readonly clip: number }
+  | { readonly type: "by"; readonly group: string; readonly value: string }
+);
+
+/**
+ * One person's answers by the names of the questions: a label, a list or set of labels, a number or a vector; null for no
+ * answer. Questions of type `by` have no value of their own.
+ */
+export type PersonRecord = Readonly<Record<string, string | number | Iterable<string | number> | Vector | null>>;
 
 /** The canonical form (RFC 8785) of a value that `JSON.parse` returned. */
 export declare function canonical(value: unknown): string;
 
-/** A randomizer of vectors: FrameUnit, GroupUnit, or SSTQ with the flat channel; all with a private coin. */
+/**
+ * A randomizer of vectors (FrameUnit, GroupUnit, or SSTQ with the flat channel), of categories (Frequencies) or of
+ * answers (Survey); all with a private coin. What it encodes is a vector, a category or a record.
+ */
 export declare class Mechanism {
   /** Read the JSON of a mechanism; an SstqError if it is not one, or if its draw is not ε-LDP as it says. */
   constructor(json: string | object);
-  readonly name: "frameunit" | "groupunit" | "sstq";
-  readonly dim: number;
+  readonly name: "frameunit" | "groupunit" | "sstq" | "frequencies" | "survey";
+  /** The numbers of a vector; null without vectors. */
+  readonly dim: number | null;
   /** ε of one message. */
   readonly epsilon: number;
   /** How many messages a person sends, each drawn by itself: one per slot of a shuffler; 1 without. */
   readonly messages: number;
   /** What all messages of a person spend if somebody can tell that they are of one person: `messages` times ε. */
   readonly bundleEpsilon: number;
-  /** Longer vectors are scaled down to this length. */
-  readonly clip: number;
+  /** Longer vectors are scaled down to this length; null without vectors. */
+  readonly clip: number | null;
   /** The number of private groups; null without groups. */
   readonly groups: number | null;
+  /** The number of categories of Frequencies; null for others. */
+  readonly categories: number | null;
+  /** The questions of a survey; null for others. */
+  readonly questions: readonly Question[] | null;
   readonly fields: readonly Field[];
   readonly messageBits: number;
   /** How many random 64-bit words a message takes, whatever its vector. */
@@ -72,16 +94,21 @@ export declare class Mechanism {
   digest(): Promise<string>;
   /**
    * One private message, with randomness from `crypto.getRandomValues`; `group` where the mechanism has groups. Of a
-   * mechanism with several `messages` it is the message of one slot: call it once per slot.
+   * mechanism with several `messages` it is the message of one slot: call it once per slot. Of a survey a record must
+   * have a value of the right type, or null, for every question; unknown labels are no answer, and numbers beyond the
+   * bounds are moved to them.
    */
-  encode(vector: Vector, group?: number): Message;
+  encode(value: Vector | number | PersonRecord, group?: number): Message;
   /**
    * The same for whoever answers a server, who sees a refusal: numbers that are not finite, and a group that does not
-   * exist, are encoded as the zero vector, the latter in a group drawn uniformly. Only the length is refused.
+   * exist, are encoded as the zero vector, the latter in a group drawn uniformly; a category that does not exist is drawn
+   * uniformly; whatever does not fit a question is no answer. Only a wrong length, or what is no record, is refused.
    */
-  answer(vector: Vector, group?: number): Message;
+  answer(value: Vector | number | PersonRecord, group?: number): Message;
   /** The message that these words give: for tests and audits. It is private only if nobody knows the words. */
-  encodeWithWords(vector: Vector, group: number | undefined, words: BigUint64Array): Message;
+  encodeWithWords(value: Vector | number | PersonRecord, group: number | undefined, words: BigUint64Array): Message;
+  /** The values of several people as a list, or of one as a list of one. */
+  people(values: unknown): unknown[];
   /** Messages as bits without gaps. */
   pack(messages: readonly Message[]): Uint8Array;
 }
@@ -174,11 +201,12 @@ export declare class Client {
   private constructor();
   readonly campaign: Campaign;
   /**
-   * Encode each vector as one message, or as `campaign.mechanism.messages`, and send all, sealed if the campaign is
-   * shuffled; resolves to their number when they are acknowledged. Each vector is another person's, so that the ledger
-   * is charged once.
+   * Encode each vector, category or record as one message, or as `campaign.mechanism.messages`, and send all, sealed if
+   * the campaign is shuffled; resolves to their number when they are acknowledged. Each is another person's, so that the
+   * ledger is charged once.
    */
-  send(vector: Vector, group?: number): Promise<number>;
+  send(value: Vector | number | PersonRecord, group?: number): Promise<number>;
+  send(values: readonly number[] | readonly PersonRecord[]): Promise<number>;
   send(vectors: Iterable<Vector> & ArrayLike<Vector>, groups?: Iterable<number>): Promise<number>;
   /** Send messages of `campaign.mechanism.encode` that were never sent before; several per person slot by slot. */
   sendMessages(messages: readonly Message[]): Promise<number>;

@@ -1,4 +1,5 @@
-// sstq for JavaScript: encode a vector as one ε-locally private message of 10 to 30 bits, and send it to a collector.
+// sstq for JavaScript: encode a vector, a category or the answers to a survey as one ε-locally private message of 10 to
+// 30 bits, and send it to a collector.
 //
 // For browsers and Node ≥ 20. sstq.d.ts describes what is exported, docs/client-specification.md every step.
 // What protects a person is the secret draw: integers only. A float32 operation is one in double precision, rounded
@@ -122,11 +123,24 @@ const uniform = (word) => Number(word >> 11n) * 2 ** -53;
 
 // ---- Vectors
 
-/** The Euclidean norm: squares in double precision in eight lanes, what is left over in lane 0, added in pairs. */
-function norm(x) {
-  const s = new Float64Array(8), whole = x.length & ~7;
-  for (let i = 0; i < x.length; i++) s[i < whole ? i & 7 : 0] += x[i] * x[i];
+/**
+ * The Euclidean norm: squares in double precision in eight lanes, what is left over in lane 0, added in pairs. The lanes
+ * are those of the places from `start` on in a vector of `total` numbers, all others being 0.
+ */
+function norm(x, start = 0, total = x.length) {
+  const s = new Float64Array(8), whole = total - (total % 8);
+  for (let i = 0; i < x.length; i++) s[start + i < whole ? (start + i) & 7 : 0] += x[i] * x[i];
   return Math.sqrt(s[0] + s[1] + (s[2] + s[3]) + (s[4] + s[5] + (s[6] + s[7])));
+}
+
+/** A vector, its norm and 1/clip, all but the first times a power of two where squares would overflow or underflow. */
+function measured(x, clip, start, total) {
+  const length = norm(x, start, total);
+  if (length > 1e-140 && length < 1e150) return [x, length, 1 / clip];
+  const largest = x.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const exponent = (new Uint32Array(new Float64Array([largest]).buffer)[1] >>> 20) - 1022;
+  const scaledDown = Float64Array.from(x, (value) => value * 2 ** -exponent);
+  return [scaledDown, norm(scaledDown, start, total), 2 * (2 ** (exponent - 1) / clip)];
 }
 
 /**
@@ -360,16 +374,19 @@ class Stated {
   }
 
   /** An integer that is a decimal string, because it may exceed 2^53. */
-  big(name, low, high) {
-    const value = this.data[name];
+  big(name, low, high, value = this.data[name]) {
     const sound = typeof value === "string" && /^(0|[1-9][0-9]{0,19})$/.test(value);
     this.must(name, sound && BigInt(value) >= low && BigInt(value) <= high, `a decimal string in [${low}, ${high}]`);
     return BigInt(value);
   }
 
+  list(name, least, most) {
+    const count = this.data[name]?.length, isList = Array.isArray(this.data[name]) && count >= least && count <= most;
+    return this.must(name, isList, `a list of ${least} to ${most}`);
+  }
+
   numbers(name, count) {
-    const value = this.data[name], isList = Array.isArray(value) && value.length === count;
-    return this.must(name, isList && value.every(Number.isFinite), `${count} numbers`);
+    return this.must(name, this.list(name, count, count).every(Number.isFinite), `${count} numbers`);
   }
 
   done() {
@@ -379,7 +396,7 @@ class Stated {
   }
 }
 
-const bitsOf = (limit) => 32 - Math.clz32(limit - 1); // ⌈log₂ limit⌉
+const bitsOf = (limit) => (limit > 1 ? (BigInt(limit) - 1n).toString(2).length : 0); // ⌈log₂ limit⌉
 /** Eight times the usual frame: a mechanism must not ask for any amount of memory. */
 const largestFrame = (dim) => 8 * Math.max(2 ** bitsOf(Math.ceil(2.5 * dim)), 256);
 
@@ -402,11 +419,58 @@ function primeAtLeast(number) {
 }
 
 // ---- The encoders
+//
+// Each has the fields of its messages and the number of secret words, and `encode` makes a message of a value, a group
+// and words. `checked` refuses a value that cannot be encoded; `mended` puts a harmless one in its place.
+
+const EPSILON = [0.01, 20];
+
+/** Encoders of vectors, rounded to float32. */
+class VectorEncoder {
+  constructor(stated) {
+    this.dim = stated.integer("dim", 1, 2 ** 30);
+    this.epsilon = stated.number("epsilon", ...EPSILON);
+    this.clip = stated.number("clip", 1e-100, 1e100);
+  }
+
+  isOne(vectors) {
+    return vectors.length > 0 && (typeof vectors[0] !== "object" || vectors[0] === null);
+  }
+
+  isGroup(group) {
+    return Number.isInteger(group) && group >= 0 && group < this.groups;
+  }
+
+  singles(vector) {
+    if (vector?.length !== this.dim) fail("argument", `vector must be ${this.dim} numbers, got ${vector?.length}`);
+    if (vector instanceof Float32Array) return vector;
+    return Float32Array.from(vector, (value) => (typeof value === "number" ? value : NaN));
+  }
+
+  checked(vector, group) {
+    const x = this.singles(vector), wrong = x.findIndex((value) => !Number.isFinite(value));
+    if (wrong >= 0)
+      fail("argument", `vector must be finite float32 numbers, got ${shown(vector[wrong])} at place ${wrong}`);
+    if (this.groups ? !this.isGroup(group) : group !== undefined) {
+      const wanted = this.groups ? `an integer from 0 to ${this.groups - 1}` : "left out";
+      fail("argument", `group must be ${wanted}, got ${shown(group)}`);
+    }
+    return [x, group ?? 0];
+  }
+
+  mended(vector, group, word) {
+    const x = this.singles(vector), isKnown = !this.groups || this.isGroup(group);
+    const own = !this.groups ? 0 : isKnown ? group : scaled(word, this.groups);
+    return [isKnown && x.every(Number.isFinite) ? x : new Float32Array(this.dim), own];
+  }
+}
 
 /** FrameUnit and GroupUnit: one signed row of a mixed Hadamard frame, the well aligned ones likelier. */
-class RowEncoder {
-  constructor(stated, { dim, epsilon, clip }, own, blocks, size, rounds) {
-    Object.assign(this, { dim, clip, own, size, rounds });
+class RowEncoder extends VectorEncoder {
+  constructor(stated, own, blocks, size, rounds) {
+    super(stated);
+    Object.assign(this, { own, size, rounds });
+    const { epsilon } = this;
     stated.option("coin", "private"); // a public one needs named clients, whom no collector takes messages from
     stated.number("alignment", 1e-30, 1e30); // only the server divides by it
     this.seed = stated.big("frame_seed", 0n, WORD - 1n);
@@ -419,16 +483,17 @@ class RowEncoder {
   }
 
   /** A share of the frames is for people who send their group only. */
-  takeShares(stated, epsilon, groups) {
+  takeShares(stated, groups) {
+    this.groups = groups;
     const people = stated.number("share_people", 0, 0.5);
     if (people === 0) return;
     stated.must("share_people", this.own > 1 && this.frames > 1, "0 with one group per block or one frame");
     const size = primeAtLeast(groups);
     stated.option("share_size", size);
     const inside = stated.integer("share_inside", 1, size - 1);
-    this.shares = new TwoLevelDraw(epsilon, size, inside, stated.big("share_threshold", 1n, TOTAL - 1n));
+    this.shares = new TwoLevelDraw(this.epsilon, size, inside, stated.big("share_threshold", 1n, TOTAL - 1n));
     this.vectorFrames = this.frames - Math.max(1, roundHalfEven(this.frames * people));
-    this.multipliers = inside === 1 ? 1 : Math.max(1, Math.floor(size / 2));
+    this.multipliers = multipliersOf(this.shares);
     this.slots = Math.min(this.multipliers, Math.floor(this.draw.size / size));
   }
 
@@ -441,8 +506,9 @@ class RowEncoder {
   }
 
   /** The scores ±U x of a vector at its place in a block, up to a positive factor. */
-  scores(x, start, flip, signs) {
-    const length = norm(x), share = Math.min(1, (1 / this.clip) * length);
+  scores(vector, start, flip, signs) {
+    const [x, length, inverse] = measured(vector, this.clip, start, this.own * this.dim);
+    const share = Math.min(1, inverse * length);
     const sign = flip < (1 - share) / 2 ? -1 : 1, factor = length > 0 ? sign / length : 0;
     const floats = (this.floats ??= new Floats(this.size)), scores = floats.x.fill(0);
     for (let i = 0; i < x.length; i++) scores[start + i] = x[i] * factor;
@@ -480,33 +546,78 @@ class RowEncoder {
     let multiplier = slot + 1;
     if (this.slots < this.multipliers)
       multiplier = scaled(wordOf(this.seed, "shares", frame * this.slots + slot), this.multipliers) + 1;
-    const rest = (multiplier * group - this.shares.place(words[1], words[2])) % size;
-    return slot * size + (rest < 0 ? rest + size : rest);
+    return slot * size + affine(multiplier, group, this.shares.place(words[1], words[2]), size);
   }
 }
 
-function readFrameUnit(stated, common) {
-  const size = frameSize(stated, common.dim, largestFrame(common.dim));
-  stated.option("bits", null); // rows that a public coin chooses
-  const rounds = common.dim <= 4096 || stated.integer("frames", 1, 2 ** 30) >= 32 ? 3 : 2;
-  return new RowEncoder(stated, common, 1, 1, size, rounds);
+// Subset selection: a message is the set {h: (a·h − t) mod P < w} of categories, of a slot for a and of t.
+
+const multipliersOf = ({ inside, size }) => (inside === 1 ? 1 : Math.max(1, Math.floor(size / 2)));
+const affine = (a, category, place, size) => (((a * category - place) % size) + size) % size;
+
+/** Frequencies: a set of categories that is likelier to have the own one. */
+class CategoryEncoder {
+  constructor(stated) {
+    this.epsilon = stated.number("epsilon", ...EPSILON);
+    this.categories = stated.integer("categories", 2, 2 ** 20);
+    const inside = stated.integer("inside", 1, 2 ** 21);
+    const size = stated.option("size", inside === 1 ? this.categories : primeAtLeast(this.categories));
+    stated.must("inside", inside < size, `below size = ${size}`);
+    const threshold = stated.big("threshold", 1n, TOTAL - 1n);
+    stated.must("threshold", threshold * BigInt(size) > BigInt(inside) * TOTAL, "one that favours the own category");
+    this.draw = new TwoLevelDraw(this.epsilon, size, inside, threshold);
+    const limit = multipliersOf(this.draw) * size;
+    Object.assign(this, { wordsEach: 3, fields: [{ name: "code", bits: bitsOf(limit), limit }] });
+  }
+
+  isOne(people) {
+    return !Array.isArray(people);
+  }
+
+  isCategory(value) {
+    return Number.isInteger(value) && value >= 0 && value < this.categories;
+  }
+
+  checked(category) {
+    if (!this.isCategory(category))
+      fail("argument", `category must be an integer from 0 to ${this.categories - 1}, got ${shown(category)}`);
+    return [category, 0];
+  }
+
+  mended(category, _group, word) {
+    return [this.isCategory(category) ? category : scaled(word, this.categories), 0];
+  }
+
+  encode(category, _group, words) {
+    const { size } = this.draw, slot = scaled(words[0], multipliersOf(this.draw));
+    return [slot * size + affine(slot + 1, category, this.draw.place(words[1], words[2]), size)];
+  }
 }
 
-function readGroupUnit(stated, common) {
+function readFrameUnit(stated) {
+  const dim = stated.integer("dim", 1, 2 ** 30), size = frameSize(stated, dim, largestFrame(dim));
+  stated.option("bits", null); // rows that a public coin chooses
+  const rounds = dim <= 4096 || stated.integer("frames", 1, 2 ** 30) >= 32 ? 3 : 2;
+  return new RowEncoder(stated, 1, 1, size, rounds);
+}
+
+function readGroupUnit(stated) {
+  const dim = stated.integer("dim", 1, 2 ** 30);
   const groups = stated.integer("groups", 2, 2 ** 24), blocks = stated.integer("blocks", 1, groups);
   const own = Math.ceil(groups / blocks);
   stated.must("blocks", Math.ceil(groups / own) === blocks, "a number of blocks of equal size");
-  stated.must("dim", own * common.dim <= 2 ** 22, "at most 2^22 in all groups of a block");
-  const most = Math.min(Math.max(largestFrame(own * common.dim), 2 ** 16), 2 ** 30 / blocks);
-  const encoder = new RowEncoder(stated, common, own, blocks, frameSize(stated, own * common.dim, most), 3);
-  encoder.takeShares(stated, common.epsilon, groups);
-  encoder.groups = groups;
+  stated.must("dim", own * dim <= 2 ** 22, "at most 2^22 in all groups of a block");
+  const most = Math.min(Math.max(largestFrame(own * dim), 2 ** 16), 2 ** 30 / blocks);
+  const encoder = new RowEncoder(stated, own, blocks, frameSize(stated, own * dim, most), 3);
+  encoder.takeShares(stated, groups);
   return encoder;
 }
 
 /** SSTQ with the flat channel: one coordinate of a bounded representation, rounded and flipped at random. */
-class CoordinateEncoder {
-  constructor(stated, { dim, epsilon, clip }) {
+class CoordinateEncoder extends VectorEncoder {
+  constructor(stated) {
+    super(stated);
+    const { dim, epsilon } = this;
     const size = frameSize(stated, dim, largestFrame(dim)), bits = stated.integer("bits", 1, 12), codes = 2 ** bits;
     const options = { frame: "hadamard", kashin: "certified", channel: "flat", coin: "private" };
     for (const [name, value] of Object.entries(options)) stated.option(name, value);
@@ -524,7 +635,7 @@ class CoordinateEncoder {
     const sum = this.ownWeight + BigInt(codes - 1) * this.otherWeight;
     stated.must("own", sum === TOTAL && this.ownWeight > this.otherWeight, "2^62 - (2^bits - 1)·other, above other");
     requirePrivate(this.ownWeight, this.otherWeight, epsilon);
-    Object.assign(this, { dim, clip, size, wordsEach: 3 });
+    Object.assign(this, { size, wordsEach: 3 });
     this.fields = [{ name: "code", bits, limit: codes }, { name: "index", bits: bitsOf(size), limit: size }];
   }
 
@@ -611,12 +722,185 @@ class KashinFrame {
   }
 }
 
+// ---- Surveys
+
+const NO_ANSWER = "no answer", MOST_ITEMS = 2 ** 20;
+const isWritable = (label) =>
+  typeof label === "string" ? !/\p{Surrogate}/u.test(label) : Number.isSafeInteger(label);
+
+function labelsOf(stated) {
+  const labels = stated.list("labels", 1, MOST_ITEMS - 1), kind = typeof labels[0];
+  const sound = labels.every((label) => typeof label === kind && isWritable(label) && label !== NO_ANSWER);
+  stated.must("labels", sound && new Set(labels).size === labels.length, "distinct texts, or distinct integers");
+  const numbers = new Map(labels.map((label, place) => [label, place]));
+  return { count: labels.length, kind, numberOf: (label) => numbers.get(label) ?? labels.length };
+}
+
+const isList = (value) => Array.isArray(value) || value instanceof Set;
+const isNumberOrNone = (value) => value === null || typeof value === "number";
+
+// What the types of questions do. `fits`: whether the owner of the data meant this value. `parts`: which mechanisms may
+// answer it, [name, items, what they state]. `read`: what they encode, for an item; what is no answer has a number of
+// its own, and a missing vector is zero.
+const QUESTIONS = {
+  choice(stated) {
+    const { count, kind, numberOf } = labelsOf(stated);
+    const parts = [["frequencies", 1, { categories: count + 1 }]];
+    return { count, parts, fits: (value) => value === null || typeof value === kind, read: (value) => [numberOf(value)] };
+  },
+
+  multichoice(stated) {
+    const { count, kind, numberOf } = labelsOf(stated), width = count + 1;
+    const parts = [["frequencies", width, { categories: 2 }], ["frameunit", 1, { dim: width, clip: Math.sqrt(width) / 2 }]];
+    const fits = (value) => value === null || (isList(value) && [...value].every((label) => typeof label === kind));
+    const read = (value, item, items) => {
+      const marks = new Float64Array(width), chosen = isList(value) ? [...value] : [null];
+      for (const label of chosen) marks[numberOf(label)] = 1;
+      // A list with known labels is an answer.
+      if (marks.indexOf(1) < count) marks[count] = 0;
+      return [items > 1 ? marks[item] : marks.map((mark) => mark - 0.5)];
+    };
+    return { parts, fits, read };
+  },
+
+  number(stated) {
+    const low = stated.number("low", -1e100, 1e100), high = stated.number("high", -1e100, 1e100);
+    const bins = stated.integer("bins", 2, 512), middle = (low + high) / 2;
+    stated.must("low", low < high, "below high");
+    const clamped = (value) => (typeof value === "number" ? Math.min(Math.max(value, low), high) : NaN);
+    const read = (value) => {
+      const place = Math.floor(((clamped(value) - low) / (high - low)) * bins);
+      return [Number.isNaN(place) ? bins : Math.min(place, bins - 1)];
+    };
+    const vector = (value) => [clamped(value) - middle];
+    const of = { dim: 1, clip: (high - low) / 2, vector };
+    return { of, parts: [["frequencies", 1, { categories: bins + 1 }]], fits: isNumberOrNone, read };
+  },
+
+  vector(stated) {
+    const dim = stated.integer("dim", 1, 2 ** 30), clip = stated.number("clip", 1e-100, 1e100);
+    const vector = (value) => {
+      const x = Array.from({ length: value?.length === dim ? dim : 0 }, (_, i) => value[i]);
+      return x.length && x.every(Number.isFinite) ? x : new Array(dim).fill(0);
+    };
+    const fits = (value) => value === null || (value.length === dim && isNumberOrNone(value[0]));
+    return { of: { dim, clip, vector }, parts: [["frameunit", 1, { dim, clip }]], fits, read: (value) => [vector(value)] };
+  },
+
+  by(stated, questions) {
+    const { count, read } = questions.get(stated.data.group) ?? {}, { of } = questions.get(stated.data.value) ?? {};
+    stated.must("group", count, "the name of a choice");
+    stated.must("value", of, "the name of a number or a vector");
+    const { dim, clip, vector } = of;
+    const both = (_, _item, _items, record) => {
+      const x = vector(record[stated.data.value]), [group] = read(record[stated.data.group]);
+      const isNone = group === count || x.some(Number.isNaN);
+      return isNone ? [new Float64Array(dim), count] : [x, group];
+    };
+    return { parts: [["groupunit", 1, { groups: count + 1, dim, clip }]], read: both };
+  },
+};
+
+const isBy = ({ type }) => type === "by";
+
+/** The questions by name, in their order; those by group need the others. */
+function readQuestions(asked) {
+  const found = new Map(asked.map((entry) => [entry?.name, undefined]));
+  for (const wantsBy of [false, true])
+    for (const entry of asked.filter((one) => isBy(one ?? {}) === wantsBy)) {
+      const stated = new Stated(entry, `question ${shown(entry?.name)}`, "mechanism"), { name } = entry;
+      stated.must("name", typeof name === "string" && isWritable(name) && isNumber([...name].length, 1, 200), "a text");
+      found.set(name, QUESTIONS[stated.option("type", ...Object.keys(QUESTIONS))](stated, found));
+      stated.done();
+    }
+  const pairs = new Set(asked.filter(isBy).map(({ group, value }) => canonical([group, value])));
+  if (found.size < asked.length || pairs.size < asked.filter(isBy).length)
+    fail("mechanism", "the questions of a survey must differ");
+  return found;
+}
+
+/** The encoder of a question, one of `items` items being drawn. */
+function readPart(entry, epsilon, [name, question]) {
+  const stated = new Stated(entry, `the part of question ${shown(name)}`, "mechanism");
+  const kind = stated.option("mechanism", ...question.parts.map(([own]) => own));
+  const [, items, terms] = question.parts.find(([own]) => own === kind);
+  for (const [key, value] of Object.entries({ items, epsilon, ...terms })) stated.option(key, value);
+  const encoder = READERS[kind](stated);
+  stated.done();
+  const size = encoder.fields.reduce((product, { limit }) => product * BigInt(limit), BigInt(items));
+  return { name, items, size, encoder, read: question.read };
+}
+
+/** One question, drawn before any value is looked at, and its answer with the whole ε. */
+class SurveyEncoder {
+  constructor(stated) {
+    const asked = stated.list("questions", 1, 1000), count = asked.length;
+    this.epsilon = stated.number("epsilon", ...EPSILON);
+    stated.integer("people", 1, TWO_32);
+    this.questions = asked;
+    this.kinds = readQuestions(asked);
+    const draws = stated.list("draws", count, count).map((draw) => stated.big("draws", 1n, TOTAL, draw));
+    let sum = 0n;
+    this.ends = draws.map((draw) => (sum += draw));
+    stated.must("draws", sum === TOTAL, "integers that sum to 2^62");
+    if ("weights" in stated.data) checkWeights(stated, asked, draws);
+    const kinds = [...this.kinds];
+    this.parts = stated.list("parts", count, count).map((part, i) => readPart(part, this.epsilon, kinds[i]));
+    const limit = this.parts.reduce((most, { size }) => (size > most ? size : most), 1n);
+    this.isLong = limit > 2n ** 53n;
+    this.fields = [{ name: "answer", bits: bitsOf(limit) || 1, limit: this.isLong ? limit : Number(limit) }];
+    if (count > 1) this.fields.push({ name: "question", bits: bitsOf(count), limit: count });
+    const bits = this.fields.reduce((all, field) => all + field.bits, 0);
+    if (bits > 62) fail("mechanism", `a message must have at most 62 bits, and this survey's has ${bits}`);
+    this.wordsEach = 6;
+  }
+
+  isOne(people) {
+    return !Array.isArray(people);
+  }
+
+  mended(record) {
+    if (record === null || typeof record !== "object") fail("argument", `record must be an object, got ${shown(record)}`);
+    return [record, 0];
+  }
+
+  checked(record) {
+    for (const [name, { fits }] of this.kinds)
+      if (fits && !(name in this.mended(record)[0] && fits(record[name] ?? null)))
+        fail("argument", `record must have a value for ${shown(name)} of its type, or null`);
+    return [record, 0];
+  }
+
+  encode(record, _group, words) {
+    // All ends are looked at, whichever question it is.
+    const question = this.ends.reduce((passed, end) => passed + Number(end <= words[4] >> 2n), 0);
+    const { name, items, encoder, read } = this.parts[question], item = scaled(words[5], items);
+    const [value, group = 0] = read(record[name], item, items, record), sent = encoder.encode(value, group, words);
+    const add = (answer, { limit }, i) => answer * BigInt(limit) + BigInt(sent[i]);
+    const answer = encoder.fields.reduce(add, BigInt(item)), own = this.isLong ? answer : Number(answer);
+    return this.parts.length > 1 ? [own, question] : [own];
+  }
+}
+
+/** Two machines compute draws alike, but for rounding. */
+function checkWeights(stated, asked, draws) {
+  const weights = Object.entries(new Stated(stated.data.weights, "weights", "mechanism").data);
+  const known = new Map(weights), total = weights.reduce((sum, [, weight]) => sum + weight, 0);
+  const isSound = ({ name }, i) => {
+    const wanted = (known.get(name) / total) * 2 ** 62;
+    return isNumber(known.get(name), 1e-9, 1e9) && Math.abs(Number(draws[i]) - wanted) <= Math.max(1e-6 * wanted, 1);
+  };
+  stated.must("weights", weights.length === asked.length && asked.every(isSound), "those of the draws, one per question");
+}
+
 // ---- Mechanisms
 
 const READERS = {
   frameunit: readFrameUnit,
   groupunit: readGroupUnit,
-  sstq: (stated, common) => new CoordinateEncoder(stated, common),
+  sstq: (stated) => new CoordinateEncoder(stated),
+  frequencies: (stated) => new CategoryEncoder(stated),
+  survey: (stated) => new SurveyEncoder(stated),
 };
 
 export function canonical(value) {
@@ -643,14 +927,11 @@ export class Mechanism {
     stated.option("format", "sstq-mechanism");
     stated.option("version", 2);
     this.name = stated.option("mechanism", ...Object.keys(READERS));
-    this.dim = stated.integer("dim", 1, 2 ** 30);
-    this.epsilon = stated.number("epsilon", 0.01, 20);
-    this.clip = stated.number("clip", 1e-100, 1e100);
     this.messages = data.messages === undefined ? 1 : stated.integer("messages", 2, 4096);
-    this.#encoder = READERS[this.name](stated, this);
+    this.#encoder = READERS[this.name](stated);
     stated.done();
-    this.groups = this.#encoder.groups ?? null;
-    this.fields = this.#encoder.fields;
+    const { epsilon, dim = null, clip = null, groups = null, categories = null, questions = null } = this.#encoder;
+    Object.assign(this, { epsilon, dim, clip, groups, categories, questions, fields: this.#encoder.fields });
     this.messageBits = this.fields.reduce((sum, field) => sum + field.bits, 0);
     this.wordsEach = this.#encoder.wordsEach;
     const all = this.epsilon * this.messages; // to be rounded up
@@ -663,49 +944,35 @@ export class Mechanism {
     return hex(new Uint8Array(await subtle().digest("SHA-256", utf8(this.json))));
   }
 
-  encode(vector, group) {
+  encode(value, group) {
+    return this.#drawn(this.#encoder.checked(value, group));
+  }
+
+  /** A message whatever the data are: the server sees who refuses. */
+  answer(value, group) {
+    const [word] = crypto.getRandomValues(new BigUint64Array(1));
+    return this.#drawn(this.#encoder.mended(value, group, word));
+  }
+
+  #drawn(held) {
     const words = crypto.getRandomValues(new BigUint64Array(this.wordsEach));
     try {
-      return this.encodeWithWords(vector, group, words);
+      return this.#encoder.encode(...held, words);
     } finally {
       words.fill(0n);
     }
   }
 
-  /** A message whatever the vector and the group are: the server sees who refuses. */
-  answer(vector, group) {
-    if (vector?.length !== this.dim) fail("argument", `vector must be ${this.dim} numbers, got ${vector?.length}`);
-    const x = Float32Array.from(vector, (value) => (typeof value === "number" ? value : NaN));
-    const [word] = crypto.getRandomValues(new BigUint64Array(1));
-    const isKnown = this.groups === null || this.#isGroup(group);
-    const own = this.groups === null ? undefined : isKnown ? group : scaled(word, this.groups);
-    return this.encode(isKnown && x.every(Number.isFinite) ? x : new Float32Array(this.dim), own);
-  }
-
-  #isGroup(group) {
-    return Number.isInteger(group) && group >= 0 && group < this.groups;
-  }
-
-  encodeWithWords(vector, group, words) {
-    const x = this.#checked(vector);
-    if (this.groups === null ? group !== undefined : !this.#isGroup(group)) {
-      const wanted = this.groups === null ? "left out" : `an integer from 0 to ${this.groups - 1}`;
-      fail("argument", `group must be ${wanted}, got ${shown(group)}`);
-    }
+  encodeWithWords(value, group, words) {
+    const held = this.#encoder.checked(value, group);
     if (!(words instanceof BigUint64Array) || words.length !== this.wordsEach)
       fail("argument", `words must be a BigUint64Array of ${this.wordsEach}`);
-    return this.#encoder.encode(x, group ?? 0, words);
+    return this.#encoder.encode(...held, words);
   }
 
-  #checked(vector) {
-    if (vector?.length !== this.dim) fail("argument", `vector must be ${this.dim} numbers, got ${vector?.length}`);
-    const x = vector instanceof Float32Array ? vector : new Float32Array(this.dim);
-    for (let i = 0; i < this.dim; i++) {
-      if (x !== vector) x[i] = typeof vector[i] === "number" ? vector[i] : NaN;
-      if (!Number.isFinite(x[i]))
-        fail("argument", `vector must be finite float32 numbers, got ${shown(vector[i])} at place ${i}`);
-    }
-    return x;
+  /** The values of several people, or of one. */
+  people(values) {
+    return this.#encoder.isOne(values) ? [values] : Array.from(values);
   }
 
   pack(messages) {
@@ -713,10 +980,12 @@ export class Mechanism {
     let place = 0;
     for (const message of messages) {
       this.fields.forEach(({ name, bits, limit }, number) => {
-        const value = message[number];
-        if (!Number.isInteger(value) || value < 0 || value >= limit)
+        const value = message[number], isWhole = typeof value === "bigint" || Number.isInteger(value);
+        if (!isWhole || value < 0 || value >= limit)
           fail("argument", `${name} must be an integer in [0, ${limit}), got ${shown(value)}`);
-        for (let bit = 0; bit < bits; bit++, place++) bytes[place >> 3] |= ((value >>> bit) & 1) << (place & 7);
+        const halves = new Uint32Array(new BigUint64Array([BigInt(value)]).buffer);
+        for (let bit = 0; bit < bits; bit++, place++)
+          bytes[place >> 3] |= ((halves[bit >> 5] >>> (bit & 31)) & 1) << (place & 7);
       });
     }
     return bytes;
@@ -827,8 +1096,7 @@ export class Client {
 
   async send(vectors, groups = []) {
     const { mechanism } = this.campaign;
-    const isOne = vectors.length > 0 && (typeof vectors[0] !== "object" || vectors[0] === null), people = isOne ? [vectors] : Array.from(vectors);
-    const own = isOne ? [groups].flat() : Array.from(groups);
+    const people = mechanism.people(vectors), own = [groups].flat();
     if (mechanism.groups !== null && own.length !== people.length)
       fail("argument", `groups must be one integer per vector, got ${own.length} for ${people.length} vectors`);
     const answers = () => people.map((x, i) => mechanism.answer(x, own[i]));

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import sstq
+from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 
 # Small and large, one frame and many, blocks of one group and of several, with people who send their group only.
@@ -41,6 +42,26 @@ SSTQS = [
     {"dim": 1500, "epsilon": 5.0, "bits": 12},
     {"dim": 6000, "epsilon": 5.0, "bits": 12},
 ]
+FREQUENCIES = [
+    {"categories": 2, "epsilon": 3.0},
+    {"categories": 100, "epsilon": 2.0},
+    {"categories": 999_983, "epsilon": 0.1},
+]
+SURVEYS = [
+    {"epsilon": 1.0, "questions": {"c": sstq.Choice(["a", "b"]), "n": sstq.Number(-3, 7.5, bins=9)}},
+    {
+        "epsilon": 4.0,
+        "questions": {
+            "c": sstq.Choice(range(-3, 40)),
+            "m": sstq.MultiChoice(list("abcde")),
+            "all": sstq.MultiChoice(list("abcdefghijklmnopqrstuvwxyz")),
+            "n": sstq.Number(1e-3, 1e-2, bins=512),
+            "v": sstq.Vector(13, clip=0.5),
+            "n by c": sstq.By("c", "n"),
+            "v by c": sstq.By("c", "v"),
+        },
+    },
+]
 
 
 @dataclass
@@ -59,7 +80,8 @@ def mechanisms():
     """One of every kind."""
     found = [sstq.FrameUnit(**options) for options in FRAMEUNITS]
     found += [sstq.GroupUnit(**options) for options in GROUPUNITS]
-    return found + [sstq.SSTQ(**options) for options in SSTQS]
+    found += [sstq.SSTQ(**options) for options in SSTQS]
+    return found + [sstq.Frequencies(**options) for options in FREQUENCIES] + [sstq.Survey(**one) for one in SURVEYS]
 
 
 def vectors(mechanism, count, rng):
@@ -74,6 +96,22 @@ def vectors(mechanism, count, rng):
     return np.clip(rows, -3e38, 3e38).astype(np.float32)
 
 
+def people(mechanism, count, rng):
+    """Records of a survey, or categories, as the library holds them and as JSON values."""
+    some = mechanism.some_people(count, rng)
+    if not isinstance(some, dict):
+        return some[:, None].astype(np.float64), [{"value": int(category)} for category in some]
+    # Beyond the bounds as well.
+    for name in ("n", "v"):
+        stretched = [
+            None if each is None else (np.array(each) * 10.0 ** rng.integers(-3, 3)).tolist()
+            for each in some.get(name, [])
+        ]
+        some |= {name: stretched} if name in some else {}
+    records = [{"value": dict(zip(some, row, strict=True))} for row in zip(*some.values(), strict=True)]
+    return mechanism._columns(some, strict=True), records
+
+
 def messages(mechanism, rows, groups, words):
     """What the library sends, one column per field."""
     held = mechanism._held(rows, groups)
@@ -83,7 +121,11 @@ def messages(mechanism, rows, groups, words):
 
 def cases(mechanism, count, rng):
     """JSON values: vectors as float32 in hexadecimal, words as decimal strings, and the messages."""
-    rows = vectors(mechanism, count, rng)
+    if isinstance(mechanism, RecordMechanism):
+        rows, given = people(mechanism, count, rng)
+    else:
+        rows = vectors(mechanism, count, rng)
+        given = [{"vector": row.astype("<f4").tobytes().hex()} for row in rows]
     groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
     words = rng.integers(0, 1 << 64, size=(count, mechanism.words_each), dtype=np.uint64)
     # The ends of the range as often as not.
@@ -97,13 +139,13 @@ def cases(mechanism, count, rng):
         "message_bits": mechanism.message_bits,
         "packed": packed.hex(),
         "cases": [
-            {
-                "vector": row.astype("<f4").tobytes().hex(),
+            own
+            | {
                 "group": None if groups is None else int(groups[number]),
                 "words": [str(word) for word in words[number].tolist()],
                 "message": sent[number].tolist(),
             }
-            for number, row in enumerate(rows)
+            for number, own in enumerate(given)
         ],
     }
 

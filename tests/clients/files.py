@@ -1,6 +1,14 @@
 """The files of `clients/vectors`, and what makes each."""
 
-from tests.clients import campaign_steps, envelope_steps, public_steps, secret_steps, vector_steps, whole_messages
+from tests.clients import (
+    campaign_steps,
+    envelope_steps,
+    public_steps,
+    secret_steps,
+    survey_steps,
+    vector_steps,
+    whole_messages,
+)
 from tests.clients.written import as_text
 
 FILES = {
@@ -24,6 +32,7 @@ FILES = {
     "mechanisms.json": whole_messages.agreements,
     "messages.json": whole_messages.messages,
     "public-coin.json": whole_messages.public_coin,
+    "surveys.json": survey_steps.surveys,
     "campaign.json": campaign_steps.campaign,
     "upload.json": campaign_steps.uploads,
     "envelope.json": envelope_steps.envelopes,

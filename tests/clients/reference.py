@@ -188,7 +188,7 @@ def share_row(spec, group, frame, words):
 def in_block(spec, x, group):
     """The block of a group, and the vector at its place there."""
     own = -(-spec["groups"] // spec["blocks"])
-    padded = np.zeros(own * spec["dim"], dtype=np.float32)
+    padded = np.zeros(own * spec["dim"], dtype=x.dtype)
     padded[group % own * spec["dim"] :][: spec["dim"]] = x
     return group // own, padded
 
@@ -300,8 +300,22 @@ def flat(own, other, token, word):
 # 10 Messages
 
 
+def limits_of(spec):
+    """How many values each field can have."""
+    if spec["mechanism"] == "frequencies":
+        return [multipliers_of(spec) * spec["size"]]
+    row = 2 * spec["frame_size"] * spec.get("blocks", 1)
+    return [row, spec["frames"]] if spec["frames"] > 1 else [row]
+
+
 def fields_of(spec):
     """Names and bits, from the lowest bits on."""
+    if spec["mechanism"] == "survey":
+        largest, count = max(part["items"] * math.prod(limits_of(part)) for part in spec["parts"]), len(spec["parts"])
+        question = [("question", (count - 1).bit_length())] if count > 1 else []
+        return [("answer", max(1, (largest - 1).bit_length())), *question]
+    if spec["mechanism"] == "frequencies":
+        return [("code", (limits_of(spec)[0] - 1).bit_length())]
     if spec["mechanism"] == "sstq":
         return [("code", spec["bits"]), ("index", (spec["frame_size"] - 1).bit_length())]
     candidates = 2 * spec["frame_size"] * spec.get("blocks", 1)
@@ -321,6 +335,14 @@ def pack(fields, messages):
 def encode(text, x, words, group=None, client=None):
     """The fields of a message, from the JSON of its mechanism; `client` is the number of one with a public coin."""
     spec = json.loads(text)
+    if spec["mechanism"] == "frequencies":
+        return [category_code(spec, x, words)]
+    if spec["mechanism"] == "survey":
+        return survey_message(spec, x, words)
+    return encode_vector(spec, x, words, group, client)
+
+
+def encode_vector(spec, x, words, group, client=None):
     seed, clip, size = int(spec["frame_seed"]), float(spec["clip"]), spec["frame_size"]
     if spec["mechanism"] == "sstq":
         index = index_below(words[0] if client is None else word_of(seed, "assign", client), size)
@@ -340,7 +362,8 @@ def encode(text, x, words, group=None, client=None):
     own = 2 * size if client is None or spec.get("bits") is None else 1 << spec["bits"]
     place = two_level(own * blocks, spec["inside"], int(spec["threshold"]), words[1], words[2])
     if place < own:
-        negative = is_negative(share_of_clip(x, clip)[0], words[0])
+        x, inverse = rescued(x.astype(np.float64), clip)
+        negative = is_negative(min(inverse * length(x), 1.0), words[0])
         c = scores(x, negative, frame_seed(seed, frames, frame), size, rounds)
         if own < 2 * size:
             c = c[permuted(word_of(seed, "rows", client), np.arange(own // 2), size.bit_length() - 1)]
@@ -349,6 +372,88 @@ def encode(text, x, words, group=None, client=None):
         other, rest = divmod(place - own, own)
         row = (other + (other >= block)) * own + rest
     return [int(row), frame] if frames > 1 and client is None else [int(row)]
+
+
+# 16 Frequencies
+
+
+def multipliers_of(spec):
+    return 1 if spec["inside"] == 1 else max(1, spec["size"] // 2)
+
+
+def category_code(spec, category, words):
+    size, slot = spec["size"], index_below(words[0], multipliers_of(spec))
+    place = two_level(size, spec["inside"], int(spec["threshold"]), words[1], words[2])
+    return slot * size + ((slot + 1) * category - place) % size
+
+
+# 17 Surveys
+
+
+def is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def label_number(question, value):
+    """The number of a label; that of no answer is the last one."""
+    same = [place for place, label in enumerate(question["labels"]) if label == value and type(value) is not bool]
+    return same[0] if same else len(question["labels"])
+
+
+def clamped(question, value):
+    return float(min(max(value, question["low"]), question["high"])) if is_number(value) else math.nan
+
+
+def marks_of(question, value):
+    none = len(question["labels"])
+    found = [label_number(question, label) for label in value] if isinstance(value, list) else [none]
+    known = [place for place in found if place < none]
+    return [float(place in (known or found)) for place in range(none + 1)]
+
+
+def bin_of(question, value):
+    number, low, high, bins = clamped(question, value), question["low"], question["high"], question["bins"]
+    return bins if math.isnan(number) else min(math.floor((number - low) / (high - low) * bins), bins - 1)
+
+
+def vector_or_zero(question, value):
+    """A vector, or one of one number: that of a number, from the middle of its range."""
+    if question["type"] == "number":
+        return np.array([clamped(question, value) - (question["low"] + question["high"]) / 2])
+    is_vector = isinstance(value, list) and len(value) == question["dim"] and all(map(is_number, value))
+    return np.array(value, dtype=np.float64) if is_vector else np.zeros(question["dim"])
+
+
+def encoded_value(questions, question, record, item, items):
+    """What the part encodes, and the group."""
+    value, kind = record.get(question["name"]), question["type"]
+    if kind == "by":
+        group, of = questions[question["group"]], questions[question["value"]]
+        number, x = label_number(group, record.get(group["name"])), vector_or_zero(of, record.get(of["name"]))
+        none = len(group["labels"])
+        return (np.zeros(len(x)), none) if number == none or np.isnan(x).any() else (x, number)
+    if kind == "multichoice":
+        marks = marks_of(question, value)
+        return (int(marks[item]) if items > 1 else np.array(marks) - 0.5), None
+    readers = {"choice": label_number, "number": bin_of, "vector": vector_or_zero}
+    return readers[kind](question, value), None
+
+
+def survey_message(spec, record, words):
+    ends = np.cumsum([int(draw) for draw in spec["draws"]], dtype=object)
+    place = sum(int(end) <= integer(words[4]) for end in ends)
+    part, items = spec["parts"][place], spec["parts"][place]["items"]
+    item = index_below(words[5], items)
+    questions = {question["name"]: question for question in spec["questions"]}
+    value, group = encoded_value(questions, spec["questions"][place], record, item, items)
+    if part["mechanism"] == "frequencies":
+        sent = [category_code(part, value, words)]
+    else:
+        sent = encode_vector(part, value, words, group)
+    answer = item
+    for limit, field in zip(limits_of(part), sent, strict=True):
+        answer = answer * limit + field
+    return [answer, place] if len(spec["parts"]) > 1 else [answer]
 
 
 # 14 Public coins
@@ -384,9 +489,12 @@ def spends_at_most(spec):
     epsilon, term, bound = Fraction(spec["epsilon"]), Fraction(1), Fraction(0)
     for number in range(1, 200):
         bound, term = bound + term, term * epsilon / number
+    if spec["mechanism"] == "survey":
+        return all(part["epsilon"] == spec["epsilon"] and spends_at_most(part) for part in spec["parts"])
     if spec["mechanism"] == "sstq":
         return Fraction(int(spec["own"]), int(spec["other"])) <= bound
-    draws = [(2 * spec["frame_size"] * spec.get("blocks", 1), spec["inside"], int(spec["threshold"]))]
+    size = spec["size"] if spec["mechanism"] == "frequencies" else 2 * spec["frame_size"] * spec.get("blocks", 1)
+    draws = [(size, spec["inside"], int(spec["threshold"]))]
     if "share_size" in spec:
         draws.append((spec["share_size"], spec["share_inside"], int(spec["share_threshold"])))
     return all(Fraction(t * -(-TOTAL // k), (TOTAL - t) * (TOTAL // (size - k))) <= bound for size, k, t in draws)

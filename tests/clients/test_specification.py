@@ -159,6 +159,35 @@ def test_messages():
         assert reference.pack(fields, case["messages"]).hex() == case["packed"]
 
 
+@pytest.mark.slow
+def test_surveys():
+    file = load("surveys")
+    specs = {label: json.loads(text) for label, text in file["mechanisms"].items()}
+    for case in file["agreements"]:
+        label = case["mechanism"]
+        assert reference.digest(file["mechanisms"][label]) == case["digest"]
+        assert [list(field) for field in reference.fields_of(specs[label])] == case["fields"]
+        assert reference.spends_at_most(specs[label])
+    for case in file["cases"]:
+        if "long" in case["mechanism"] and case["about"] not in ("usual", "nothing"):
+            continue  # 2^16 rows take long in plain Python
+        text = file["mechanisms"][case["mechanism"]]
+        found = reference.encode(text, case["value"], ints(case["words"]))
+        assert list(map(str, found)) == list(case["fields"].values()), (case["mechanism"], case["about"])
+        assert reference.pack(reference.fields_of(specs[case["mechanism"]]), [found]).hex() == case["packed"]
+    for case in file["slots"]:
+        drawn, each = ints(case["words"]), len(ints(case["words"])) // len(case["messages"])
+        for number, message in enumerate(case["messages"]):
+            own = drawn[number * each : (number + 1) * each]
+            assert reference.encode(file["mechanisms"][case["mechanism"]], case["values"][number % 2], own) == message
+
+
+def test_the_library_refuses_the_surveys_that_clients_must_refuse():
+    for case in load("surveys")["refused"]:
+        with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
+            sstq.from_json(case["json"])
+
+
 def _tried(file):
     """How many messages of a file were the same; the others take too long."""
     tried = 0
@@ -191,6 +220,8 @@ def test_public_coins():
         *(("frameunit", options) for options in fresh.FRAMEUNITS),
         *(("groupunit", options) for options in fresh.GROUPUNITS),
         *(("sstq", options) for options in fresh.SSTQS),
+        *(("frequencies", options) for options in fresh.FREQUENCIES),
+        *(("survey", options) for options in fresh.SURVEYS),
     ],
 )
 def test_fresh_messages(kind, options, seed):
@@ -200,7 +231,7 @@ def test_fresh_messages(kind, options, seed):
     assert reference.digest(made["mechanism"]) == made["digest"]
     sent = []
     for case in made["cases"]:
-        x = np.frombuffer(bytes.fromhex(case["vector"]), dtype="<f4")
+        x = np.frombuffer(bytes.fromhex(case["vector"]), dtype="<f4") if "vector" in case else case["value"]
         sent.append(reference.encode(made["mechanism"], x, [int(word) for word in case["words"]], case["group"]))
         assert sent[-1] == case["message"]
     assert reference.pack(reference.fields_of(json.loads(made["mechanism"])), sent).hex() == made["packed"]

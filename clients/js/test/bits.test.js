@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Mechanism } from "../sstq.js";
+import { answered } from "./numbers.js";
 
 const path = process.env.SSTQ_CASES;
 const cases = path ? JSON.parse(readFileSync(path, "utf8")) : [];
@@ -23,9 +24,11 @@ for (const { mechanism: json, digest, message_bits, packed, cases: each } of cas
     assert.equal(mechanism.json, json);
     assert.equal(await mechanism.digest(), digest);
     assert.equal(mechanism.messageBits, message_bits);
-    const messages = each.map(({ vector, group, words }) =>
-      mechanism.encodeWithWords(floats(vector), group ?? undefined, BigUint64Array.from(words, BigInt)),
-    );
+    const messages = each.map(({ vector, value, group, words: texts }) => {
+      const words = BigUint64Array.from(texts, BigInt);
+      if (vector === undefined) return answered(mechanism, value, words);
+      return mechanism.encodeWithWords(floats(vector), group ?? undefined, words);
+    });
     assert.deepEqual(messages, each.map(({ message }) => message));
     assert.equal(Buffer.from(mechanism.pack(messages)).toString("hex"), packed);
   });

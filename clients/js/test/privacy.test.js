@@ -7,10 +7,14 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Mechanism, steps } from "../sstq.js";
+import { answered } from "./numbers.js";
 
 const TOTAL = 1n << 62n;
-const { mechanisms } = JSON.parse(readFileSync(new URL("../../vectors/messages.json", import.meta.url), "utf8"));
-const stated = Object.entries(mechanisms).map(([name, json]) => [name, JSON.parse(json)]);
+const written = (file) => {
+  const { mechanisms } = JSON.parse(readFileSync(new URL(`../../vectors/${file}.json`, import.meta.url), "utf8"));
+  return Object.entries(mechanisms).map(([name, json]) => [name, JSON.parse(json)]);
+};
+const stated = written("messages"), surveys = written("surveys").filter(([name]) => !/2\^20|one question|long/.test(name));
 const random = (count) => crypto.getRandomValues(new BigUint64Array(count));
 
 /** The cells of a two-level draw: both ends of the two words of each, inside first. */
@@ -38,7 +42,9 @@ function outcomes(mechanism, vector, group, others, places, cells) {
     const sent = corners(box).map((draw) => {
       const words = others.slice();
       draw.forEach((word, i) => (words[places[i]] = word << 2n));
-      return mechanism.encodeWithWords(vector, group, words)[0];
+      return (typeof vector === "object" && !Array.isArray(vector)
+        ? answered(mechanism, vector, words)
+        : mechanism.encodeWithWords(vector, group, words))[0];
     });
     assert.equal(new Set(sent).size, 1);
     return sent[0];
@@ -67,6 +73,46 @@ for (const [name, json] of stated.filter(([, { dim, groups = 1 }]) => dim * grou
     }
   });
 
+/** The cells of a part of a survey, or of Frequencies, and how many frames of its are for vectors. */
+const cellsOf = (part) =>
+  "frame_size" in part
+    ? twoLevelCells(part.frame_size * 2 * (part.blocks ?? 1), part.inside, BigInt(part.threshold))
+    : twoLevelCells(part.size, part.inside, BigInt(part.threshold));
+
+const records = [
+  { country: "AT", used: ["search"], age: 30, stars: 1, v: [1, 2, 3] },
+  { country: NaN, used: [], age: Infinity, stars: undefined, v: [NaN, 0, 0] },
+  { country: {}, used: { length: 3 }, age: new Date(0), stars: 2n, v: "abc" },
+  {},
+];
+
+for (const [name, json] of surveys)
+  test(`each answer has its cell's probability: ${name}`, () => {
+    const mechanism = new Mechanism(json), { draws = [TOTAL], parts = [json] } = json;
+    let end = 0n;
+    draws.forEach((draw, question) => {
+      const start = end;
+      end += BigInt(draw);
+      const cells = cellsOf(parts[question]);
+      const tried = cells.length <= 100 ? cells : cells.filter(() => Math.random() < 50 / cells.length);
+      for (const record of draws.length > 1 ? records : [0, 1]) {
+        const others = random(mechanism.wordsEach);
+        if (parts[question].frames > 1) others[3] = 0n;
+        const at = (word) => ((others[4] = word << 2n), outcomes(mechanism, record, undefined, others, [1, 2], tried));
+        const found = draws.length > 1 ? at(start) : outcomes(mechanism, record, undefined, others, [1, 2], tried);
+        assert.equal(new Set(found).size, tried.length);
+        // Both ends of the question's own cell give the same answers to it, whoever is asked.
+        if (draws.length > 1) assert.deepEqual(at(end - 1n), found);
+        if (draws.length > 1)
+          for (const word of [start, end - 1n]) {
+            others[4] = (word << 2n) | 3n;
+            assert.equal(answered(mechanism, record, others)[1], question);
+          }
+      }
+    });
+    assert.equal(end, TOTAL);
+  });
+
 test("e^ε is bounded from below, to 80 digits", () => {
   const digits = "2718281828459045235360287471352662497757247093699959574966967627724076630353547594571382178525166427";
   const found = (steps.expBelow(1) * 10n ** 99n) >> 320n;
@@ -92,15 +138,18 @@ test("no draw with a larger budget than it says is accepted", () => {
 
 test("every message takes the same number of fresh words, from the system", () => {
   const mechanism = new Mechanism(stated[0][1]), original = crypto.getRandomValues, asked = [];
+  const survey = new Mechanism(Object.fromEntries(surveys)["survey, everything"]);
   crypto.getRandomValues = function (array) {
     asked.push(array);
     return original.call(crypto, array);
   };
   try {
     for (const vector of [[0, 0, 0], [1, 2, 3], [-1e30, 0, 0]]) mechanism.encode(vector);
+    for (const record of records) survey.answer(record);
   } finally {
     crypto.getRandomValues = original;
   }
-  assert.deepEqual(asked.map(({ length }) => length), Array(3).fill(mechanism.wordsEach));
-  assert.ok(asked.every((words) => words.every((word) => word === 0n))); // forgotten after use
+  const each = [...Array(3).fill([mechanism.wordsEach]), ...Array(4).fill([1, survey.wordsEach])];
+  assert.deepEqual(asked.map(({ length }) => length), each.flat());
+  assert.ok(asked.filter(({ length }) => length > 1).every((words) => words.every((word) => word === 0n))); // forgotten after use
 });

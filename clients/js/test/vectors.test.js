@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { canonical, Mechanism, readCampaign, steps } from "../sstq.js";
-import { bitsOf, float32, float32s, float64, hexadecimal, words } from "./numbers.js";
+import { answered, bitsOf, float32, float32s, float64, hexadecimal, words } from "./numbers.js";
 
 const read = (name) => JSON.parse(readFileSync(new URL(`../../vectors/${name}.json`, import.meta.url), "utf8"));
 const word = (text) => words(text)[0];
@@ -199,6 +199,30 @@ test("messages", () => {
 test("public coins are refused", () => {
   for (const json of Object.values(read("public-coin").mechanisms))
     assert.throws(() => new Mechanism(json), { name: "SstqError", code: "mechanism" });
+});
+
+test("surveys and frequencies", async () => {
+  const { mechanisms, agreements, cases, slots, refused } = read("surveys");
+  const made = Object.fromEntries(Object.entries(mechanisms).map(([name, json]) => [name, new Mechanism(json)]));
+  for (const { mechanism: name, digest, fields } of agreements) {
+    assert.equal(await made[name].digest(), digest);
+    assert.deepEqual(made[name].fields.map(({ name, bits }) => [name, bits]), fields);
+  }
+  for (const data of cases) {
+    const mechanism = made[data.mechanism], message = answered(mechanism, data.value, words(data.words));
+    const found = Object.fromEntries(mechanism.fields.map(({ name }, i) => [name, String(message[i])]));
+    assert.deepEqual(found, data.fields, `${data.mechanism}: ${data.about}`);
+    assert.equal(hexadecimal(mechanism.pack([message])), data.packed);
+  }
+  for (const { mechanism: name, values, words: text, messages } of slots) {
+    const mechanism = made[name], count = mechanism.wordsEach, drawn = words(text);
+    assert.equal(messages.length, values.length * mechanism.messages);
+    messages.forEach((message, i) =>
+      assert.deepEqual(answered(mechanism, values[i % 2], drawn.slice(i * count, (i + 1) * count)), message),
+    );
+  }
+  for (const { about, json } of refused)
+    assert.throws(() => new Mechanism(json), { name: "SstqError", code: "mechanism" }, about);
 });
 
 test("campaigns", async () => {
