@@ -5,14 +5,14 @@ Nothing here is random but where `seed` is an argument. The tightness of a bound
 
 import csv
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 import sstq
-from benchmarks.theory import Regression, least_level_by_linear_program
 from paper import theory
 from paper.reproduction.methods import METHODS
 from paper.reproduction.printed import paper_number
@@ -68,6 +68,21 @@ def test_rows_have_norm_one_when_norms_are_equal(frame):
     equal = not isinstance(frame, OrthogonalFrame)
     defect = np.abs(frame.squared_row_norms() - 1).max()
     assert defect < 1e-9 if equal else defect > 0.1
+
+
+def least_level_by_linear_program(frame, x):
+    """The least Kashin level of a unit vector: minimise max|y_j| over all representations y."""
+    rows, count = frame.rows(np.arange(frame.size)), frame.size
+    box = np.concatenate([np.eye(count), -np.eye(count)])
+    found = linprog(
+        np.append(np.zeros(count), 1.0),
+        A_ub=np.column_stack([box, -np.ones(2 * count)]),
+        b_ub=np.zeros(2 * count),
+        A_eq=np.column_stack([frame.dim / count * rows.T, np.zeros(frame.dim)]),
+        b_eq=x,
+        bounds=[(None, None)] * count + [(0, None)],
+    )
+    return found.fun * math.sqrt(count)
 
 
 @pytest.mark.parametrize(("dim", "size"), [(32, 128), (50, 128), (64, 64), (90, 128)])
@@ -439,6 +454,54 @@ def test_bound_of_theorem_6_2_is_attained_to_a_factor_two():
     problem = theory.Descent(0.1, 0.1, 10, 1.0, 0.0, zeta=0.1)
     squares = quadratic_descent(problem, theory.dsgd_step_size(problem, 10_000), 10_000)
     assert 2 < theory.dsgd_bound(problem, 10_000) / squares.mean() < 2.1
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Robust linear regression, f_i(w) = log(1 + (⟨a_i, w⟩ − t_i)²/2) with ‖a_i‖ = 1: not convex, inf F = 0.
+
+    |f'| ≤ 1/√2, so every gradient has norm at most G = 1/√2, and |f''| ≤ 1, so L is at most that of the least squares.
+    """
+
+    rows: np.ndarray
+    targets: np.ndarray
+
+    gradient_bound = 2**-0.5
+
+    @classmethod
+    def draw(cls, dim, clients, rng):
+        """Like-minded clients, and a start w = 0 at which all of them pull hard the same way."""
+        direction = np.full(dim, dim**-0.5)
+        rows = direction + 0.3 * rng.standard_normal((clients, dim)) / dim**0.5
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return cls(rows, rows @ (2**0.5 * direction))
+
+    def gradients(self, w):
+        """One row per client."""
+        residuals = self.rows @ w - self.targets
+        return self.rows * (residuals / (1 + residuals**2 / 2))[:, None]
+
+    @property
+    def constants(self):
+        """What Assumption 6.1 asks for, exactly."""
+        return {
+            "smoothness": float(np.linalg.eigvalsh(self.rows.T @ self.rows / len(self.rows))[-1]),
+            "initial_gap": float(np.mean(np.log1p(self.targets**2 / 2))),
+            "clients": len(self.rows),
+            "gradient_bound": self.gradient_bound,
+        }
+
+    def descend(self, mechanism, step_size, rounds, rng):
+        """‖∇F(w_t)‖² for t = 0, …, rounds − 1, each gradient sent through the mechanism."""
+        w = np.zeros(self.rows.shape[1])
+        squares = np.empty(rounds)
+        for t in range(rounds):
+            gradients = self.gradients(w)
+            squares[t] = np.sum(gradients.mean(axis=0) ** 2)
+            aggregator = mechanism.aggregator()
+            aggregator.update(mechanism.encode(gradients, rng=rng))
+            w -= step_size * aggregator.mean().value
+        return squares
 
 
 def test_descent_with_private_gradients(seed):
