@@ -15,6 +15,7 @@ import benchmarks.clients
 import benchmarks.comparison
 import benchmarks.encoding
 import benchmarks.errors
+import benchmarks.growth
 import benchmarks.iterations
 import benchmarks.kernels
 import benchmarks.pipeline

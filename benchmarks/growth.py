@@ -1,175 +1,130 @@
-"""Time and memory against dimension, frame size, clients, bits and messages; draws docs/growth.png.
+"""How time and memory grow with the dimension, the clients, the bits and the messages.
 
-    python -m benchmarks.growth --output docs/growth.png --json growth.json     # about seven minutes
-    python -m benchmarks.growth --quick --output growth.png                     # two small sizes a curve, a minute
-
-Every point is measured in a process of its own (`benchmarks.growth_points`); this one stays small, because a child
-begins with its parent's peak.
+Every point is measured in a process of its own, because the peak of a process's memory never falls:
+`python -m benchmarks.growth '{"task": "encode", "mechanism": "sstq", "clients": 10}'`.
 """
 
 import json
 import math
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
-from sstq.cli.terminal import note, progress, show_table
+import sstq
+from benchmarks.harness import Result, benchmark, fastest, run_python, seconds_of
+from benchmarks.references import BITS, DIM, EPSILON
+from sstq.messages.files import write_messages
 
-MECHANISMS = {"frameunit": "FrameUnit", "sstq": "SSTQ, certified", "vqsgd": "vqSGD", "privunitg": "PrivUnitG"}
-FORMS = {"sstq": "framed files", "parquet": "Parquet"}
-AXES = {
-    "d": "dimension d, one client",
-    "N": "frame size N, d = 1,000, one client",
-    "n": "clients n, streamed, d = 1,000",
-    "b": "bits b, 1,000 clients, d = 1,000",
-    "messages": "messages of 20 bits, from shards",
-}
-MOST_MESSAGES_COMPUTED = 10**9
+BATCH, SHARD = 1000, 10_000_000
+MECHANISMS = {"frameunit": "FrameUnit", "sstq": "SSTQ"}
+Point = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Point:
-    """One measurement: `value` on an axis, on the curve of that label."""
-
-    axis: str
-    label: str
-    value: int
-    task: dict[str, Any] = field(repr=False)
-    seconds: float = math.nan
-    peak_bytes: float = math.nan
-
-
-def plan(quick: bool) -> Iterator[Point]:
-    """All points but those of messages, whose files have to be written first."""
+def plan() -> Iterator[tuple[str, list[int], list[Point]]]:
+    """The name of each curve, its sizes, and what is measured at each of them."""
     for name, label in MECHANISMS.items():
-        for dim in (100, 1000) if quick else (10**k for k in range(2, 8)):
-            yield Point("d", label, dim, {"task": "encode_one", "mechanism": name, "dim": dim})
-        for clients in (1, 10) if quick else (10**k for k in range(6)):
-            yield Point("n", label, clients, {"task": "encode_many", "mechanism": name, "clients": clients})
-    for name in ("frameunit", "sstq"):
-        for bits in (11, 12) if quick else range(11, 24, 2):
-            task = {"task": "encode_one", "mechanism": name, "frame_size": 1 << bits}
-            yield Point("N", MECHANISMS[name], 1 << bits, task)
-        label = MECHANISMS[name] + (", public coin" if name == "frameunit" else "")
-        for bits in (1, 2) if quick else range(1, 9):
-            yield Point("b", label, bits, {"task": "encode_many", "mechanism": name, "bits": bits, "clients": 1000})
+        task = {"task": "encode", "mechanism": name}
+        for what, option, sizes in (
+            ("the dimension, one client", "dim", [10**k for k in range(2, 8)]),
+            ("the clients, d = 1,000", "clients", [10**k for k in range(6)]),
+            ("the bits, 1,000 clients, d = 1,000", "bits", [1, 2, 4, 8]),
+        ):
+            rest = {"clients": 1000} if option == "bits" else {}
+            yield f"{label}: {what}", sizes, [task | rest | {option: size} for size in sizes]
+    for form in ("sstq", "parquet"):
+        sizes = [10**k for k in range(4, 9)]
+        yield (
+            f"aggregation of .{form} files: the messages",
+            sizes,
+            [{"task": "aggregate", "form": form, "messages": size} for size in sizes],
+        )
 
 
-def message_plan(quick: bool) -> Iterator[Point]:
-    """The points of messages, in both forms of files."""
-    for form, label in FORMS.items():
-        for messages in (10**3, 10**4) if quick else (10**k for k in range(4, 9)):
-            yield Point("messages", label, messages, {"task": "aggregate", "form": form, "messages": messages})
-
-
-def run_task(task: dict[str, Any]) -> dict[str, float]:
-    """What `benchmarks.growth_points` measures in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.growth_points", json.dumps(task)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    measured: dict[str, float] = json.loads(done.stdout)
-    return measured
-
-
-def measure(point: Point) -> Point:
-    """The point with its figures."""
-    if point.axis != "messages":
-        return Point(**vars(point) | run_task(point.task))
-    with tempfile.TemporaryDirectory() as folder:
-        task = point.task | {"folder": folder}
-        run_task(task | {"task": "write_shards"})
-        return Point(**vars(point) | run_task(task))
-
-
-def slope(points: list[Point], figure: str) -> float:
+def slope(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     """The exponent of a power law through the upper half of a curve, where constant costs no longer count."""
-    upper = sorted(points, key=lambda point: point.value)[-max(2, len(points) // 2 + 1) :]
-    x = [math.log(point.value) for point in upper]
-    y = [math.log(getattr(point, figure)) for point in upper]
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
+    upper = len(sizes) // 2 - 1
+    return float(np.polyfit(np.log(sizes[upper:]), np.log(seconds[upper:]), 1)[0])
 
 
-def memory_growth(points: list[Point]) -> float:
-    """How many times the least peak of a curve the largest is; the libraries are part of both."""
-    peaks = [point.peak_bytes for point in points]
-    return max(peaks) / min(peaks)
+@benchmark
+def growth() -> Iterator[Result]:
+    """Time as a power of the size, on the upper half of each curve, and the largest peak of memory over the least."""
+    for curve, sizes, points in plan():
+        seconds, peaks = np.array([json.loads(run_in_a_process(point)) for point in points]).T
+        note = f"{seconds[-1]:.3g} s, {peaks[-1] / 2**20:.0f} MiB at {sizes[-1]:,}"
+        yield Result(f"{curve}, time", slope(sizes, seconds), "exponent", note)
+        yield Result(f"{curve}, memory", peaks.max() / peaks.min(), "times")
 
 
-def curves(points: list[Point]) -> dict[tuple[str, str], list[Point]]:
-    """The points by axis and label."""
-    found: dict[tuple[str, str], list[Point]] = {}
-    for point in points:
-        found.setdefault((point.axis, point.label), []).append(point)
-    return found
+def run_in_a_process(point: Point) -> str:
+    """The seconds and the peak of a point, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        if point["task"] == "aggregate":
+            point = {**point, "folder": folder}
+            run_python("-m", "benchmarks.growth", json.dumps({**point, "task": "write"}))
+        return run_python("-m", "benchmarks.growth", json.dumps(point))
 
 
-def summary(points: list[Point]) -> list[dict[str, Any]]:
-    """The slope and the growth of memory of every curve; the seconds of 10⁹ messages, computed from its last point."""
-    rows = []
-    for (axis, label), curve in curves(points).items():
-        last = max(curve, key=lambda point: point.value)
-        row = {"axis": axis, "label": label, "largest": last.value, "seconds": last.seconds}
-        row |= {"peak_bytes": last.peak_bytes, "time_slope": slope(curve, "seconds")}
-        row |= {"memory_growth": memory_growth(curve)}
-        if axis == "messages":
-            row["computed_seconds_of_1e9"] = last.seconds * MOST_MESSAGES_COMPUTED / last.value
-        rows.append(row)
-    return rows
+def encode(point: Point) -> float:
+    """Seconds of encoding clients, a batch at a time, and adding their messages up if there are several."""
+    options = {"dim": point.get("dim", 1000)} | {name: point[name] for name in ("bits",) if name in point}
+    mechanism, clients = sstq.mechanism(point["mechanism"], epsilon=EPSILON, **options), point.get("clients", 1)
+    x = np.random.default_rng(1).standard_normal((min(BATCH, clients), mechanism.dim), dtype=np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+
+    def stream() -> None:
+        aggregator = mechanism.aggregator()
+        for start in range(0, clients, BATCH):
+            part = x[: clients - start]
+            ids = np.arange(start, start + len(part)) if mechanism.coin == "public" else None
+            messages = mechanism.encode(part, clients=ids)
+            if clients > 1:
+                aggregator.update(messages)
+
+    return min(fastest(stream, repeats=3))
 
 
-def main(
-    output: Annotated[Path, typer.Option(help="The picture.")],
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write all points and slopes.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Two small sizes a curve.")] = False,
-) -> None:
-    """Measure how time and memory grow, print the slopes and draw them."""
-    # No point shall wait for a compiler.
-    subprocess.run([sys.executable, "-m", "sstq.kernels"], check=True, capture_output=True)
-    planned = [*plan(quick), *message_plan(quick)]
-    points: list[Point] = []
-    with progress("Measuring", len(planned)) as advance:
-        for point in planned:
-            note(f"{point.label}, {point.axis} = {point.value:,}")
-            points.append(measure(point))
-            advance(1)
-    rows = summary(points)
-    show_table(
-        "Growth: exponents fitted to the upper half of each curve",
-        ["against", "curve", "up to", "seconds", "peak MiB", "time ~", "memory ×", "10⁹ messages, computed"],
-        [
-            [
-                row["axis"],
-                row["label"],
-                f"{row['largest']:,}",
-                f"{row['seconds']:.3g}",
-                f"{row['peak_bytes'] / 2**20:.0f}",
-                f"{row['time_slope']:.2f}",
-                f"{row['memory_growth']:.2f}",
-                f"{row['computed_seconds_of_1e9']:.0f} s" if "computed_seconds_of_1e9" in row else "",
-            ]
-            for row in rows
-        ],
-        caption="",
-    )
-    # Not before: the children's peaks would begin with the libraries that these load.
-    from benchmarks.growth_picture import draw_growth
-    from benchmarks.harness import machine_facts
-    from sstq.files.atomic import atomic_file
+def write(point: Point) -> float:
+    """Write random messages of 20 bits, those of the paper's network, to shards in a folder."""
+    mechanism, rng = sstq.SSTQ(DIM, EPSILON, bits=BITS), np.random.default_rng(1)
 
-    draw_growth(points, output)
-    note(f"wrote {output}")
-    if json_path is not None:
-        document = {"machine": machine_facts(), "curves": rows, "points": [asdict(point) for point in points]}
-        with atomic_file(json_path) as file:
-            file.write(json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n")
-        note(f"wrote {json_path}")
+    def batches(count: int) -> Iterator[sstq.Messages]:
+        for first in range(0, count, 1 << 20):
+            size = min(1 << 20, count - first)
+            columns = (rng.integers(f.limit, size=size, dtype=f.dtype) for f in mechanism.layout.fields)
+            yield mechanism.messages_from_columns(tuple(columns), None, simulated=True)
+
+    for shard in range(-(-point["messages"] // SHARD)):
+        size = min(SHARD, point["messages"] - shard * SHARD)
+        write_messages(Path(point["folder"]) / f"{shard}.{point['form']}", batches(size))
+    return math.nan
+
+
+def aggregate(point: Point) -> float:
+    """Seconds from shards to the mean and its standard error."""
+    mechanism = sstq.SSTQ(DIM, EPSILON, bits=BITS)
+    mechanism.aggregator().update(mechanism.encode(np.full((2, DIM), 0.005, np.float32))).mean()
+    aggregator = mechanism.aggregator()
+
+    def read() -> None:
+        for path in sorted(Path(point["folder"]).iterdir()):
+            aggregator.update_from_file(path)
+        assert aggregator.mean().count == point["messages"]
+
+    return seconds_of(read)
+
+
+def measure(point: Point) -> tuple[float, int]:
+    """The seconds of a point in this process, and the peak of its memory in bytes, as Linux counts it."""
+    seconds = {"encode": encode, "write": write, "aggregate": aggregate}[point["task"]](point)
+    # Not that of getrusage, which begins with the peak of the process that started this one.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return seconds, 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    print(json.dumps(measure(json.loads(sys.argv[1]))))
