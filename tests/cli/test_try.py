@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import app
-from sstq.cli.listening import check_port
+from sstq.cli.serve import check_port
 from sstq.client import Client
 
 BOUNDS = {"age": [0, 110], "bmi": [10, 60]}
@@ -77,7 +77,7 @@ def test_columns_and_delimiters_are_the_same_for_every_command(tmp_path, delimit
     stored = [next(sstq.read_messages(f"{tmp_path / name}.sstq", mechanism)) for name in ("people.csv", "rows.npy")]
     assert stored[0].to_bytes() == stored[1].to_bytes() == mechanism.encode(rows, rng=3).to_bytes()
     assert run("try", path, "--epsilon", 3, *reading).exit_code == 0
-    suggested = run("clip", "suggest", "--vectors", path, *reading)
+    suggested = run("clip", path, "-m", spec, *reading)
     assert suggested.exit_code == 0, suggested.output
     refused = run("encode", path, "-m", spec, "-o", tmp_path / "no.sstq")
     assert refused.exit_code == 2

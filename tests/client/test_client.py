@@ -295,7 +295,7 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
 
 
 def test_the_administrators_token_is_kept_for_its_owner_alone(tmp_path, monkeypatch):
-    from sstq.cli.listening import kept_token
+    from sstq.cli.serve import kept_token
 
     path = tmp_path / "administrator-token"
     token, shown = kept_token(tmp_path)

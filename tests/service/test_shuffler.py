@@ -174,7 +174,7 @@ def test_a_new_sealing_key_makes_a_new_crowd(both):
     create(both, "keys", threshold=10)
     old = client_of(both, "keys", token=tokens_of(both, "keys", 15))
     environment = {"SSTQ_URL": collector.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
-    said = CliRunner().invoke(app, ["campaign", "rotate", "keys"], env=environment)
+    said = CliRunner().invoke(app, ["campaign", "renew", "keys", "sealing-key"], env=environment)
     assert said.exit_code == 0, said.output
     until(lambda: len(shuffler.http.get("/v1/campaigns/keys").json()["sealing_keys"]) == 2)
     assert shuffler.http.get("/v1/campaigns/keys").json()["sealing_keys"][0] in said.output

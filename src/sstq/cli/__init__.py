@@ -20,8 +20,7 @@ from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
 from sstq.cli.send import send
-from sstq.cli.serve import serve
-from sstq.cli.shuffler import shuffler
+from sstq.cli.serve import serve, shuffler
 from sstq.cli.spec import spec
 from sstq.cli.sql import sql
 from sstq.cli.survey import survey
@@ -46,7 +45,7 @@ _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        add_command(app, _command, "try" if _command is try_ else None, panel=_panel)
+        add_command(app, _command, panel=_panel)
 
 
 def _print_version(wanted: bool) -> None:

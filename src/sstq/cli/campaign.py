@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
-from sstq.cli.terminal import note, paragraphs, show_facts, show_table
-from sstq.cli.usage import WrongUsage, add_command, check_usage
+from sstq.cli.terminal import note, show_facts, show_table
+from sstq.cli.usage import WrongUsage, check_usage, command_group
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -33,19 +33,22 @@ _Token = Annotated[
     str,
     typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Use this administrator token."),
 ]
-_Most = Annotated[int | None, typer.Option(help="Accept at most this many messages per upload, with a sender's token.")]
-_Origin = Annotated[
-    list[str] | None,
-    typer.Option(help="Let web pages of this origin send, such as https://poll.example; * for all; repeatable."),
+_Labels = Annotated[
+    Path | None, typer.Option(help="Take the names of the coordinates from this text file, one per line.")
 ]
-_Release = Annotated[
-    int | None,
-    typer.Option(help="Show readers a new estimate after this many messages at least. [dim]\\[default: 20][/dim]"),
+_Opens = Annotated[str | None, typer.Option(help="Accept messages from this time on, such as 2027-01-31T18:00:00Z.")]
+_Closes = Annotated[
+    str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
+]
+_Readers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="administrator|token|public",
+        help="Choose who may read the estimate. [dim]\\[default: administrator][/dim]",
+    ),
 ]
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
-
-campaign = typer.Typer(name="campaign", no_args_is_help=True, help=paragraphs(_HELP), rich_markup_mode="rich")
 
 
 def create(
@@ -53,9 +56,7 @@ def create(
     mechanism: MechanismOption,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    labels: Annotated[
-        Path | None, typer.Option(help="Take the names of the coordinates from this text file, one per line.")
-    ] = None,
+    labels: _Labels = None,
     group_labels: Annotated[
         Path | None, typer.Option(help="Take the names of the private groups from this text file, one per line.")
     ] = None,
@@ -63,20 +64,12 @@ def create(
         str | None,
         typer.Option(help="Show the mean as an image of this shape: height x width (x channels), such as 28x28."),
     ] = None,
-    opens: Annotated[
-        str | None, typer.Option(help="Accept messages from this time on, such as 2027-01-31T18:00:00Z.")
-    ] = None,
-    closes: Annotated[
-        str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
-    ] = None,
+    opens: _Opens = None,
+    closes: _Closes = None,
     senders: Annotated[
-        str,
-        typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages."),
+        str, typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages.")
     ] = "everybody",
-    readers: Annotated[
-        str,
-        typer.Option(metavar="administrator|token|public", help="Choose who may read the estimate."),
-    ] = "administrator",
+    readers: _Readers = None,
     people: Annotated[
         int | None, typer.Option(help="Limit the sender's token to this many people. [dim]\\[default: 1000000][/dim]")
     ] = None,
@@ -115,7 +108,7 @@ def create(
         with _about_terms(terms):
             made = Campaign.from_terms(name, agreed, _given(**terms))
     whole = made.to_dict() | _given(people=people)
-    found = _ask("POST", url, "", token, json.dumps(whole).encode())
+    found = _ask("POST", url, "", token, whole)
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
@@ -127,7 +120,7 @@ def create(
         note("The closing time has passed: the campaign accepts no messages.")
 
 
-def list_campaigns(token: _Token, url: _Url = _DEFAULT_URL) -> None:
+def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
     """List all campaigns with their state and counts.
 
     Example: sstq campaign list
@@ -166,7 +159,7 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign close steps
     """
-    _ask("PATCH", url, f"/{name}", token, b'{"closed": true}')
+    _ask("PATCH", url, f"/{name}", token, {"closed": True})
     note(f"{name} is closed.")
     terms = _ask("GET", url, f"/{name}", token).get("shuffling")
     if terms is not None:
@@ -218,7 +211,7 @@ def tokens(
 
     while count:
         some = min(count, MOST_TOKENS)
-        made = _ask("POST", url, f"/{name}/tokens", token, json.dumps({"count": some}).encode())["tokens"]
+        made = _ask("POST", url, f"/{name}/tokens", token, {"count": some})["tokens"]
         typer.echo("\n".join(made))
         count -= some
 
@@ -235,7 +228,7 @@ def senders(
 
     Example: sstq campaign senders steps --people 20000
     """
-    made = _ask("POST", url, f"/{name}/senders", token, json.dumps({"people": people}).encode())
+    made = _ask("POST", url, f"/{name}/senders", token, {"people": people})
     typer.echo(made["send_token"])
 
 
@@ -243,18 +236,21 @@ def change(
     name: _Name,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    labels: Annotated[
-        Path | None, typer.Option(help="Take the names of the coordinates from this text file, one per line.")
+    labels: _Labels = None,
+    opens: _Opens = None,
+    closes: _Closes = None,
+    readers: _Readers = None,
+    most_messages: Annotated[
+        int | None, typer.Option(help="Accept at most this many messages per upload, with a sender's token.")
     ] = None,
-    opens: Annotated[str | None, typer.Option(help="Accept messages from this time on.")] = None,
-    closes: Annotated[str | None, typer.Option(help="Stop accepting messages at this time.")] = None,
-    most_messages: _Most = None,
-    readers: Annotated[
-        str | None,
-        typer.Option(metavar="administrator|token|public", help="Choose who may read the estimate."),
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Let web pages of this origin send, such as https://poll.example; * for all; repeatable."),
     ] = None,
-    origin: _Origin = None,
-    release_every: _Release = None,
+    release_every: Annotated[
+        int | None,
+        typer.Option(help="Show readers a new estimate after this many messages. [dim]\\[default: 20][/dim]"),
+    ] = None,
 ) -> None:
     """Change a campaign's terms. Its mechanism and its shuffler cannot change.
 
@@ -273,25 +269,29 @@ def change(
     )
     if not terms:
         raise WrongUsage("name at least one term to change, such as --closes 2027-03-07T18:00:00Z")
-    found = _ask("PATCH", url, f"/{name}", token, json.dumps(terms).encode())
+    found = _ask("PATCH", url, f"/{name}", token, terms)
     note(f"{name} is changed.")
     _show_tokens(found)
 
 
 def renew(
     name: _Name,
-    which: Annotated[str, typer.Argument(metavar="send-token|read-token", help="Renew this one.")],
+    which: Annotated[str, typer.Argument(metavar="send-token|read-token|sealing-key", help="Renew this one.")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
     """Replace a shared token by a new one and print it; the old one, and all senders' tokens, stop working.
 
+    Or create a new key for sealing the messages of a shuffled campaign. Envelopes for older keys still count, but those
+    for different keys never share a crowd: those for the old key must reach the threshold on their own.
+
     Example: sstq campaign renew steps read-token
     """
-    if which not in ("send-token", "read-token"):
-        raise WrongUsage(f"WHICH must be send-token or read-token, got {which!r}")
-    body = json.dumps({"renew": [which.replace("-", "_")]}).encode()
-    _show_tokens(_ask("PATCH", url, f"/{name}", token, body))
+    if which not in ("send-token", "read-token", "sealing-key"):
+        raise WrongUsage(f"WHICH must be send-token, read-token or sealing-key, got {which!r}")
+    _show_tokens(_ask("PATCH", url, f"/{name}", token, {"renew": [which.replace("-", "_")]}))
+    if which == "sealing-key":
+        note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]}")
 
 
 def delete(
@@ -310,31 +310,18 @@ def delete(
     note(f"{name} is deleted.")
 
 
-def rotate(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
-    """Create a new key for sealing the messages of a shuffled campaign.
-
-    Envelopes for older keys still count. Envelopes for different keys never share a crowd: those for the old key must
-    reach the threshold on their own.
-
-    Example: sstq campaign rotate steps
-    """
-    _ask("PATCH", url, f"/{name}", token, b'{"renew": ["sealing_key"]}')
-    note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]}")
-
-
-add_command(campaign, list_campaigns, "list")
-for _command in (create, show, change, close, delete, export, tokens, senders, renew, rotate):
-    add_command(campaign, _command)
+campaign = command_group("campaign", _HELP, create, list_, show, change, close, delete, export, tokens, senders, renew)
 
 
 def _address(url: str, path: str) -> str:
     return f"{url.rstrip('/')}/v1/campaigns{path}"
 
 
-def _ask(method: str, url: str, path: str, token: str, body: bytes | None = None) -> Any:
+def _ask(method: str, url: str, path: str, token: str, document: dict[str, Any] | None = None) -> Any:
     from sstq.client.http import request
 
-    headers = {} if body is None else {"Content-Type": "application/json"}
+    headers = {} if document is None else {"Content-Type": "application/json"}
+    body = None if document is None else json.dumps(document).encode()
     answer = request(method, _address(url, path), token=token, headers=headers, body=body)
     return answer.json() if answer.content else None
 

@@ -15,7 +15,7 @@ from sstq.cli.terminal import note, warn
 from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
-    from sstq import ExpectedError, Mechanism
+    from sstq import Mechanism
     from sstq.messages.vectors import VectorFile
 
 Facts = list[tuple[str, object]]
@@ -24,6 +24,11 @@ _PRIVACY = {
     "local": "yes, every single message",
     "aggregator": "no: only the trusted aggregator may see a message; the mean it releases is private",
     "none": "no: this mechanism has no privacy",
+}
+_UNBIASED = {
+    "always": "yes",
+    "over frames": "over frame seeds, not for one frame: use a fresh frame every round",
+    "never": "no",
 }
 
 MechanismOption = Annotated[
@@ -110,36 +115,53 @@ def read_mechanism(path: Path) -> Mechanism:
 
 def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
-    from sstq.mechanisms import SSTQ, FrameUnit
     from sstq.mechanisms.records import RecordMechanism
 
-    if isinstance(mechanism, RecordMechanism):
-        return _describe_records(mechanism)
-    error, clients = mechanism.typical_error(), mechanism.clients or clients
-    facts: Facts = [
+    vectors = not isinstance(mechanism, RecordMechanism)
+    return [
         ("mechanism", mechanism.name),
         ("epsilon", f"{mechanism.epsilon!r}"),
         ("bits per message", mechanism.message_bits),
-        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)"),
+        *(_errors(mechanism, mechanism.clients or clients) if vectors else []),
+        ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
+        ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
+        ("trust", mechanism.trust),
+        ("coin", mechanism.coin if vectors else None),
+        *several_messages(mechanism),
+        ("unbiased", _UNBIASED[mechanism.unbiased]),
+        *_parts(mechanism),
+        ("digest", mechanism.digest()),
+    ]
+
+
+def _errors(mechanism: Mechanism, clients: int | None) -> Facts:
+    """The errors of means of typical vectors of norm clip."""
+    error = mechanism.typical_error()
+    facts: Facts = [
+        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)")
     ]
     if clients is not None:
         total = mechanism.typical_error(clients).total
         facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
     if mechanism.clients is None:
-        facts.append(("clients for an error of 10 %", _clients_for_a_tenth(mechanism, error)))
-    facts += [
-        ("dimension", mechanism.dim),
-        ("clip", f"{mechanism.clip:g}"),
-        ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
-        ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
-        ("trust", mechanism.trust),
-        ("coin", mechanism.coin),
-        *several_messages(mechanism),
-        ("unbiased", _unbiased_in_words(mechanism)),
-    ]
+        tenth = (0.1 * mechanism.clip) ** 2
+        needed = f"out of reach: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
+        if error.bias2 < tenth:
+            needed = f"{max(1, math.ceil(error.variance / (tenth - error.bias2))):,}"
+        elif mechanism.name == "frameunit":
+            # With frames for so many clients; one in ten more than the error of many frames needs.
+            needed += f"; pass --clients {math.ceil(1.1 * error.total / tenth)} instead"
+        facts.append(("clients for an error of 10 %", needed))
+    return [*facts, ("dimension", mechanism.dim), ("clip", f"{mechanism.clip:g}")]
+
+
+def _parts(mechanism: Mechanism) -> Facts:
+    """What only some mechanisms have."""
+    from sstq import SSTQ, FrameUnit, Frequencies, Survey
+
     if isinstance(mechanism, SSTQ):
         frame, kashin = mechanism.frame, mechanism.kashin
-        facts += [
+        return [
             ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits"),
             ("codebook", mechanism.codebook.name),
             ("decoder", mechanism.decoder.name),
@@ -149,35 +171,13 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
     if isinstance(mechanism, FrameUnit):
         allowed = mechanism.clients_allowed
         suffice = f"up to {allowed:,} in a round" if allowed else "none"
-        facts += [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
-    facts.append(("digest", mechanism.digest()))
-    return facts
-
-
-def _describe_records(mechanism: Mechanism) -> Facts:
-    """Return facts about a mechanism without vectors."""
-    from sstq.mechanisms.frequencies import Frequencies
-    from sstq.mechanisms.survey import Survey
-
-    facts: Facts = [
-        ("mechanism", mechanism.name),
-        ("epsilon", f"{mechanism.epsilon!r}"),
-        ("bits per message", mechanism.message_bits),
-    ]
+        return [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
     if isinstance(mechanism, Frequencies):
-        facts += [("categories", mechanism.categories), ("variance of a share", f"{mechanism.share_variance:.4g}")]
+        return [("categories", mechanism.categories), ("variance of a share", f"{mechanism.share_variance:.4g}")]
     if isinstance(mechanism, Survey):
-        for (name, question), draw in zip(mechanism.questions.items(), mechanism.draws, strict=True):
-            facts.append((f"question {name}", f"{question}, {100 * draw / 2**62:.0f} % of people"))
-    return [
-        *facts,
-        ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
-        ("exact", "yes, integer by integer"),
-        ("trust", mechanism.trust),
-        *several_messages(mechanism),
-        ("unbiased", _unbiased_in_words(mechanism)),
-        ("digest", mechanism.digest()),
-    ]
+        shares = zip(mechanism.questions.items(), mechanism.draws, strict=True)
+        return [(f"question {name}", f"{asked}, {100 * n / 2**62:.0f} % of people") for (name, asked), n in shares]
+    return []
 
 
 def several_messages(mechanism: Mechanism) -> Facts:
@@ -206,27 +206,6 @@ def summarize_mechanism(mechanism: Mechanism, count: int) -> dict[str, Any]:
     }
 
 
-def _unbiased_in_words(mechanism: Mechanism) -> str:
-    if mechanism.unbiased:
-        return "yes"
-    over_frames = mechanism.unbiased == "over frames"
-    return "over frame seeds, not for one frame: use a fresh frame every round" if over_frames else "no"
-
-
-def _clients_for_a_tenth(mechanism: Mechanism, error: ExpectedError) -> str:
-    """Return how many clients reach an error of 10 % of clip, or why no number does."""
-    from sstq.mechanisms import FrameUnit
-
-    room = (0.1 * mechanism.clip) ** 2 - error.bias2
-    if room > 0:
-        return f"{max(1, math.ceil(error.variance / room)):,}"
-    out_of_reach = f"out of reach: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
-    if not isinstance(mechanism, FrameUnit):
-        return out_of_reach
-    # One client in ten more than the error of many frames needs.
-    return f"{out_of_reach}; pass --clients {math.ceil(1.1 * error.total / (0.1 * mechanism.clip) ** 2)} instead"
-
-
 def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
     """Return whether messages of this mechanism are private, in words."""
     return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
@@ -244,8 +223,14 @@ def advise_next_round(mechanism: Mechanism, clients: int) -> None:
     note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
 
 
-def check_output(path: Path | None, force: bool, option: str = "--output", inputs: Iterable[Path] = ()) -> None:
-    """Refuse an existing file (unless forced), an input or a missing folder, before any work is done."""
+def check_output(
+    path: Path | None,
+    force: bool,
+    option: str = "--output",
+    inputs: Iterable[Path] = (),
+    suffixes: Sequence[str] = (),
+) -> None:
+    """Refuse an existing file (unless forced), an input, a missing folder or another suffix, before any work."""
     if path is None:
         return
     if not path.parent.is_dir():
@@ -256,12 +241,8 @@ def check_output(path: Path | None, force: bool, option: str = "--output", input
         raise WrongUsage(f"{option} must not be an input file, got {path}")
     if path.exists() and not force:
         raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
-
-
-def check_suffix(path: Path, option: str, *allowed: str) -> None:
-    """Refuse a file whose name does not end in one of these."""
-    if path.suffix.lower() not in allowed:
-        raise WrongUsage(f"{option} {path}: the name must end in {', '.join(allowed)}")
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise WrongUsage(f"{option} {path}: the name must end in {', '.join(suffixes)}")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,24 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import (
-    PICTURES,
-    ForceOption,
-    VerboseOption,
-    check_output,
-    check_suffix,
-    figure,
-    output_option,
-    to_json,
-    write_text,
-)
+from sstq.cli.common import PICTURES, ForceOption, check_output, figure, output_option, to_json, write_text
 from sstq.cli.terminal import note, progress, show_table
 
 if TYPE_CHECKING:
     from sstq.planning.comparison import Comparison
 
 _ROUNDING = 1e-12
-_CENTRAL = "CSGM: (ε, 1e-5) for the released mean, not ε per message."
 
 
 def compare(
@@ -37,70 +26,54 @@ def compare(
     output: Annotated[
         Path | None, output_option(help="Write all numbers (.csv, .json) or draw them (.png, .svg).")
     ] = None,
-    verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Compare all mechanisms on a typical unit vector by bits, error, trust and time.
+    """Compare all mechanisms on a typical unit vector by bits, error and trust.
 
-    With --verbose encoding and adding are timed on this machine. With --frontier the error is divided by d, and the
-    least error of all unbiased mechanisms is shown.
+    With --frontier the error is divided by d, and the least error of all unbiased mechanisms is shown.
 
     Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --output compare.png
 
     Example: sstq compare --frontier --dim 10000 --epsilon 3
     """
-    check_output(output, force)
-    if output is not None:
-        check_suffix(output, "--output", ".csv", ".json", *PICTURES)
-    rows = _rows(dim, epsilon, clients, frontier=frontier, timed=verbose)
-    head: dict[str, Any] = {"dim": dim, "epsilon": epsilon} | ({} if frontier else {"clients": clients})
-    if frontier:
-        head |= _show_frontier(rows, dim, epsilon)
-    else:
-        _show_comparison(rows, dim, epsilon, clients, verbose)
-    if output is not None:
-        _write(rows, output, head, frontier=frontier)
-
-
-def _rows(dim: int, epsilon: float, clients: int, *, frontier: bool, timed: bool) -> list[Comparison]:
     from sstq.checks import check_argument
     from sstq.planning import comparison
 
+    check_output(output, force, suffixes=(".csv", ".json", *PICTURES))
     check_argument("dim", dim, low=2 if frontier else 1)
     check_argument("epsilon", epsilon)
     check_argument("clients", clients)
     rows, left_out = [], []
     variants = comparison.all_families() if frontier else comparison.all_variants()
+    crowd = None if frontier else clients
     with progress("Comparing", len(variants)) as advance:
         for variant in variants:
-            found = comparison.compare(
-                dim,
-                epsilon,
-                1 if frontier else clients,
-                timed=timed and not frontier,
-                one_round=not frontier,
-                variants=[variant],
-                skipped=lambda one, reason: left_out.append(f"{one.label}: {reason}"),
-            )
-            rows += list(found)
+            try:
+                rows.append(comparison.compare(variant, dim, epsilon, crowd))
+            except ValueError as refusal:
+                left_out.append(f"left out: {variant.label}: {refusal}")
             advance(1)
-    if not rows:
-        raise ValueError(left_out[0])
     for reason in left_out:
-        note(f"left out: {reason}")
-    return sorted(rows, key=lambda row: row.mse)
+        note(reason)
+    rows.sort(key=lambda row: row.mse)
+    head: dict[str, Any] = {"dim": dim, "epsilon": epsilon} | ({} if frontier else {"clients": clients})
+    if frontier:
+        head |= _show_frontier(rows, dim, epsilon)
+    else:
+        _show_comparison(rows, dim, epsilon, clients)
+    if output is not None:
+        _write(rows, output, head, frontier=frontier)
 
 
-def _show_comparison(rows: list[Comparison], dim: int, epsilon: float, clients: int, verbose: bool) -> None:
-    columns = ["mechanism", "bits", "error²", "bias²", "trust", "coin"]
-    columns += ["exact", "encode ms", "add µs"] if verbose else []
-    lines = [
-        [row.label, f"{row.bits:,}", _figure(row.mse), _figure(row.bias2), row.trust, row.coin]
-        + ([] if row.times is None else [row.exact, figure(1e3 * row.times.encode), figure(1e6 * row.times.add)])
-        for row in rows
-    ]
-    title = f"The mean of {clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}"
-    show_table(title, columns, lines, caption=f"Sorted by error². More people do not reduce bias². {_CENTRAL}")
+def _show_comparison(rows: list[Comparison], dim: int, epsilon: float, clients: int) -> None:
+    lines = [[row.label, f"{row.bits:,}", _figure(row.mse), _figure(row.bias2), row.trust, row.coin] for row in rows]
+    show_table(
+        f"The mean of {clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}",
+        ["mechanism", "bits", "error²", "bias²", "trust", "coin"],
+        lines,
+        caption="Sorted by error². More people do not reduce bias². "
+        "CSGM: (ε, 1e-5) for the released mean, not ε per message.",
+    )
 
 
 def _show_frontier(rows: list[Comparison], dim: int, epsilon: float) -> dict[str, float]:
@@ -130,12 +103,7 @@ def _write(rows: list[Comparison], output: Path, head: dict[str, Any], *, fronti
 
     from sstq.files.atomic import write_csv
 
-    numbers = []
-    for row in rows:
-        line = asdict(row) | {"mse": row.mse}
-        if times := line.pop("times"):
-            line |= {f"{step}_seconds": seconds for step, seconds in times.items()}
-        numbers.append(line)
+    numbers = [asdict(row) | {"mse": row.mse} for row in rows]
     if output.suffix.lower() == ".json":
         write_text(output, to_json(head | {"mechanisms": numbers}))
         return

@@ -13,13 +13,11 @@ from sstq.cli.common import (
     ForceOption,
     VerboseOption,
     check_output,
-    check_suffix,
     describe_mechanism,
     output_option,
     privacy_of,
     read_mechanism,
     warn_of_seed,
-    write_text,
 )
 from sstq.cli.terminal import complain, note, progress, show_facts, show_table
 from sstq.cli.usage import WrongUsage
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 _SECRET, _SEED = "secret", "a seed: simulated, not private"
 _UNKNOWN = "unknown: tables of counts do not say it"
-# A table shows at most this many tokens and codes: the first half and the last half.
+# A table shows the probabilities of at most this many tokens and codes.
 _SHOWN = 8
 
 
@@ -44,7 +42,7 @@ def inspect(
         ),
     ] = None,
     output: Annotated[
-        Path | None, output_option(help="Draw the channel of an sstq mechanism (.png) or write its integers (.csv).")
+        Path | None, output_option(help="Draw the channel of an sstq mechanism (.png, .svg or .pdf).")
     ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
@@ -61,7 +59,7 @@ def inspect(
     """
     from sstq.mechanisms import SSTQ
 
-    check_output(output, force)
+    check_output(output, force, suffixes=PICTURES)
     described = None
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
@@ -84,7 +82,10 @@ def inspect(
     if isinstance(described, SSTQ) and verbose:
         _show_probabilities(described)
     if isinstance(described, SSTQ) and output is not None:
-        _write_channel(described, output)
+        from sstq.plots import draw_channel
+
+        draw_channel(described, output)
+        note(f"wrote {output}")
     if simulated:
         warn_of_seed("simulated with a seed")
     if shared is not None and not matches:
@@ -149,43 +150,16 @@ def _describe_channel(mechanism: SSTQ) -> Facts:
 
 
 def _show_probabilities(mechanism: SSTQ) -> None:
-    """Print the probability of each code for each token."""
-    channel, gap = mechanism.channel, "…"
-    codes = _ends(channel.outputs)
-
-    def line(head: list[str], values: list[str]) -> list[str]:
-        return [*head, *(gap if code is None else values[code] for code in codes)]
-
-    rows = []
-    probabilities = channel.probabilities()
-    for token in _ends(channel.inputs):
-        if token is None:
-            rows.append([gap] * (2 + len(codes)))
-        else:
-            head = [str(token), f"{mechanism.codebook.values[token]:+.4f}"]
-            rows.append(line(head, [f"{p:.3g}" for p in probabilities[token]]))
-    rows.append(line(["decoded", ""], [f"{value:+.4g}" for value in mechanism.decoder.values]))
-    columns = line(["token", "codeword"], [str(code) for code in range(channel.outputs)])
+    """Print the probability of each code for each token, if that fits on a terminal."""
+    channel = mechanism.channel
+    if max(channel.inputs, channel.outputs) > _SHOWN:
+        note(f"the channel has {channel.inputs} tokens and {channel.outputs} codes: --output channel.png draws it")
+        return
+    rows = [
+        [str(token), f"{codeword:+.4f}", *(f"{p:.3g}" for p in row)]
+        for token, (codeword, row) in enumerate(zip(mechanism.codebook.values, channel.probabilities(), strict=True))
+    ]
+    rows.append(["decoded", "", *(f"{value:+.4g}" for value in mechanism.decoder.values)])
+    columns = ["token", "codeword", *map(str, range(channel.outputs))]
     caption = "Codewords and decoded values are in units of the bound B."
     show_table("Probability of each code", columns, rows, caption=caption)
-
-
-def _ends(count: int) -> list[int | None]:
-    """Return all positions, or the first and last of many with None for the gap."""
-    half = _SHOWN // 2
-    return list(range(count)) if count <= _SHOWN else [*range(half), None, *range(count - half, count)]
-
-
-def _write_channel(mechanism: SSTQ, output: Path) -> None:
-    """Draw the channel, or write its exact integers (.csv)."""
-    check_suffix(output, "--output", ".csv", *PICTURES)
-    if output.suffix.lower() == ".csv":
-        matrix = mechanism.channel.matrix
-        lines = [["token", *(f"code_{code}" for code in range(matrix.shape[1]))]]
-        lines += [[str(token), *map(str, weights.tolist())] for token, weights in enumerate(matrix)]
-        write_text(output, "".join(",".join(line) + "\n" for line in lines))
-    else:
-        from sstq.plots import draw_channel
-
-        draw_channel(mechanism, output)
-        note(f"wrote {output}")

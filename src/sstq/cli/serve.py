@@ -1,39 +1,60 @@
-"""`sstq serve`: runs the collector."""
+"""`sstq serve` and `sstq shuffler`: run the collector, and the shuffler between clients and a collector."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import errno
+import os
+import socket
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.listening import (
-    CertificateOption,
-    DatabaseOption,
-    FolderOption,
-    HostOption,
-    PortOption,
-    PrivateKeyOption,
-    UpgradeOption,
-    check_pair,
-    check_port,
-    guarded_folder,
-    kept_token,
-    refused_without_upgrade,
-    say_started,
-)
-from sstq.cli.usage import check_usage
+from sstq.cli.terminal import note
+from sstq.cli.usage import WrongUsage, check_usage
 
-__all__ = ["serve"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sstq.service import Settings
+
+_TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
+
+_Folder = Annotated[
+    Path,
+    typer.Option("--folder", envvar="SSTQ_FOLDER", help="Keep the database and the administrator's token here."),
+]
+_Host = Annotated[str, typer.Option(envvar="SSTQ_HOST", help="Listen on this address.")]
+_Port = Annotated[int, typer.Option(envvar="SSTQ_PORT", help="Listen on this port; 0 for a free one.")]
+_Database = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SSTQ_DATABASE", help="Use this database (postgresql+psycopg://…) instead of a file in the folder."
+    ),
+]
+_Certificate = Annotated[
+    Path | None,
+    typer.Option(envvar="SSTQ_CERTIFICATE", help="Use TLS with this certificate chain (PEM).", exists=True),
+]
+_PrivateKey = Annotated[
+    Path | None,
+    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key for the certificate (PEM).", exists=True),
+]
+_Upgrade = Annotated[
+    bool, typer.Option("--upgrade", help="Upgrade a database of an earlier release; make a copy of it first.")
+]
 
 
 def serve(
-    folder: FolderOption,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8080,
-    database: DatabaseOption = None,
-    certificate: CertificateOption = None,
-    private_key: PrivateKeyOption = None,
-    upgrade: UpgradeOption = False,
+    folder: _Folder,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8080,
+    database: _Database = None,
+    certificate: _Certificate = None,
+    private_key: _PrivateKey = None,
+    upgrade: _Upgrade = False,
     demo: Annotated[
         bool, typer.Option("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")
     ] = False,
@@ -58,10 +79,7 @@ def serve(
     from sstq.service.app import serve as run
     from sstq.service.database import sqlite_url
 
-    check_pair(certificate, private_key)
-    check_port(host, port)
-    guarded_folder(folder)
-    token, shown = kept_token(folder)
+    token, shown = _prepare(folder, host, port, certificate, private_key)
     with check_usage():
         settings = Settings.from_environment(
             database=database or sqlite_url(folder / "collector.sqlite3"),
@@ -73,11 +91,152 @@ def serve(
             upgrade=upgrade,
             demo=demo,
         )
-    with refused_without_upgrade("serve", folder):
+    with _refused_without_upgrade("serve", folder):
         app = create_app(settings)
 
     def started(url: str) -> None:
         facts = {"poll": f"{url}/demo/"} if demo else {}
-        say_started(settings, url, facts, token=shown, warnings=app.state.node.warnings())
+        _say_started(settings, url, facts, token=shown, warnings=app.state.node.warnings())
 
     run(app, settings, started)
+
+
+def shuffler(
+    folder: _Folder,
+    collector: Annotated[str, typer.Option(envvar="SSTQ_COLLECTOR", help="Forward to the collector at this address.")],
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SSTQ_PUBLIC_URL",
+            help="Sign only campaigns that name this address, under which clients reach this shuffler; "
+            "by default the address that it listens on.",
+        ),
+    ] = None,
+    collector_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SSTQ_COLLECTOR_KEY",
+            help="Refuse a collector without this public key; by default the first one seen is kept.",
+        ),
+    ] = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8081,
+    database: _Database = None,
+    certificate: _Certificate = None,
+    private_key: _PrivateKey = None,
+    upgrade: _Upgrade = False,
+) -> None:
+    """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
+
+    It mixes when a campaign has closed. What people agreed to when they sent stays as it is, whatever the collector
+    says later.
+
+    It sees who sends, but not what; the collector sees what, but not who. So run it on another machine, operated by
+    others than the collector. It prints its public key for the file of `sstq campaign create --shuffling`.
+
+    Further settings are environment variables: those of `sstq serve`, SSTQ_FETCH_SECONDS and SSTQ_CLOSING_SECONDS.
+
+    Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080 --public-url https://shuffle.example
+    """
+    from sstq.service.database import sqlite_url
+    from sstq.service.shuffler import ShufflerSettings, run_shuffler
+
+    token, shown = _prepare(folder, host, port, certificate, private_key)
+    with check_usage():
+        settings = ShufflerSettings.from_environment(
+            database=database or sqlite_url(folder / "shuffler.sqlite3"),
+            administrator_token=token,
+            host=host,
+            port=port,
+            certificate=certificate,
+            private_key=private_key,
+            upgrade=upgrade,
+            public_url=public_url,
+            collector=collector.rstrip("/"),
+            collector_key=collector_key,
+            folder=str(folder),
+        )
+
+    def started(url: str, key: str) -> None:
+        _say_started(settings, url, {"public key": key}, token=shown)
+
+    with _refused_without_upgrade("shuffler", folder):
+        run_shuffler(settings, started)
+
+
+def _prepare(folder: Path, host: str, port: int, certificate: Path | None, private_key: Path | None) -> tuple[str, str]:
+    """Check what can be checked, create the folder, and return the administrator's token with what to print of it.
+
+    From now on nobody else can read what is written: databases, keys and tokens.
+    """
+    if (certificate is None) != (private_key is None):
+        raise WrongUsage("--certificate and --private-key must be given together")
+    check_port(host, port)
+    os.umask(0o077)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
+    return kept_token(folder)
+
+
+@contextmanager
+def _refused_without_upgrade(command: str, folder: Path) -> Iterator[None]:
+    """Name the command that upgrades a database of an earlier release."""
+    from sstq.service.migrations import NeedsUpgrade
+
+    try:
+        yield
+    except NeedsUpgrade as error:
+        raise ValueError(
+            f"{folder} has a database of an earlier release of sstq; make a copy of it, then run: "
+            f"sstq {command} --folder {folder} --upgrade"
+        ) from error
+
+
+def _say_started(
+    settings: Settings, url: str, facts: Mapping[str, str], *, token: str, warnings: Iterable[str] = ()
+) -> None:
+    """Print the address, some facts and what to say of the token; say so if others can listen on the network."""
+    for name, value in {"address": url, **facts, "administrator token": token}.items():
+        typer.echo(f"{name:19}  {value}")
+    if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
+        note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
+    for warning in warnings:
+        note(warning)
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise ValueError if another program listens on the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ValueError(
+                    f"port {port} of {host} is in use; stop the other program, or pass --port {port + 1} or --port 0"
+                ) from error
+
+
+def kept_token(folder: Path) -> tuple[str, str]:
+    """Return the administrator's token, and what to print of it: itself once, when it is created.
+
+    It is the one of the environment, or that of the folder, which is created if it does not exist.
+    """
+    from sstq.service.security import new_token
+
+    given = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN")
+    if given:
+        return given, "as given"
+    path = folder / _TOKEN_FILE
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text(encoding="ascii").strip(), f"in {path}"
+    token = new_token()
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(descriptor)
+    return token, token

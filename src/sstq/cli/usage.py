@@ -26,9 +26,7 @@ _EXTRAS = {"cryptography": "client"} | dict.fromkeys(("fastapi", "pydantic", "sq
 _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
-def add_command(
-    app: typer.Typer, command: Callable[..., None] | typer.Typer, name: str | None = None, panel: str | None = None
-) -> None:
+def add_command(app: typer.Typer, command: Callable[..., None] | typer.Typer, panel: str | None = None) -> None:
     """Add a function to the commands of an application: its docstring is the help, its errors are one line each.
 
     A group of commands has its own name and help.
@@ -36,6 +34,7 @@ def add_command(
     if isinstance(command, typer.Typer):
         app.add_typer(command, rich_help_panel=panel)
     else:
+        name = command.__name__.rstrip("_")  # which would be a word of Python, as in try_
         app.command(name, help=paragraphs(command.__doc__ or ""), rich_help_panel=panel)(_reporting(command))
 
 

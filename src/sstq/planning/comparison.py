@@ -1,23 +1,17 @@
-"""Comparing all mechanisms: bits, bias, variance and time (the paper's Table 1 in numbers), and error against bits."""
+"""Comparing all mechanisms: bits, bias and variance (the paper's Table 1 in numbers), and error against bits."""
 
 from __future__ import annotations
 
 import inspect
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sstq.mechanisms import Mechanism, Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.mechanisms import Unbiased, list_mechanisms, mechanism, mechanism_class
 from sstq.mechanisms.sphere import mean_chi
-from sstq.mechanisms.trial_vectors import typical_vector
-from sstq.messages.batch import Messages
-
-_SECONDS = 0.3  # after which measuring stops
-_MOST_TIMED = 32
 
 
 @dataclass(frozen=True)
@@ -27,15 +21,6 @@ class Variant:
     label: str
     name: str
     options: Mapping[str, Any]
-
-    def build(self, dim: int, epsilon: float, clients: int, *, one_round: bool = False) -> Mechanism:
-        """Create the mechanism with the common arguments it accepts; for one round, with the frames it needs."""
-        known = inspect.signature(mechanism_class(self.name)).parameters
-        # With groups, `dim` is the total of all groups.
-        common = {"dim": dim // self.options.get("groups", 1), "epsilon": epsilon, "clients": clients}
-        if not one_round and "clients" in known and known["clients"].default is None:
-            del common["clients"]
-        return mechanism(self.name, **{k: v for k, v in common.items() if k in known} | dict(self.options))
 
 
 def all_variants(*names: str) -> list[Variant]:
@@ -61,19 +46,10 @@ def all_families(*names: str) -> list[Variant]:
 
 
 @dataclass(frozen=True)
-class Times:
-    """Seconds on all cores, measured here: for encoding one vector, and for adding one message."""
-
-    encode: float
-    add: float
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The cost of one mechanism for unit vectors.
 
     `exact` says whether the guarantee holds integer by integer; `bias2` and `variance` are those of the clients' mean.
-    `times` is None if not measured.
     """
 
     label: str
@@ -85,7 +61,6 @@ class Comparison:
     unbiased: Unbiased
     bias2: float
     variance: float
-    times: Times | None = None
 
     @property
     def mse(self) -> float:
@@ -93,60 +68,33 @@ class Comparison:
         return self.bias2 + self.variance
 
 
-Skipped = Callable[[Variant, str], None] | None
-
-
-def compare(
-    dim: int,
-    epsilon: float,
-    clients: int,
-    *,
-    timed: bool = True,
-    one_round: bool = True,
-    variants: Iterable[Variant] | None = None,
-    skipped: Skipped = None,
-) -> Iterator[Comparison]:
-    """Compare the mechanisms on a fixed typical unit vector that every client holds.
+def compare(variant: Variant, dim: int, epsilon: float, clients: int | None = None) -> Comparison:
+    """Return the cost of a variant for people who all hold one typical unit vector.
 
     Args:
+        variant: the mechanism.
         dim: d.
         epsilon: the ε of one message (of the released mean for CSGM).
-        clients: n, the number of clients whose mean is estimated.
-        timed: whether to measure encoding and decoding.
-        one_round: whether FrameUnit has as many frames as these clients need, or one.
-        variants: the mechanisms to compare; all by default.
-        skipped: called with each variant that does not exist for these parameters, and the reason.
+        clients: n, the number of clients whose mean is estimated, with as many frames as they need; None for the
+            error of a single client, with one frame.
+
+    Raises:
+        ValueError: if there is no such mechanism for these numbers.
 
     Examples:
-        >>> rows = list(compare(64, 2.0, 1000, timed=False, variants=all_variants("sstq")[:2]))
-        >>> rows[0].bits, bool(rows[0].unbiased)
+        >>> row = compare(all_variants("sstq")[0], 64, 2.0, clients=1000)
+        >>> row.bits, bool(row.unbiased)
         (10, True)
     """
-    for candidate in all_variants() if variants is None else variants:
-        try:
-            built = candidate.build(dim, epsilon, clients, one_round=one_round)
-        except ValueError as refusal:
-            if skipped is not None:
-                skipped(candidate, str(refusal))
-            continue
-        error = built.typical_error(clients)
-        facts = built.message_bits, built.coin, built.trust, built.exact, built.unbiased
-        times = time_mechanism(built, clients) if timed else None
-        yield Comparison(candidate.label, candidate.name, *facts, error.bias2, error.variance, times)
-
-
-def frontier(
-    dim: int, epsilon: float, *, families: Iterable[Variant] | None = None, skipped: Skipped = None
-) -> Iterator[Comparison]:
-    """Return the error of one client's estimate of a typical unit vector, for every local mechanism and number of bits.
-
-    Examples:
-        >>> points = list(frontier(64, 3.0, families=all_families("frameunit")[:3]))
-        >>> [(point.label, point.bits) for point in points]
-        [('FrameUnit', 9), ('FrameUnit, public rows', 1), ('FrameUnit, public rows', 2)]
-    """
-    points = all_families() if families is None else families
-    return compare(dim, epsilon, 1, timed=False, one_round=False, variants=points, skipped=skipped)
+    known = inspect.signature(mechanism_class(variant.name)).parameters
+    # With groups, `dim` is the total of all groups.
+    common = {"dim": dim // variant.options.get("groups", 1), "epsilon": epsilon, "clients": clients or 1}
+    if clients is None and "clients" in known and known["clients"].default is None:
+        del common["clients"]
+    built = mechanism(variant.name, **{k: v for k, v in common.items() if k in known} | dict(variant.options))
+    error = built.typical_error(clients or 1)
+    facts = built.message_bits, built.coin, built.trust, built.exact, built.unbiased
+    return Comparison(variant.label, variant.name, *facts, error.bias2, error.variance)
 
 
 def optimal_error(dim: int, epsilon: float) -> float:
@@ -175,40 +123,3 @@ def one_bit_error(dim: int, epsilon: float) -> float:
     """
     alignment = math.sqrt(2 / math.pi) / mean_chi(dim) * math.tanh(epsilon / 2)
     return (alignment**-2 - 1) / dim
-
-
-def _seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
-def _time_encoding(mechanism: Mechanism, most: int) -> tuple[float, Messages]:
-    """Return the seconds per client for a typical vector, and the messages: as many as asked for or as time allows."""
-    x = typical_vector(mechanism.dim, mechanism.clip)
-
-    def encode(count: int) -> Messages:
-        identifiers = np.arange(count) if mechanism.coin == "public" else None
-        rows, groups = np.broadcast_to(x, (count, len(x))), mechanism.groups_in_turn(count)
-        return mechanism.encode(rows, clients=identifiers, groups=groups)
-
-    encode(1)  # compiles and fills caches
-    once, _ = _seconds(lambda: encode(1))
-    count = int(np.clip(_SECONDS / max(once, 1e-6), 1, most))
-    taken, messages = _seconds(lambda: encode(count))
-    return taken / count, messages
-
-
-def time_mechanism(mechanism: Mechanism, clients: int = _MOST_TIMED) -> Times:
-    """Measure a few messages of a typical vector, within about a second if possible.
-
-    Examples:
-        >>> import sstq
-        >>> time_mechanism(sstq.SSTQ(dim=100, epsilon=1.0)).encode > 0
-        True
-    """
-    # A round of CSGM takes no more messages than it has clients.
-    encoding, messages = _time_encoding(mechanism, min(_MOST_TIMED, clients))
-    mechanism.aggregator().update(messages)
-    adding, _ = _seconds(lambda: mechanism.aggregator().update(messages))
-    return Times(encoding, adding / len(messages))
