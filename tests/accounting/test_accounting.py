@@ -409,13 +409,6 @@ def test_account_solves_for_what_is_left_out():
     }
 
 
-def test_account_explains_a_round_less_than_the_decimals_say():
-    result = run("--epsilon", 0.1, "--total-epsilon", 8)
-    assert table(result)["basic"]["rounds within 8"] == "79"
-    assert "80 times 0.1 is a little more than 8.0" in result.stderr
-    assert "a little more" not in run("--epsilon", 0.5, "--total-epsilon", 8).stderr
-
-
 def test_account_of_a_shuffled_crowd_warns():
     result = run("--epsilon", 1, "--rounds", 10, "--delta", 1e-6, "--clients", 10_000, "--shuffled")
     assert float(table(result)["shuffled, optimal"]["epsilon of 10 rounds"]) < 1

@@ -13,7 +13,7 @@ from sstq.cli.usage import WrongUsage, check_usage
 
 _CAPTION = (
     "basic: the sum of all ε, without δ. advanced: the classical bound. optimal: exact. pld: numerical, as optimal "
-    "up to rounding. Totals are rounded up, ε per round down."
+    "up to rounding. Totals are rounded up, ε per round down. 80 rounds of 0.1, as computers store it, are above 8."
 )
 
 _SHUFFLED = (
@@ -69,24 +69,22 @@ def account(
             raise WrongUsage("--ledger cannot be combined with other options: a ledger has its own terms")
         _show_ledger(ledger)
         return
-    if mechanism is not None or messages is not None:
-        if not shuffled or clients is None or not delta:
-            raise WrongUsage("--mechanism and --messages need --shuffled, --clients and --delta")
-        if (epsilon is None) == (mechanism is None) or total_epsilon is not None or probability is not None:
-            raise WrongUsage("--messages can only be combined with --rounds and either --mechanism or --epsilon")
-        with check_usage():
-            rounds = 1 if rounds is None else rounds if participation is None else _answers(rounds, participation)
-            _show_shuffled(epsilon, mechanism, clients, delta, messages, rounds)
-        return
-    if sum(value is not None for value in (epsilon, rounds, total_epsilon)) < 2:
-        raise WrongUsage("pass two of --epsilon, --rounds and --total-epsilon, or --ledger")
-    if shuffled != (clients is not None):
-        raise WrongUsage(
-            "--shuffled and --clients must be given together: without shuffling, other clients hide nobody"
-        )
     with check_usage():
         if participation is not None:
             rounds = _answers(rounds, participation)
+        if mechanism is not None or messages is not None:
+            if not shuffled or clients is None or not delta:
+                raise WrongUsage("--mechanism and --messages need --shuffled, --clients and --delta")
+            if (epsilon is None) == (mechanism is None) or total_epsilon is not None or probability is not None:
+                raise WrongUsage("--messages can only be combined with --rounds and either --mechanism or --epsilon")
+            _show_shuffled(epsilon, mechanism, clients, delta, messages, rounds or 1)
+            return
+        if sum(value is not None for value in (epsilon, rounds, total_epsilon)) < 2:
+            raise WrongUsage("pass two of --epsilon, --rounds and --total-epsilon, or --ledger")
+        if shuffled != (clients is not None):
+            raise WrongUsage(
+                "--shuffled and --clients must be given together: without shuffling, other clients hide nobody"
+            )
         if probability is not None:
             epsilon = _subsampled(epsilon, probability)
         _show_methods(epsilon, rounds, delta, total_epsilon, clients)
@@ -139,8 +137,6 @@ def _show_methods(
             rows.append([label, "0" if pure else f"{delta:g}", *figures.values()])
     each = "" if epsilon is None else f", ε = {safe_figure(epsilon)} per round"
     show_table(f"One client's rounds, δ = {delta:g}{each}", ["method", "delta", *figures], rows, caption=_CAPTION)
-    if epsilon is not None and total_epsilon is not None:
-        _explain_doubles(epsilon, total_epsilon)
     if clients is not None:
         warn(_SHUFFLED)
 
@@ -185,41 +181,23 @@ def _figures(
     return figures
 
 
-def _explain_doubles(epsilon: float, total: float) -> None:
-    """Explain why only two rounds of 0.1 fit into 0.3, although the decimals suggest three."""
-    from fractions import Fraction
-
-    from sstq.accounting import rounds_allowed
-
-    rounds = rounds_allowed(epsilon, total)
-    if (rounds + 1) * Fraction(repr(epsilon)) <= Fraction(repr(total)):
-        note(
-            f"basic has one round less than {total!r}/{epsilon!r}, because doubles are taken at their exact values: "
-            f"{rounds + 1} times {epsilon!r} is a little more than {total!r}"
-        )
-
-
 def _show_ledger(path: Path) -> None:
     from sstq.accounting import Ledger
 
     ledger = Ledger(path)
-    facts = {
-        "epsilon": repr(ledger.epsilon),
-        "delta": repr(ledger.delta),
-        "composition": ledger.composition,
-        "round cap": "none" if ledger.round_cap is None else repr(ledger.round_cap),
-        "rounds": len(ledger.entries),
-        "spent": repr(ledger.spent),
-        "remaining": repr(ledger.remaining),
-        "spent delta": f"{ledger.spent_delta!r} of {ledger.rounds_delta!r}" if ledger.rounds_delta else None,
-    }
-    show_facts(str(path), list(facts.items()))
+    show_facts(
+        str(path),
+        [
+            ("epsilon", repr(ledger.epsilon)),
+            ("delta", repr(ledger.delta)),
+            ("composition", ledger.composition),
+            ("round cap", "none" if ledger.round_cap is None else repr(ledger.round_cap)),
+            ("rounds", len(ledger.entries)),
+            ("spent", repr(ledger.spent)),
+            ("remaining", repr(ledger.remaining)),
+            ("spent delta", f"{ledger.spent_delta!r} of {ledger.rounds_delta!r}" if ledger.rounds_delta else None),
+        ],
+    )
     if ledger.entries:
-        rows = [
-            {"round": one.round_id, "epsilon": repr(one.epsilon)}
-            | ({"delta": repr(one.delta)} if ledger.rounds_delta else {})
-            | {"time": one.time}
-            for one in ledger.entries
-        ]
-        lines = [list(row.values()) for row in rows]
-        show_table("Rounds", list(rows[0]), lines, caption="In the order in which they were spent.")
+        rows = [[one.round_id, repr(one.epsilon), repr(one.delta), one.time] for one in ledger.entries]
+        show_table("Rounds", ["round", "epsilon", "delta", "time"], rows, caption="In the order of spending.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,13 +26,12 @@ from sstq.cli.common import (
 from sstq.cli.groups import read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
-from sstq.files.stores import is_remote
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sstq import Mechanism
+    from sstq import Messages
 
 
 def encode(
@@ -99,47 +99,45 @@ def encode(
 
     Example: sstq encode people.csv --columns age,bmi --delimiter ';' -m mechanism.json -o messages.sstq
     """
-    import numpy as np
-
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.encoding import encode_files
-    from sstq.mechanisms.survey import Survey
-    from sstq.mechanisms.survey.schema import read_table
     from sstq.messages.files import write_messages
     from sstq.messages.parquet import SUFFIXES
 
     shared = read_mechanism(mechanism)
-    local = [Path(path) for path in vectors if not is_remote(path)]
+    local = [Path(path) for path in vectors if "://" not in path]
     if len(local) < len(vectors) and not allow_remote_vectors:
         raise WrongUsage("pass --allow-remote-vectors to read vectors from an object store: it sees them in clear")
     if by is not None and not output.name.lower().endswith(SUFFIXES):
         raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
-    if (shared.groups is None) != (private_group is None):
-        _refuse_private_group(shared)
-    array = private_group is not None and private_group.endswith(".npy")
-    reading: dict[str, Any] = {"by": by, "group": None if array else private_group}
-    reading["group_names"] = None if group_names is None else read_group_names(group_names, shared)
+    if shared.groups is not None and private_group is None:
+        raise WrongUsage(f"pass --private-group: {shared.name} encodes a group with every vector")
+    if shared.groups is None and private_group is not None:
+        remedy = f"sstq spec --name groupunit --dim {shared.dim} --epsilon {shared.epsilon!r} --set groups=10"
+        raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {shared.name} has no private groups")
+    if (shared.coin == "public") != (clients is not None):
+        needed = "pass --clients: with a public coin both sides need the clients' identifiers"
+        raise WrongUsage("--clients must be left out: this mechanism's coin is private" if clients else needed)
     check_output(output, force, inputs=(mechanism, *local))
-    rng = None if seed is None else np.random.default_rng(seed)
-    counted = LocalReport() if verbose else None
-    if isinstance(shared, Survey):
-        if by is not None or columns is not None or clients is not None or len(local) < len(vectors):
-            raise WrongUsage("--by, --columns, --clients and remote files are for vectors; a survey takes local tables")
-        total = write_messages(output, (shared.encode(read_table(path, shared), rng) for path in local), shared)
-        counted = None
+    counted = LocalReport() if verbose and shared.name != "survey" else None
+    if shared.name == "survey":
+        if by is not None or columns is not None or len(local) < len(vectors):
+            raise WrongUsage("--by, --columns and remote files are for vectors; a survey takes local tables")
+        total = write_messages(output, _answers(shared, local, seed), shared)
     else:
+        array = private_group is not None and private_group.endswith(".npy")
+        names = None if group_names is None else read_group_names(group_names, shared)
+        reading = {"by": by, "group": None if array else private_group, "group_names": names}
         files = open_files(vectors, shared.dim, columns, delimiter, **reading)
         count = sum(file.count for file in files)
         if not count:
             raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
-        named: dict[str, Any] = {}
-        if clients is not None or shared.coin == "public":
-            named["clients"] = _client_identifiers(shared, clients, count)
-        named["groups"] = group_numbers(Path(str(private_group)), count) if array else None
+        named: dict[str, Any] = {"groups": group_numbers(Path(str(private_group)), count) if array else None}
+        named |= {} if clients is None else {"clients": _client_identifiers(clients, count)}
         with progress("Encoding", count * shared.messages) as advance:
-            messages = encode_files(shared, files, rng, **named, report=counted, advance=advance)
+            messages = encode_files(shared, files, seed, **named, report=counted, advance=advance)
             total = write_messages(output, messages, shared, by)
     show_facts(
         str(output),
@@ -167,12 +165,14 @@ def encode(
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
-def _refuse_private_group(mechanism: Mechanism) -> NoReturn:
-    """Refuse private groups that the mechanism does not have, or their absence if it has some."""
-    if mechanism.groups is not None:
-        raise WrongUsage(f"pass --private-group: {mechanism.name} encodes a group with every vector")
-    remedy = f"sstq spec --name groupunit --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --set groups=10"
-    raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {mechanism.name} has no private groups")
+def _answers(survey: Any, tables: list[Path], seed: int | None) -> Iterator[Messages]:
+    import numpy as np
+
+    from sstq.mechanisms.survey.schema import read_table
+
+    rng = None if seed is None else np.random.default_rng(seed)
+    for path in tables:
+        yield survey.encode(read_table(path, survey), rng)
 
 
 def group_numbers(path: Path, total: int) -> NDArray[np.int64]:
@@ -186,6 +186,15 @@ def group_numbers(path: Path, total: int) -> NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
+def _client_identifiers(path: Path, total: int) -> NDArray[np.uint64]:
+    from sstq.messages.batch import client_ids
+
+    try:
+        return client_ids(_read_numbers(path), total)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 def _read_numbers(path: Path) -> NDArray[Any]:
     from sstq.files.npy import DAMAGED_ARCHIVE, read_npy
 
@@ -194,21 +203,4 @@ def _read_numbers(path: Path) -> NDArray[Any]:
     except (FileNotFoundError, PermissionError):
         raise
     except DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _client_identifiers(mechanism: Mechanism, path: Path | None, total: int) -> NDArray[np.uint64] | None:
-    """Read the clients' identifiers, which must be given exactly if the coin is public."""
-    from sstq.messages.batch import client_ids
-
-    if mechanism.coin == "private":
-        if path is not None:
-            raise WrongUsage("--clients must be left out: this mechanism's coin is private")
-        return None
-    if path is None:
-        raise WrongUsage("pass --clients: with a public coin both sides need the clients' identifiers")
-    numbers = _read_numbers(path)
-    try:
-        return client_ids(numbers, total)
-    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
