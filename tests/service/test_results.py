@@ -64,3 +64,34 @@ def test_the_prediction_is_the_typical_error_up_to_ten_times_the_messages(store)
     assert found["bias"] == pytest.approx(MECHANISM.typical_error(1).bias2 ** 0.5)
     assert [messages for _, messages in found["arrivals"]] == [50]
     assert found["privacy_loss"] <= found["epsilon"] == 2.0
+
+
+def test_a_survey_is_described_question_by_question():
+    """The numbers are those of the library; what nobody answered yet is null."""
+    age, used = sstq.Number(0, 100, bins=5), sstq.MultiChoice(["=search", "share"])
+    questions = {"os": sstq.Choice(["a", "b"]), "used": used, "age": age, "age by os": sstq.By("os", "age")}
+    survey = sstq.Survey(2.0, questions)
+    campaign = Campaign("poll", survey)
+    empty = results.describe(campaign, None, None)
+    assert empty["questions"] is None
+    assert results.as_csv(campaign, empty).splitlines() == ["question,item,estimate,stderr,low,high"]
+    rng = np.random.default_rng(3)
+    for count in (1, 5000):
+        found = survey.aggregator().update(survey.encode(survey.some_people(count, rng), rng=3)).mean()
+        described = json.loads(json.dumps(results.describe(campaign, found, None), allow_nan=False))
+        rows = [row.split(",") for row in results.as_csv(campaign, described).splitlines()[1:]]
+        frame = found.to_frame()
+        assert [row[1].lstrip("'") for row in rows] == frame["item"].tolist()
+        for place, column in enumerate(("estimate", "stderr", "low", "high"), 2):
+            given = [float(row[place] or "nan") for row in rows]
+            assert np.array_equal(given, frame[column], equal_nan=True)
+    assert [each["type"] for each in described["questions"]] == ["choice", "multichoice", "number", "by"]
+    assert described["questions"][2]["edges"] == [0, 20, 40, 60, 80, 100]
+
+
+def test_frequencies_have_a_row_per_category():
+    mechanism = sstq.Frequencies(3, 2.0)
+    campaign = Campaign("os", mechanism, labels=("a", "b", "c"))
+    found = mechanism.aggregator().update(mechanism.encode([0, 1, 2, 2], rng=1)).mean()
+    text = results.as_csv(campaign, results.describe(campaign, found, None))
+    assert [row.split(",")[1] for row in text.splitlines()] == ["label", "a", "b", "c"]

@@ -109,7 +109,7 @@ class Campaign:
     Attributes:
         name: 1 to 64 characters out of a–z, 0–9 and hyphens.
         mechanism: the mechanism that clients encode with. It must be locally private with a private coin.
-        labels: a name for each coordinate of a vector; empty if they have none.
+        labels: a name for each coordinate of a vector, or for each category; empty if they have none.
         group_labels: a name for each private group; empty if they have none.
         image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
         opens: when the campaign starts to accept messages; None for at once.
@@ -145,7 +145,7 @@ class Campaign:
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(self.mechanism)
-        _check_labels("labels", self.labels, self.mechanism.dim)
+        _check_labels("labels", self.labels, getattr(self.mechanism, "categories", self.mechanism.dim))
         _check_labels("group_labels", self.group_labels, self.mechanism.groups or 0)
         _check_shape(self.image_shape, self.mechanism.dim)
         _check_times(self.opens, self.closes)

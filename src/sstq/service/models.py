@@ -215,6 +215,9 @@ class Estimate(_Model):
         _Region | None, Field(description="With this probability, value ± half_width covers all coordinates at once.")
     ]
     groups: _Groups | None
+    questions: Annotated[
+        list[dict[str, Any]] | None, Field(description="Of a survey: the items of each question with their intervals.")
+    ] = None
     note: str
     checks: _Checks | None = None
 

@@ -28,11 +28,14 @@ from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.survey.estimates import SurveyEstimate
+from sstq.mechanisms.survey.mechanism import Survey
 from sstq.service import alarms
 from sstq.service.batches import shuffled_claim
 from sstq.service.database import alarms as verdicts
 from sstq.service.database import arrivals, estimates, history, hold, pieces, releases, totals
 from sstq.service.store import Store
+from sstq.service.surveys import HEADER, csv_rows, describe_questions
 
 __all__ = ["LEVEL", "as_csv", "covered", "describe", "latest", "progress", "refresh", "release_last"]
 
@@ -51,7 +54,8 @@ def describe(
     """Return a campaign's estimate as JSON values, with the privacy claim if shuffled; unknown values are null."""
     known: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "count": 0, "shuffling": claim}
     if estimate is None:
-        return known | {"value": None, "stderr": None, "region": None, "groups": None, "note": "", "checks": None}
+        unknown = dict.fromkeys(("value", "stderr", "region", "groups", "questions", "checks"))
+        return known | unknown | {"note": ""}
     region = estimate.region(LEVEL)
     return known | {
         "count": estimate.count,
@@ -63,6 +67,9 @@ def describe(
             "half_width": _numbers(region.half_width),
         },
         "groups": _groups(estimate) if isinstance(estimate, GroupEstimate) else None,
+        "questions": describe_questions(campaign.mechanism, estimate, LEVEL)
+        if isinstance(campaign.mechanism, Survey) and isinstance(estimate, SurveyEstimate)
+        else None,
         "note": estimate.note,
         "checks": checks,
     }
@@ -234,13 +241,17 @@ def _typical_error(mechanism: Mechanism) -> ExpectedError:
 
 
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
-    """Return the estimate as CSV, one row per coordinate, or per coordinate of each group; unknown cells are empty.
+    """Return the estimate as CSV, one row per coordinate, coordinate of each group, or item of each question.
 
-    Sums over people are `count` times the value.
+    Unknown cells are empty. Sums over people are `count` times the value.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    dim, groups = campaign.mechanism.dim, described["groups"]
+    if isinstance(campaign.mechanism, Survey):
+        rows = csv_rows(described["questions"] or [])
+        writer.writerows([HEADER, *([_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)])
+        return text.getvalue()
+    dim, groups = getattr(campaign.mechanism, "categories", campaign.mechanism.dim), described["groups"]
     names = [_cell(label) for label in campaign.labels] or [""] * dim
     if campaign.mechanism.groups is None:
         writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
@@ -263,4 +274,4 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
 
 def _cell(label: str) -> str:
     """A label as a cell that no spreadsheet takes for a formula."""
-    return f"'{label}" if label[0] in "=+-@" else label
+    return f"'{label}" if label[:1] in {*"=+-@"} else label
