@@ -68,7 +68,6 @@ def open_files(
     paths: Sequence[Path | str], dim: int | None, columns: str | None, delimiter: str, **others: Any
 ) -> list[VectorFile]:
     """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
-    from sstq.files.stores import is_remote
     from sstq.messages.vectors import open_vectors, refuse_repeated
 
     wanted = None if columns is None else [column.strip() for column in columns.split(",")]
@@ -77,7 +76,7 @@ def open_files(
         files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
         dim = files[0].dim
     try:
-        refuse_repeated(Path(path) for path in paths if not is_remote(path))
+        refuse_repeated([Path(path) for path in paths if "://" not in str(path)])
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     return files

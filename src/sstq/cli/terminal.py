@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import typer
@@ -118,7 +118,7 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task(description, total=total)
-        yield lambda amount: bars.advance(task, amount)
+        yield partial(bars.advance, task)
 
 
 def _message(error: Exception | str) -> str:
