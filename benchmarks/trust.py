@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.harness import Result, benchmark
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.mechanisms import FrameUnit
 from sstq.planning import shuffled_mechanism
 from sstq.planning.shuffled_draw import MESSAGE_BITS
 from sstq.planning.shuffler import central_error
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 DIM, EPSILON, DELTA = 1000, 1.0, 1e-6
 PEOPLE = (10**3, 10**4, 10**5, 10**6, 10**7)

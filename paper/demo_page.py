@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from paper.demo import Crowd, Demo
 from paper.reproduction.figures import draw_networks
 from paper.reproduction.methods import METHODS
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.files.atomic import atomic_file
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 # An accuracy that is known less well than this is not worth printing.
 _WIDEST = 0.05

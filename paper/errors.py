@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sstq
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 from sstq.files.atomic import write_csv
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
 DIM, EPSILON, PEOPLE, RUNS = 200, 3.0, 20_000, 5
 RECORD = Path(__file__).parents[1] / "experiments" / "errors" / "errors.csv"

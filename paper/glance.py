@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import sstq
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from sstq.frames.kashin import represent
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 DIM, EPSILON, BITS = 200, 3.0, 4
 

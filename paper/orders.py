@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import sstq
-from sstq.canvas import FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.plots.canvas import FAINT, INK, SECOND, new_figure, save, tidy
 
 DIM = 600
 EPSILONS = (1.0, 3.0, 6.0)

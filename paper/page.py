@@ -13,7 +13,7 @@ from paper.orders import bit_widths, draw_bits
 from paper.reproduction.figures import draw_mse, draw_networks, draw_regressions
 from paper.reproduction.methods import METHODS
 from paper.reproduction.printed import paper_number
-from sstq.canvas import save
+from sstq.plots.canvas import save
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 

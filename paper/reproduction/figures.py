@@ -11,7 +11,7 @@ from paper.reproduction.lines import Section
 from paper.reproduction.methods import METHODS
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS
 from paper.reproduction.printed import paper_number
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 COLOURS = {
     "clean": INK,

@@ -223,7 +223,7 @@ def test_pick_in_several_chunks(monkeypatch):
     picks = np.random.default_rng(0).integers(frame.size, size=(len(x), 2))
     recipe = make_kashin("certified", frame)
     whole = pick(frame, recipe, x, picks)
-    monkeypatch.setattr("sstq.chunks._NUMBERS_AT_A_TIME", 2 * frame.size + 1)
+    monkeypatch.setattr("sstq.kernels.threads._NUMBERS_AT_A_TIME", 2 * frame.size + 1)
     sizes = []
     generic = kashin._represent_generic
     monkeypatch.setattr(kashin, "_represent_generic", lambda f, rows, s: sizes.append(len(rows)) or generic(f, rows, s))

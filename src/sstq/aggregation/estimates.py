@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.canvas import ACCENT, INK, require_matplotlib, tidy
-from sstq.cards import card
+from sstq.plots.canvas import ACCENT, INK, card, require_matplotlib, tidy
 
 _MOST_BARS = 40  # beyond this many coordinates a line with a band is easier to read
 

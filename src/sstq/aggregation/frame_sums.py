@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sparse_counts import SparseAggregator
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.messages.batch import Messages
 
 # From this many frames on, the standard error comes from the scatter of the frames' means.

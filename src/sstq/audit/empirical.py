@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_number
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import check_number
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, EitherLaw, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
 from sstq.mechanisms.records import RecordMechanism

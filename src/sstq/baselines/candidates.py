@@ -19,7 +19,7 @@ import numpy as np
 
 from sstq.aggregation import VectorAggregator
 from sstq.checks import check_number
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import gaussians, random_directions

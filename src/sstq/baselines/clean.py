@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sstq.aggregation import BoundedAggregator
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters
 from sstq.messages.batch import Messages

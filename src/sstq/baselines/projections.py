@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sstq.checks import check_number, check_option
-from sstq.chunks import row_chunks
 from sstq.frames.tight import transform_rounds
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Floats32, Ints, Words
 from sstq.mechanisms.sphere import gaussians, mean_chi
 from sstq.randomness import streams

@@ -17,9 +17,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.chunks import row_chunks
 from sstq.frames.kashin import Kashin, pick, represent
 from sstq.frames.tight import Frame
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, Floats, Floats32, Ints, Words
 from sstq.mechanisms.flat_response import gain
 from sstq.mechanisms.laws import HalfSpaceLaw, Law, channel_law

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.checks import check_argument, check_option
-from sstq.chunks import row_chunks
 from sstq.frames.tight import Frame, HadamardFrame
+from sstq.kernels.threads import row_chunks
 
 CERTIFIED_RESIDUAL = 1e-5
 """The relative residual ‖x − (d/N)Uᵀy‖/‖x‖ up to which a representation counts as exact."""

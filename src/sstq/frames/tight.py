@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.checks import check_argument, check_number, check_option
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.randomness import streams
 
 Floats = NDArray[np.floating[Any]]

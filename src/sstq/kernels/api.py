@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL
 from sstq.kernels.compiling import compiled
-from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, row_chunks, run_in_chunks
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 # Below this many elements, a tenth of a millisecond of a transform, a thread costs more than it saves.
 MIN_ELEMENTS_A_THREAD = 1 << 18
+# So that memory does not grow with the number of rows.
+_NUMBERS_AT_A_TIME = 1 << 21
 
 
 def core_count() -> int:
@@ -57,3 +59,14 @@ def _shrinking_chunks(rows: int, threads: int, elements_per_row: int) -> Iterato
         stop = min(rows, start + max(least, (rows - start) // (2 * threads)))
         yield slice(start, stop)
         start = stop
+
+
+def row_chunks(rows: int, width: int) -> list[slice]:
+    """Return slices over the rows, each with a bounded amount of numbers.
+
+    Examples:
+        >>> row_chunks(3, 1 << 21)
+        [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
+    """
+    size = max(1, _NUMBERS_AT_A_TIME // width)
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]

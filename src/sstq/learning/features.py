@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_number, check_option
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.bounds import read_ranges
 from sstq.messages.arrays import as_vectors

@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, VectorAggregator
-from sstq.cards import card
 from sstq.checks import ArgumentError, check_number
-from sstq.chunks import row_chunks
 from sstq.exactness import log_upper, round_up
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
 from sstq.mechanisms.laws import Law, channel_law
@@ -27,6 +26,7 @@ from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Field, FloatField, Layout
+from sstq.plots.canvas import card
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 

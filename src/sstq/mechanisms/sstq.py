@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, StratifiedVariance, uses_strata
 from sstq.checks import ArgumentError
-from sstq.chunks import row_chunks
 from sstq.frames.kashin import missed, pick, represent
 from sstq.frames.tight import Frame, make_frame
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import base, parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.bounds import read_ranges

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Ints
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 

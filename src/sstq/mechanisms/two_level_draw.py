@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from sstq.checks import check_number
-from sstq.chunks import row_chunks
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
 from sstq.randomness.secret import channel_words

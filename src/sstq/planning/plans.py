@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 from sstq.accounting.bounds import check_delta
-from sstq.cards import card
 from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism
 from sstq.planning.candidates import best_candidate
 from sstq.planning.cohorts import Cohorts, Participation, answers_of
 from sstq.planning.verdict import Remedy, Verdict, find_remedies
+from sstq.plots.canvas import card
 
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12

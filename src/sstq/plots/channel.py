@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sstq.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
 
 if TYPE_CHECKING:
     from sstq.mechanisms import SSTQ

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sstq.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
 
 if TYPE_CHECKING:
     from _typeshed import StrPath

@@ -11,9 +11,9 @@ import numpy as np
 
 from sstq import kernels
 from sstq.checks import check_number
-from sstq.chunks import row_chunks
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import (
     NUMBERS_OF_A_DRAW,
     SIGNS,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sstq.aggregation import Estimate, SparseAggregator
-from sstq.canvas import ACCENT, INK, require_matplotlib, tidy
-from sstq.chunks import row_chunks
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Ints
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.mechanisms.subsets import hit_rates
 from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Question, Vector
 from sstq.messages.batch import Messages
+from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
 if TYPE_CHECKING:
     from sstq.mechanisms.survey.mechanism import Part, Survey

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.cards import card
+from sstq.plots.canvas import card
 
 
 def test_a_card_escapes_what_it_shows():
