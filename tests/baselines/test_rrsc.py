@@ -36,7 +36,7 @@ def test_two_vertices_are_a_random_sign():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (8, 3), (9, 3), (40, 5), (256, 8), (300, 8)])
+@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (8, 3), (9, 3), (40, 5), (64, 6)])
 def test_candidates_are_a_regular_simplex(dim, bits):
     mechanism = RRSC(dim, 3.0, bits=bits)
     size = mechanism.size
@@ -80,4 +80,4 @@ def test_a_simplex_needs_as_many_dimensions(dim, bits, most):
     with pytest.raises(ValueError, match=message):
         RRSC(dim, 3.0, bits=bits)
     with pytest.raises(ValueError, match=message):
-        reread(RRSC(dim, 3.0, bits=most), bits=bits)
+        reread(RRSC(1 << bits, 3.0, bits=bits), dim=dim)

@@ -10,7 +10,7 @@ without the rest. A word gives two coordinates by the Box–Muller formula (`sst
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -23,7 +23,7 @@ from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import gaussians, random_directions
-from sstq.mechanisms.two_level_draw import KClosest
+from sstq.mechanisms.two_level_draw import KClosest, k_closest
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -193,10 +193,30 @@ class CandidateMechanism(Mechanism):
             yield gaussians, (gaussians @ directions[:, columns, None])[:, :, 0]
 
 
-def closest_choice(mechanism: Any) -> KClosest:
-    """The draw of `ClosestParameters`, checked exactly."""
-    solved = mechanism.parameters
-    return KClosest(mechanism.epsilon, mechanism.size, solved.inside, solved.threshold)
+class ClosestCandidates(CandidateMechanism):
+    """A candidate mechanism with exactly k candidates inside, those of the largest scores."""
+
+    parameters_class = ClosestParameters
+    parameters: ClosestParameters
+
+    def _hold_closest(self, loss: Callable[[Floats, Floats], Floats], common: dict[str, Any]) -> None:
+        """Solve for the k of least loss, a function of the first two moments of the score drawn."""
+        choice = k_closest(common["epsilon"], 1 << common["bits"], loss)
+        alignment = self._alignment(choice, common["dim"])
+        self._hold(ClosestParameters(**common, inside=choice.inside, threshold=choice.threshold, alignment=alignment))
+
+    @cached_property
+    def choice(self) -> KClosest:
+        """The draw, checked exactly."""
+        return KClosest(self.epsilon, self.size, self.parameters.inside, self.parameters.threshold)
+
+    def _expected_alignment(self) -> float:
+        return self._alignment(self.choice, self.dim)
+
+    @staticmethod
+    @abstractmethod
+    def _alignment(choice: KClosest, dim: int) -> float:
+        """μ of a draw among candidates in R^`dim`."""
 
 
 def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:

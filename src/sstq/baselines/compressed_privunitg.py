@@ -1,18 +1,17 @@
 """Compressed PrivUnitG: the optimal Gaussian randomizer with a shared seed, in a few bits."""
 
 import math
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from sstq.baselines.candidates import CandidateMechanism, ClosestParameters, closest_choice
+from sstq.baselines.candidates import ClosestCandidates
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS
-from sstq.mechanisms.two_level_draw import KClosest, k_closest
+from sstq.mechanisms.two_level_draw import KClosest
 
 
-class CompressedPrivUnitG(CandidateMechanism):
+class CompressedPrivUnitG(ClosestCandidates):
     """PrivUnitG by index into M = 2^bits public Gaussian vectors, exactly ε-LDP.
 
     The candidates z_1, …, z_M are independent N(0, I/d), public and the client's own. With u = x/‖x‖ the k of largest
@@ -41,24 +40,15 @@ class CompressedPrivUnitG(CandidateMechanism):
 
     name = "compressed-privunitg"
     variants: ClassVar = {"compressed PrivUnitG, 8 bits": {"bits": 8}}
-    parameters_class = ClosestParameters
     sweeps: ClassVar = {"compressed PrivUnitG": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
 
     def __init__(self, dim: int, epsilon: float, *, bits: int = 8, clip: float = 1.0, seed: int = 0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
-        choice = k_closest(
-            common["epsilon"], 1 << common["bits"], lambda first, second: (common["dim"] - 1 + second) / first**2
-        )
-        alignment = _alignment(choice, common["dim"])
-        self._hold(ClosestParameters(**common, inside=choice.inside, threshold=choice.threshold, alignment=alignment))
+        self._hold_closest(lambda first, second: (common["dim"] - 1 + second) / first**2, common)
 
-    @cached_property
-    def choice(self) -> KClosest:
-        """The draw, with exactly k candidates inside."""
-        return closest_choice(self)
-
-    def _expected_alignment(self) -> float:
-        return _alignment(self.choice, self.dim)
+    @staticmethod
+    def _alignment(choice: KClosest, dim: int) -> float:
+        return choice.moments()[0] / math.sqrt(dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
         return np.asarray(sum(products for _, products in self._pieces(seeds, directions)))
@@ -73,7 +63,3 @@ class CompressedPrivUnitG(CandidateMechanism):
     @property
     def _power(self) -> float:
         return (self.dim - 1 + self.choice.moments()[1]) / self.dim
-
-
-def _alignment(choice: KClosest, dim: int) -> float:
-    return choice.moments()[0] / math.sqrt(dim)

@@ -1,23 +1,22 @@
 """RRSC: the vertices of a randomly rotated simplex as candidates."""
 
 import math
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from sstq.baselines.candidates import CandidateMechanism, ClosestParameters, closest_choice
+from sstq.baselines.candidates import ClosestCandidates
 from sstq.checks import RANGES, check_argument
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.sphere import mean_chi
-from sstq.mechanisms.two_level_draw import KClosest, k_closest
+from sstq.mechanisms.two_level_draw import KClosest
 
 # Added to the Gram matrix relative to its diagonal: keeps it positive definite where d = M and the Gaussian vectors are
 # all but dependent. It turns with the candidates, so nothing becomes biased by it.
 _JITTER = 1e-13
 
 
-class RRSC(CandidateMechanism):
+class RRSC(ClosestCandidates):
     """Random rotating simplex coding: k-closest encoding on a regular simplex, exactly ε-LDP.
 
     The candidates are s_m = √(M/(M−1))·(q_m − q̄), m = 1, …, M = 2^bits ≤ d, the vertices of a regular simplex of unit
@@ -49,27 +48,17 @@ class RRSC(CandidateMechanism):
     variants: ClassVar = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
     sweeps: ClassVar = {"RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
-    parameters_class = ClosestParameters
 
     def __init__(self, dim: int, epsilon: float, *, bits: int | None = None, clip: float = 1.0, seed: int = 0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, seed=seed)
         most = _most_bits(common["dim"])
         bits = check_argument("bits", min(8, most) if bits is None else bits, high=most)
-        choice = k_closest(common["epsilon"], 1 << bits, lambda first, _: -first)
-        alignment = _alignment(choice, common["dim"])
-        solved = ClosestParameters(
-            **common, bits=bits, inside=choice.inside, threshold=choice.threshold, alignment=alignment
-        )
-        self._hold(solved)
+        self._hold_closest(lambda first, _: -first, common | {"bits": bits})
 
-    @cached_property
-    def choice(self) -> KClosest:
-        """The draw, with exactly k candidates inside."""
-        check_argument("bits", self.bits, high=_most_bits(self.dim))
-        return closest_choice(self)
-
-    def _expected_alignment(self) -> float:
-        return _alignment(self.choice, self.dim)
+    @staticmethod
+    def _alignment(choice: KClosest, dim: int) -> float:
+        check_argument("bits", choice.size.bit_length() - 1, high=_most_bits(dim))
+        return math.sqrt(choice.size / (choice.size - 1)) * choice.moments()[0] / mean_chi(dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
         gram, products = np.zeros((len(seeds), self.size, self.size)), np.zeros((len(seeds), self.size))
@@ -109,7 +98,3 @@ class RRSC(CandidateMechanism):
 def _most_bits(dim: int) -> int:
     """2^bits orthonormal vectors need as many dimensions."""
     return min(int(RANGES["bits"][1]), dim.bit_length() - 1)
-
-
-def _alignment(choice: KClosest, dim: int) -> float:
-    return math.sqrt(choice.size / (choice.size - 1)) * choice.moments()[0] / mean_chi(dim)
