@@ -40,7 +40,7 @@ def test_errors_at_a_central_epsilon_of_one(dim, groups, clients, messages, most
     assert mechanism.note(clients) == ""
 
 
-@pytest.mark.parametrize(("messages", "groups"), [(1, None), (4, 4)])
+@pytest.mark.parametrize(("messages", "groups"), [(16, None), (4, 4)])
 def test_no_other_number_of_rows_inside_is_better(messages, groups):
     clients, blocks = 20_000, groups or 1
     mechanism = shuffled_mechanism(50, 1.0, 1e-6, clients, messages=messages, groups=groups)

@@ -46,8 +46,11 @@ class FrameFamily:
     def signs(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The signs before the first transform, (n, d), and before the later ones, (n, rounds − 1, N)."""
         seeds, base = self.seeds(numbers), self.base
-        later = [streams.sign_rows(seeds, f"signs{k}", base.size) for k in range(2, base.rounds + 1)]
-        return streams.sign_rows(seeds, "signs1", base.dim), np.stack(later, axis=1)
+        # Words are stacked before they are signs: they are a thirty-second of the memory.
+        later = [streams.word_rows(seeds, f"signs{k}", -(-base.size // 64)) for k in range(2, base.rounds + 1)]
+        rows = np.stack(later, axis=1).reshape(len(seeds) * len(later), -1)
+        signs = streams.signs_of_words(rows, base.size).reshape(len(seeds), len(later), base.size)
+        return streams.sign_rows(seeds, "signs1", base.dim), signs
 
     def synthesize(self, y: Floats, numbers: NDArray[np.int64]) -> Floats:
         """Return the vectors x = (d/N)·Uᵀy of each row, each in its own frame."""

@@ -16,6 +16,7 @@ exact error (`RowDraw.error`) with the bias of frames in it. Private groups have
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,8 +36,9 @@ MESSAGE_BITS, MOST_MESSAGES = 32, 16
 # Shares of candidates inside for which the accounting is asked; between them ε₀ is interpolated.
 _RATIO = 1.5
 _LEAST_ROWS, _MOST_ROWS = 256, 1 << 16
-# The share of the squared error that is given up for a shorter message.
-_SLACK = 0.002
+# The share of the squared error that is given up for a shorter message, and for frames of half as many rows: where
+# everybody has a frame of their own, the work of devices and of the server is proportional to the rows.
+_SLACK, _SIZE_SLACK = 0.002, 0.03
 # Of ε₀, where the integers of a law have a little more than the draw that was searched with.
 _SHRINK = 1e-5
 _EPSILON_MIN, _EPSILON_MAX, _ = RANGES["epsilon"]
@@ -63,15 +65,12 @@ class ShuffleBudget:
         """The largest ε₀ of a message with this share of the candidates inside."""
         return _local_epsilon(self, share)
 
-    def nearby(self, place: int) -> Callable[[float], float]:
-        """ε₀ by the share of the candidates inside, near `_RATIO`^−place: a parabola in its logarithm."""
+    def about(self, share: float) -> float:
+        """The same, by a parabola in the share's logarithm between powers of `_RATIO`, which other shares need too."""
+        place = round(-math.log(share, _RATIO))
         low, middle, high = (self.local(_RATIO**-at) for at in (place - 1, place, place + 1))
-
-        def interpolated(share: float) -> float:
-            at = -math.log(share, _RATIO) - place
-            return middle + at * (high - low) / 2 + at * at * (high + low - 2 * middle) / 2
-
-        return interpolated
+        at = -math.log(share, _RATIO) - place
+        return min(middle + at * (high - low) / 2 + at * at * (high + low - 2 * middle) / 2, _EPSILON_MAX)
 
 
 @lru_cache(maxsize=4096)
@@ -223,11 +222,13 @@ def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, place: int, bits:
     total = budget.clients * budget.messages
     least = _least_size(dim)
     bits = check_number("bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True)
-    found = []
+    found: list[tuple[float, int, int, int, int]] = []
     for size in _sizes(least, blocks, bits):
         needed = (2 * size * blocks - 1).bit_length()
         room = min(30, bits - needed)
         best = _best_inside(budget, dim, size, blocks, 1 << room, place)
+        if found and best.error(1 << room, total).total > (1 - _SIZE_SLACK) * min(found)[0]:
+            break
         for more in range(room + 1):
             found.append((best.error(1 << more, total).total, needed + more, size, 1 << more, best.choice.inside))
     enough = (1 + _SLACK) * min(found)[0]
@@ -250,18 +251,13 @@ def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames
     """The draw from frames of N rows whose k has the least error, from where the variance is least on."""
     candidates, total = 2 * size * blocks, budget.clients * budget.messages
 
-    def draw(inside: int, local: float) -> RowDraw:
-        return RowDraw(whole_budget(min(local, _EPSILON_MAX), candidates, inside), dim, size, blocks)
+    def draw(inside: int) -> RowDraw:
+        return RowDraw(whole_budget(budget.about(inside / candidates), candidates, inside), dim, size, blocks)
 
     def error(at: int) -> float:
-        inside = _RATIO**-at * candidates
-        if not 1 <= inside <= size:
-            return math.inf
-        return draw(round(inside), budget.local(_RATIO**-at)).error(frames, total).total
+        return draw(counts[at]).error(frames, total).total if 0 <= at < len(counts) else math.inf
 
-    # Where few candidates are inside, one is the least.
-    near = _valley(error, min(place, math.floor(math.log(candidates, _RATIO))))
-    middle, local = _RATIO**-near * candidates, budget.nearby(near)
-    tried = {min(max(1, round(middle * _RATIO ** (step / 8))), size) for step in range(-8, 9)}
-    draws = [draw(inside, local(inside / candidates)) for inside in sorted(tried)]
-    return min(draws, key=lambda draw: draw.error(frames, total).total)
+    counts = sorted({round(_RATIO**at) for at in range(math.floor(math.log(size, _RATIO)) + 1)})
+    near = counts[_valley(error, max(bisect(counts, _RATIO**-place * candidates) - 1, 0))]
+    tried = {min(max(1, round(near * _RATIO ** (step / 8))), size) for step in range(-8, 9)}
+    return min((draw(inside) for inside in sorted(tried)), key=lambda draw: draw.error(frames, total).total)

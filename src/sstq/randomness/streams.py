@@ -38,6 +38,9 @@ _LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _FEISTEL_ROUNDS, _FEISTEL_ROUNDS_IF_SMALL, _SMALL_BITS = 8, 32, 6
 _SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
 _SPLITMIX_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+# A table is ten times as fast as arithmetic with bits.
+_OCTETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_SIGNS_OF_OCTETS = 1 - 2 * _OCTETS.astype(np.float32)
 
 
 def _key(seed: int, purpose: str) -> tuple[int, int]:
@@ -150,21 +153,24 @@ def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
 
 def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
     """Return the `signs` of many seeds at once, (n, count)."""
+    return signs_of_words(word_rows(seeds, purpose, -(-count // 64)), count)
+
+
+def word_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.uint64]:
+    """Return the `words` of many seeds at once, (n, count)."""
     if len(seeds) <= _FEW:
-        return signs_of_words(np.stack([words(int(seed), purpose, -(-count // 64)) for seed in seeds]), count)
-    blocks = -(-count // 256)
+        return np.stack([words(int(seed), purpose, count) for seed in seeds])
+    blocks = -(-count // 4)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
     counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))
     raw = _philox_block(counter, np.repeat(seeds, blocks), _key(0, purpose)[1])
-    return signs_of_words(raw.reshape(len(seeds), -1), count)
+    return raw.reshape(len(seeds), -1)[:, :count]
 
 
 def signs_of_words(raw: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
     """The first `count` bits of each row of words as signs, (n, count)."""
     octets = np.ascontiguousarray(raw.astype("<u8", copy=False)).view(np.uint8)
-    bits = np.unpackbits(octets, axis=1, count=count, bitorder="little")
-    values: NDArray[np.float32] = np.float32(1) - np.float32(2) * bits.astype(np.float32)
-    return values
+    return _SIGNS_OF_OCTETS.take(octets, axis=0).reshape(len(raw), -1)[:, :count]
 
 
 def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int64]:
