@@ -232,12 +232,18 @@ class Aggregator(ABC, Generic[Owner]):
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
         directions = None if self._count == 1 else self._directions(value, stderr)
+        largest, longest = (size / self._count for size in self._largest())
+        known = (value, stderr, self._count, self._simulated)
         sent = self._mechanism.messages
-        return Estimate(value, stderr, self._count, self._simulated, directions=directions, messages=sent)
+        return Estimate(*known, directions=directions, messages=sent, largest=largest, longest=longest)
 
     def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float | None:  # noqa: ARG002
         """The effective number of directions of the noise; None for independent coordinates."""
         return None
+
+    def _largest(self) -> tuple[float, float]:
+        """The largest coordinate and the norm of the longest message; 0 if scatter can be trusted as it is."""
+        return 0.0, 0.0
 
     @property
     def numbers(self) -> int:

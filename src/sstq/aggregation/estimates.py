@@ -55,6 +55,9 @@ class Estimate:
         frames: the public frames that leave a bias; estimates on the same frames have the same bias. Empty if none do.
         whole_bias: the norm of the bias of those frames, even if the scatter of the messages shows it.
         messages: the number of messages per person, on average where estimates were pooled.
+        largest: the most that one message changes a coordinate of the mean, one number or (d,); 0 where it is not
+            known. The scatter of few messages may miss all that is rare.
+        longest: the norm of the most that one message changes the mean, likewise.
         names: the names of the coordinates, if the mechanism has bounds with names; otherwise empty.
     """
 
@@ -71,6 +74,8 @@ class Estimate:
     frames: str = ""
     whole_bias: float = 0.0
     messages: float = 1
+    largest: float | NDArray[np.float64] = 0.0
+    longest: float = 0.0
     names: tuple[str, ...] = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -162,6 +167,9 @@ class Estimate:
         The box is Šidák's: each coordinate has Student's quantile of level^(1/d), however the coordinates depend on
         each other. The ball has the quantile of a sum of squares with the effective number of directions, (tr Σ)²/tr Σ²
         of the covariance Σ of noise and bias together (Satterthwaite), over a variance that is estimated (Fisher's F).
+        Where few messages hit a coordinate, or nearly all are alike, their scatter may miss what is rare. So both
+        variances are larger by z²/3 times the square of what one message changes at most, z being the normal quantile
+        (as in Bernstein's inequality): nothing beside the scatter of many messages.
         The frames' bias is almost orthogonal to the mean, so it has d − 1 directions (for GroupUnit, those
         of one block).
 
@@ -172,18 +180,20 @@ class Estimate:
         """
         if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
             raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
-        from scipy.special import fdtri, stdtrit
+        from scipy.special import fdtri, ndtri, stdtrit
 
         terms = self.terms or self.count
         if terms < 2:
             return Region(float(level), math.nan, np.full(len(self.value), math.nan))
         dim, bias2, noise2 = len(self.value), self.frame_bias**2, self.noise2
         tail = -math.expm1(math.log(level) / dim) / 2
-        half_width = -float(stdtrit(terms - 1, tail)) * np.sqrt(noise2 + bias2 / self.bias_directions)
+        rare2 = (float(ndtri(tail)) * self.largest) ** 2 / 3
+        half_width = -float(stdtrit(terms - 1, tail)) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
+        rare2 = (float(ndtri((1 - level) / 2)) * self.longest) ** 2 / 3
         total = float(np.sum(noise2)) + bias2
         degrees = with_bias(dim, total - bias2, self.noise_directions, bias2, self.bias_directions)
         reach = float(fdtri(degrees, degrees * (terms - 1), level))
-        return Region(float(level), math.sqrt(total * reach), half_width)
+        return Region(float(level), math.sqrt((total + rare2) * reach), half_width)
 
     @property
     def noise2(self) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sparse_counts import SparseAggregator
+from sstq.aggregation.sums import largest_of_row
 from sstq.kernels.threads import row_chunks
 from sstq.messages.batch import Messages
 
@@ -57,7 +58,12 @@ class FamilyAggregator(SparseAggregator):
         scatter = np.maximum(squares - 2 * value * weighted + value**2 * (sent @ sent), 0.0)
         stderr = np.sqrt(scatter * (len(frames) / (len(frames) - 1) if len(frames) > 1 else np.nan)) / self._count
         known = (self._flat(value), self._flat(stderr), self._count, self._simulated)
-        return Estimate(*known, terms=len(frames), messages=self._mechanism.messages)
+        largest, longest = (size / self._count for size in self._largest())
+        sent = self._mechanism.messages
+        return Estimate(*known, terms=len(frames), messages=sent, largest=largest, longest=longest)
+
+    def _largest(self) -> tuple[float, float]:
+        return largest_of_row(self._mechanism.family.base, float(self._mechanism.gain))
 
     def _no_sums(self) -> NDArray[np.float64]:
         return np.zeros((self._mechanism.blocks, self._mechanism.family.base.dim))

@@ -59,6 +59,10 @@ def pool(estimates: Iterable[Estimate]) -> Estimate:
         directions=_directions(parts, shares),
         bias_directions=min((part.bias_directions for part in parts if part.frames), default=1),
         messages=sum(part.count for part in parts) / sum(part.people for part in parts),
+        largest=np.max(
+            np.broadcast_arrays(*(w * part.largest for w, part in zip(weights, parts, strict=True))), axis=0
+        ),
+        longest=float(max(weight * part.longest for weight, part in zip(weights, parts, strict=True))),
     )
 
 

@@ -67,7 +67,10 @@ class StratifiedAggregator(FrameAggregator):
         stderr = np.sqrt(np.maximum(frame.column_power(variances), 0.0))
         square = trace_of_square(frame, variances, np.zeros(frame.dim))
         directions = max(1.0, float(np.sum(stderr**2)) ** 2 / square) if square else 1.0
-        return Estimate(value, stderr, self._count, self._simulated, estimator="strata", directions=directions)
+        # A message of a stratum of few counts more than the others.
+        largest, longest = (size / (frame.size * max(1.0, float(counts.min()))) for size in self._largest())
+        known = (value, stderr, self._count, self._simulated)
+        return Estimate(*known, estimator="strata", directions=directions, largest=largest, longest=longest)
 
 
 class StratifiedVariance:

@@ -70,6 +70,10 @@ class FrameAggregator(Aggregator[Any]):
         power *= (frame.dim * scale) ** 2 / self._count
         return value, power
 
+    def _largest(self) -> tuple[float, float]:
+        frame, values = self._mechanism.frame, self._mechanism.decoding_values
+        return largest_of_row(frame, frame.dim * self._scale * float(np.max(np.abs(values))))
+
     def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float:
         """(tr Σ)²/tr Σ² of the covariance Σ of one message: coordinates that are large by themselves make it less.
 
@@ -83,6 +87,15 @@ class FrameAggregator(Aggregator[Any]):
         square = (trace_of_square(frame, squares, value) - with_itself) * count / (count - 1)
         total = count * float(np.sum(stderr**2))
         return total**2 / square if square > total**2 / frame.dim else float(frame.dim)
+
+
+def largest_of_row(frame: Frame, factor: float) -> tuple[float, float]:
+    """The largest entry and the norm of factor·u for a row u: in a Hadamard frame all entries are alike, up to mixing.
+
+    Rows differ little in both, and in a basis not at all, so one stands for all.
+    """
+    row = frame.rows(np.zeros(1, dtype=np.int64))[0]
+    return factor * float(np.max(np.abs(row))), factor * float(np.linalg.norm(row))
 
 
 def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np.float64]) -> float:

@@ -115,6 +115,8 @@ class Bounds:
             estimate,
             value=self.outward_rows(estimate.value),
             stderr=spread * self.scale,
+            largest=estimate.largest * self.scale,
+            longest=estimate.longest * float(np.max(self.scale)),
             frame_bias=0.0,
             directions=None,
             whole_bias=estimate.whole_bias * float(np.sqrt(np.mean(self.scale**2))),
