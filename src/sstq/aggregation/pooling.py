@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import reduce
 
 import numpy as np
 
@@ -59,9 +60,7 @@ def pool(estimates: Iterable[Estimate]) -> Estimate:
         directions=_directions(parts, shares),
         bias_directions=min((part.bias_directions for part in parts if part.frames), default=1),
         messages=sum(part.count for part in parts) / sum(part.people for part in parts),
-        largest=np.max(
-            np.broadcast_arrays(*(w * part.largest for w, part in zip(weights, parts, strict=True))), axis=0
-        ),
+        largest=reduce(np.maximum, (weight * part.largest for weight, part in zip(weights, parts, strict=True))),
         longest=float(max(weight * part.longest for weight, part in zip(weights, parts, strict=True))),
     )
 
