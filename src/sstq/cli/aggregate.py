@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli import groups
 from sstq.cli.common import (
     ForceOption,
     GroupNamesOption,
     MechanismOption,
     VerboseOption,
-    advise_next_round,
     check_output,
     output_option,
+    read_group_names,
     read_mechanism,
-    safe_figure,
-    summarize_mechanism,
-    to_json,
-    warn_of_seed,
-    write_text,
 )
-from sstq.cli.counts import add_counts, whether_simulated
-from sstq.cli.terminal import complain, note, progress, show_facts, show_table, warn
+from sstq.cli.counts import add_counts, add_labelled
+from sstq.cli.results import report_groups, report_mean, result_files
+from sstq.cli.terminal import complain, note, progress
 from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, Estimate, GroupEstimate, Mechanism, SurveyEstimate
-
-_RESULTS = ("mean.npy", "stderr.npy", "summary.json")
-_SURVEY, _SHOWN_ROWS = "survey.csv", 12
+    from sstq import Aggregator
 
 
 def aggregate(
@@ -109,27 +100,39 @@ def aggregate(
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     if by is not None and state is not None:
         raise WrongUsage("--state is for one mean; with --by pass all files at once")
-    names = None if group_names is None else groups.read_group_names(group_names, shared)
+    names = read_group_names(group_names, shared)
     output.mkdir(parents=True, exist_ok=True)
+    state_path = output / "state.npz" if state is None else state
+    check_output(state_path, True, "--state")
+    resumed = by is None and state_path.exists()
+    for name in result_files(shared, by):
+        check_output(output / name, force or resumed)
+    whole = shared.load_aggregator(state_path) if resumed else shared.aggregator()
+    groups: dict[str, Aggregator[Any]] = {}
+    sources = whole._sources if by is None else set()
+
+    def add(path: str) -> bool:
+        if counts:
+            new = add_counts(whole if by is None else groups, sources, shared, path, query, by)
+        else:
+            new = whole.update_from_file(path) if by is None else add_labelled(groups, sources, shared, path, by)
+        if new and by is None:
+            whole.save(state_path)
+        return new
+
+    bad = _add_files(add, messages, skip_bad)
     if by is not None:
-        bad = _aggregate_by(shared, messages, by, output, counts, query, skip_bad, force)
+        if not groups:
+            raise ValueError("a mean needs at least one message, got none")
+        means = {label: sums.mean() for label, sums in groups.items()}
+        simulated = _known(any(mean.simulated for mean in means.values()), sources)
+        report_groups(shared, means, simulated, by, output)
     else:
-        state_path = output / "state.npz" if state is None else state
-        check_output(state_path, True, "--state")
-        resumed = state_path.exists()
-        results = _RESULTS if shared.groups is None else (*_RESULTS, *groups.PRIVATE_RESULTS)
-        for name in (*results, _SURVEY) if shared.name == "survey" else results:
-            check_output(output / name, force or resumed)
-        sums = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-
-        def add(path: str) -> bool:
-            new = add_counts(sums, sums._sources, shared, path, query, None) if counts else sums.update_from_file(path)
-            if new:
-                sums.save(state_path)
-            return new
-
-        bad = _add_files(add, messages, skip_bad)
-        _report(shared, sums, output, state_path, names, verbose)
+        mean = whole.mean()
+        if shared.trust == "aggregator":
+            # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
+            whole.save(state_path)
+        report_mean(shared, mean, _known(mean.simulated, sources), output, names, verbose)
     if bad:
         complain(f"{len(bad)} of {len(messages)} files were refused and are not in the mean:")
         for error in bad:
@@ -137,30 +140,14 @@ def aggregate(
         raise typer.Exit(1)
 
 
-def _aggregate_by(
-    mechanism: Mechanism,
-    paths: list[str],
-    by: str,
-    output: Path,
-    counts: bool,
-    query: str | None,
-    skip_bad: bool,
-    force: bool,
-) -> list[Exception]:
-    """Estimate one mean per label of a column; returns the refusals."""
-    for name in groups.PUBLIC_RESULTS:
-        check_output(output / name, force)
-    sums: dict[str, Aggregator[Any]] = {}
-    sources: set[str] = set()
+def _known(simulated: bool, sources: set[str]) -> bool | None:
+    """Return whether some messages come from a seed; None, with a remark, where only tables of counts could tell."""
+    from sstq.aggregation.counts import known_simulated
 
-    def add(path: str) -> bool:
-        if counts:
-            return add_counts(sums, sources, mechanism, path, query, by)
-        return groups.add_messages(sums, sources, mechanism, path, by)
-
-    bad = _add_files(add, paths, skip_bad)
-    groups.report_public(mechanism, sums, sources, by, output)
-    return bad
+    known = known_simulated(simulated, sources)
+    if known is None:
+        note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
+    return known
 
 
 def _add_files(add: Callable[[str], bool], paths: list[str], skip_bad: bool) -> list[Exception]:
@@ -180,83 +167,3 @@ def _add_files(add: Callable[[str], bool], paths: list[str], skip_bad: bool) -> 
     if repeated:
         note(f"{repeated} of {len(paths)} files were already counted and skipped")
     return refusals
-
-
-def _report(
-    shared: Mechanism, sums: Aggregator[Any], output: Path, state: Path, names: list[str] | None, verbose: bool
-) -> None:
-    """Write the mean and its summary, and print the summary."""
-    import numpy as np
-
-    from sstq import SurveyEstimate
-    from sstq.files.atomic import atomic_file
-
-    estimate = sums.mean()
-    if shared.trust == "aggregator":
-        # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
-        sums.save(state)
-    summary = _summary(shared, estimate, sums.digest, whether_simulated(sums._sources, estimate.simulated))
-    document, shown = to_json(summary).encode(), dict(summary)
-    for name in ("epsilon", "privacy_loss"):
-        if shown[name] is not None:
-            shown[name] = safe_figure(shown[name])
-    facts = [(name.replace("_", " "), value) for name, value in shown.items()]
-    *arrays, numbers = _RESULTS
-    for name, values in zip(arrays, (estimate.value, estimate.stderr), strict=True):
-        with atomic_file(output / name) as file:
-            np.save(file, values)
-    with atomic_file(output / numbers) as file:
-        file.write(document)
-    show_facts(str(output), facts, verbose=verbose)
-    if shared.groups is not None:
-        groups.report_private(cast("GroupEstimate", estimate), output, names)
-    if isinstance(estimate, SurveyEstimate):
-        _write_survey(estimate, output / _SURVEY)
-    if estimate.note:
-        warn(estimate.note)
-    if estimate.note and not isinstance(estimate, SurveyEstimate):
-        advise_next_round(shared, round(estimate.people))
-    if estimate.simulated:
-        warn_of_seed()
-
-
-def _write_survey(estimate: SurveyEstimate, path: Path) -> None:
-    """Write the tidy table of a survey's results, and show the first rows of every question."""
-    import csv
-    import io
-
-    from sstq.mechanisms.survey.estimates import NumberEstimate
-
-    rows, shown = [], []
-    for name, found in estimate.results.items():
-        own = list(found.rows())
-        rows += [[name, *row] for row in own]
-        # The mean and the quartiles of a number come before its bins.
-        for item, *numbers in own[: 4 if isinstance(found, NumberEstimate) else _SHOWN_ROWS]:
-            words = [f"{number:.4g}" if abs(number) < 10_000 else f"{number:.0f}" for number in numbers]
-            shown.append([name, item, *("" if word == "nan" else word for word in words)])
-    text, columns = io.StringIO(), ["question", "item", "estimate", "stderr", "low", "high"]
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    write_text(path, text.getvalue())
-    caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
-    show_table("Results", columns, shown, caption=caption)
-
-
-def _summary(mechanism: Mechanism, estimate: Estimate, digest: str, simulated: bool | None) -> dict[str, Any]:
-    """Return the content of summary.json; error norms are root mean square errors of the mean, in the vectors' unit."""
-    import numpy as np
-
-    norms: dict[str, float | None] = {}
-    if mechanism.name != "survey":  # which has no one vector, and nan where nobody answered
-        measured = float(np.linalg.norm(estimate.stderr))
-        norms["mean_norm"] = float(np.linalg.norm(estimate.value))
-        norms["measured_error_norm"] = measured if math.isfinite(measured) else None
-    return {
-        "count": estimate.count,
-        **norms,
-        **summarize_mechanism(mechanism, estimate.count),
-        "estimator": estimate.estimator,
-        "note": estimate.note,
-        "simulated": simulated,
-        "digest": digest,
-    }

@@ -112,6 +112,22 @@ def read_mechanism(path: Path) -> Mechanism:
         raise ValueError(f"{path}: {error}") from error
 
 
+def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | None:
+    """Read the names of a mechanism's private groups, one per line."""
+    if path is None:
+        return None
+    if mechanism.groups is None:
+        raise WrongUsage(f"--group-names needs private groups (GroupUnit); {mechanism.name} has none")
+    try:
+        names = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be text, one name per line: {error}") from error
+    if len(names) != mechanism.groups or len(set(names)) < len(names) or not all(names):
+        found = f"{len(names)} lines with {len(set(filter(None, names)))} different names"
+        raise ValueError(f"{path} must have {mechanism.groups} different names, one per line, got {found}")
+    return names
+
+
 def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms.records import RecordMechanism
@@ -191,20 +207,6 @@ def several_messages(mechanism: Mechanism) -> Facts:
     ]
 
 
-def summarize_mechanism(mechanism: Mechanism, count: int) -> dict[str, Any]:
-    """Return the part of a result's summary about the mechanism and the cost of this many messages."""
-    private = math.isfinite(mechanism.epsilon)
-    return {
-        "message_bits": mechanism.message_bits,
-        "bits_received": count * mechanism.message_bits,
-        "epsilon": mechanism.epsilon if private else None,
-        "delta": mechanism.delta,
-        "privacy_loss": mechanism.privacy_loss() if private else None,
-        "trust": mechanism.trust,
-        "unbiased": mechanism.unbiased,
-    }
-
-
 def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
     """Return whether messages of this mechanism are private, in words."""
     return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
@@ -213,13 +215,6 @@ def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
 def warn_of_seed(what: str = "some of these messages were simulated with a seed") -> None:
     """Warn that a seed replaced secret randomness."""
     warn(f"NOT PRIVATE: {what}")
-
-
-def advise_next_round(mechanism: Mechanism, clients: int) -> None:
-    """Print the command that writes the same mechanism with frames for this many clients."""
-    same = f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
-    several = f" --set messages={mechanism.messages}" if mechanism.messages > 1 else ""
-    note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
 
 
 def check_output(

@@ -19,11 +19,11 @@ from sstq.cli.common import (
     open_files,
     output_option,
     privacy_of,
+    read_group_names,
     read_mechanism,
     several_messages,
     warn_of_seed,
 )
-from sstq.cli.groups import read_group_names
 from sstq.cli.terminal import note, progress, show_facts, warn
 from sstq.cli.usage import WrongUsage
 
@@ -128,7 +128,7 @@ def encode(
         total = write_messages(output, _answers(shared, local, seed), shared)
     else:
         array = private_group is not None and private_group.endswith(".npy")
-        names = None if group_names is None else read_group_names(group_names, shared)
+        names = read_group_names(group_names, shared)
         reading = {"by": by, "group": None if array else private_group, "group_names": names}
         files = open_files(vectors, shared.dim, columns, delimiter, **reading)
         count = sum(file.count for file in files)
