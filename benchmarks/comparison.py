@@ -1,4 +1,4 @@
-"""Our mechanisms beside other projects' on the same data, ε and promise; docs/comparison.md has the tables.
+"""Our mechanisms beside other projects' on the same data, ε and promise; docs/is-it-for-me.md has the tables.
 
 Peers are optional. `SSTQ_PEERS_PYTHON` names an interpreter that has opendp, pfl and pure-ldp, `SSTQ_PROJUNIT` a
 checkout of apple/ml-projunit, `SSTQ_PEERS_NODE` a folder with the npm package @divviup/dap. What is not there is

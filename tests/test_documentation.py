@@ -23,13 +23,10 @@ SHELL_SYNTAX = set("|<>&;#`")
 # They need torch, Flower, a collector or more than a second.
 SLOW_SNIPPETS = {
     "README.md",
-    "cohorts.md",
     "collecting.md",
-    "federated.md",
     "flower.md",
+    "learning.md",
     "planning.md",
-    "pytorch.md",
-    "shuffled-messages.md",
     "shuffler.md",
 }
 
@@ -164,6 +161,20 @@ def test_every_link_between_pages_leads_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_test_that_a_page_names_exists():
+    for page in PAGES:
+        for target in re.findall(r"\btests/[\w/]+\.py", page.read_text()):
+            assert (ROOT / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_benchmark_that_a_page_names_exists():
+    from benchmarks.__main__ import BENCHMARKS
+
+    for page in PAGES:
+        for names in re.findall(r"python -m benchmarks ([a-z_ ]+)", page.read_text()):
+            assert set(names.split()) <= set(BENCHMARKS), f"{page.name}: {names}"
 
 
 def test_every_accuracy_stands_beside_its_total_epsilon():

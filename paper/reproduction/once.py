@@ -209,7 +209,7 @@ _TEXT = """
 Every person holds one image with its label and answers once, so the ε of the message is the person's total. {public:,}
 other images are public, without labels. Features are histograms of gradients; in every run the number of directions is
 chosen from private messages. The constants of the method were chosen by accuracy on training images of Fashion-MNIST
-(docs/once.md). {seeds} seed(s), each with its own public images and messages; real messages,
+(docs/learning.md). {seeds} seed(s), each with its own public images and messages; real messages,
 not a stand-in of their variance.
 
 FrameUnit on the ball treats label and features as one vector. PrivUnitG and the paper's SSTQ train a softmax regression

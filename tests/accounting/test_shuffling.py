@@ -114,8 +114,8 @@ def test_the_corners_of_the_ranges(epsilon, clients):
 
 
 def documented(head):
-    """The rows of the table in docs/amplification.md whose head begins like this."""
-    lines = (Path(__file__).parents[2] / "docs/amplification.md").read_text(encoding="utf-8").splitlines()
+    """The rows of the table in docs/budgets.md whose head begins like this."""
+    lines = (Path(__file__).parents[2] / "docs/budgets.md").read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(f"| {head}"))
     rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

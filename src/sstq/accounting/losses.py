@@ -16,7 +16,7 @@ is below its true value. What may err, and where it is paid for:
   rounding of the few operations that make them.
 * **The far end.** Mass that is left out counts as an infinite loss: it is added to δ, once for every message.
 * **The Fourier transform** is of radix 2, because its error has a proof: 32·t·u times Σ m·‖masses‖ for length 2^t, u =
-  2⁻⁵³ and m losses of each kind. Masses are tilted first, so that this is small relative to δ (docs/accounting.md).
+  2⁻⁵³ and m losses of each kind. Masses are tilted first, so that this is small relative to δ (docs/proofs.md).
 * **The window.** The transform is cyclic: sums beyond its window come in again at the other end, which only adds mass.
   Those above it are also added to δ as a whole, by Chernoff's bound.
 """

@@ -95,7 +95,7 @@ def shuffled_epsilon(
     References:
         Feldman, McMillan, Talwar: Stronger Privacy Amplification by Shuffling for Rényi and Approximate Differential
         Privacy. SODA 2023, with erratum (for every mechanism). Balle, Bell, Gascón, Nissim: The Privacy Blanket of the
-        Shuffle Model. CRYPTO 2019 (by the mechanism's law). docs/amplification.md has both proofs.
+        Shuffle Model. CRYPTO 2019 (by the mechanism's law). docs/proofs.md has both proofs.
     """
     crowd = Crowd.of(epsilon, clients, messages, rounds, participation)
     delta = check_delta(delta, positive=True)
