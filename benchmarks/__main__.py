@@ -23,6 +23,7 @@ import benchmarks.service
 import benchmarks.shuffled
 import benchmarks.shuffler
 import benchmarks.sql
+import benchmarks.surveys
 import benchmarks.training
 import benchmarks.trust  # noqa: F401
 from benchmarks.harness import BENCHMARKS, Measured, Result, change, read_run, write_run

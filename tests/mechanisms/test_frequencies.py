@@ -245,3 +245,20 @@ def test_counts_of_messages_are_the_state(seed):
     counted.update_counts({"code": code}, times)
     assert np.array_equal(counted.sums(), whole.sums())
     assert np.array_equal(counted.mean().value, whole.mean().value)
+
+
+@pytest.mark.parametrize("options", [(9, 1.0), (6, 4.0)])
+def test_covariances_are_those_of_the_decoded_messages(options, seed):
+    mechanism = sstq.Frequencies(*options)
+    sent = mechanism.encode(np.arange(400) % 3, seed)
+    aggregator = mechanism.aggregator().update(sent)
+    slow = np.cov(mechanism.decode(sent).T) / len(sent)
+    for category in (0, 5):
+        np.testing.assert_allclose(aggregator.covariance_with(category), slow[category], atol=1e-12)
+    # With one more message, which is uniform: as all messages together, each once.
+    every = mechanism.decode(mechanism.messages_from_columns((np.arange(mechanism.codes),), None, True))
+    uniform = np.cov(every.T, bias=True) / (len(sent) * (len(sent) - 1))
+    np.testing.assert_allclose(aggregator.covariance(), slow + uniform, atol=1e-12)
+    alone = mechanism.aggregator().update(sent[:1])
+    assert np.isnan(alone.covariance()).all()
+    assert np.isnan(alone.covariance_with(0)).all()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import Estimate, Region, SparseAggregator
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
 from sstq.mechanisms.parameters import Parameters, Word
@@ -102,15 +103,50 @@ class FrequencyAggregator(SparseAggregator):
         known = ((rates - other) / (own - other), stderr, self._count, self._simulated)
         return FrequencyEstimate(*known, messages=self._mechanism.messages, own=own, other=other)
 
-    def _rates(self) -> Floats:
+    def covariance_with(self, category: int) -> Floats:
+        """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""
+        if self._count < 2:
+            return np.full(self._mechanism.categories, np.nan)
+        codes, counts = self._sent()
+        holds = self._mechanism.holds(codes, category)
+        own, other = hit_rates(self._mechanism.draw)
+        rates, both = self._rates(), self._hits(codes[holds], counts[holds]) / self._count
+        return np.asarray((both - rates * rates[category]) / ((own - other) ** 2 * (self._count - 1)))
+
+    def covariance(self) -> Floats:
+        """Return the covariances of all shares, (k, k), for few categories: the work grows with k² times the messages.
+
+        That of one uniform message is added, because few messages may be all alike.
+        """
+        mechanism, draw, count = self._mechanism, self._mechanism.draw, self._count
+        if count < 2:
+            return np.full((mechanism.categories, mechanism.categories), np.nan)
+        codes, counts = self._sent()
+        own, other = hit_rates(draw)
+        rates, both = self._rates(), np.zeros((mechanism.categories, mechanism.categories))
+        for part in row_chunks(len(codes), 4 * mechanism.categories):
+            held = mechanism.holds(codes[part, None], np.arange(mechanism.categories)).astype(np.float64)
+            both += held.T @ (held * counts[part, None])
+        one = draw.inside / draw.size
+        two = one * (draw.inside - 1) / (draw.size - 1)  # how often a uniform set holds two given categories
+        both += two - one**2 + (one - two) * np.eye(mechanism.categories)
+        return np.asarray((both / count - np.outer(rates, rates)) / ((own - other) ** 2 * (count - 1)))
+
+    def _sent(self) -> tuple[Ints, Ints]:
+        """The messages that were sent, and how often each."""
         self._settle()
-        mechanism = self._mechanism
         codes, counts = (2 * self._state[:, :1] + [0, 1]).ravel(), self._state[:, 1:].ravel()
-        slot, place = np.divmod(codes[counts > 0], mechanism.draw.size)
+        return codes[counts > 0], counts[counts > 0]
+
+    def _rates(self) -> Floats:
+        return self._hits(*self._sent()) / self._count
+
+    def _hits(self, codes: Ints, counts: Ints) -> Floats:
+        """How many of these messages hold each category."""
+        slot, place = np.divmod(codes, self._mechanism.draw.size)
         slots, which = np.unique(slot, return_inverse=True)
-        found = count_hits(mechanism.draw, mechanism.categories, slots + 1, which, place, counts[counts > 0])
-        hits = np.sum([inside.sum(axis=0) for _, inside in found], axis=0)
-        return np.asarray(hits / self._count)
+        found = count_hits(self._mechanism.draw, self._mechanism.categories, slots + 1, which, place, counts)
+        return np.sum([np.zeros(self._mechanism.categories), *(inside.sum(axis=0) for _, inside in found)], axis=0)
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
         own, other = hit_rates(self._mechanism.draw)

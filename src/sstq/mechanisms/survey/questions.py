@@ -1,4 +1,4 @@
-"""The questions of a survey: how a column is read, and which mechanism answers it.
+"""The questions of a survey: its mechanism, how a column becomes the mechanism's input, how estimates become results.
 
 A person's record has some numbers per question, its `width`: the number of the label, a mark per label, the value, or
 the vector. Missing values, unknown labels and nan are “no answer”, which is a category of its own; a missing vector is
@@ -6,22 +6,29 @@ zero.
 """
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
+from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.mechanisms.base import Floats, Rows
+from sstq.mechanisms.base import ClippedWarning, Floats, Rows
+from sstq.mechanisms.frequencies import FrequencyEstimate
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.survey.columns import Label, cells_of, labels_of, vector_of, writable
+from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate, over_answers, sums_over_answers
 
 NO_ANSWER = "no answer"
 _MOST_BINS, _LARGEST = 512, 1e100
 
-Label = str | int
 Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
+Questions = Mapping[str, "Question"]
 
 
 class Question(ABC):
@@ -36,24 +43,24 @@ class Question(ABC):
         return {"type": self.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @abstractmethod
-    def candidates(self, questions: Mapping[str, "Question"]) -> Candidates:
+    def candidates(self, questions: Questions) -> Candidates:
         """The mechanisms that can answer the question."""
+
+    @abstractmethod
+    def examples(self) -> list[Any]:
+        """Values of a column that differ as much as they can."""
 
     @abstractmethod
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The column as records, (n, width); ValueError for values of a wrong type if `strict`, else no answer."""
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Mapping[str, "Question"], items: int) -> Rows:  # noqa: ARG002
+    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
         """What the mechanism encodes, from the records of all questions; one of `items` items is drawn."""
         return held[name]
 
     @abstractmethod
-    def trials(self) -> Floats:
-        """Records that differ as much as they can, (n, width)."""
-
-    @abstractmethod
-    def some(self, count: int, rng: np.random.Generator) -> Any:
-        """A random column."""
+    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:
+        """The `QuestionEstimate`, from the estimates of all items and their aggregators."""
 
 
 @dataclass(frozen=True)
@@ -72,30 +79,30 @@ class Choice(Question):
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _labels(self.labels))
 
-    def candidates(self, questions: Mapping[str, Question]) -> Candidates:  # noqa: ARG002
+    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
         """Frequencies with one category more."""
         return [("frequencies", {"categories": len(self.labels) + 1}, 1)]
 
+    def examples(self) -> list[Any]:
+        """Some labels, and no answer."""
+        places = np.unique(np.linspace(0, len(self.labels), 4).astype(np.int64))
+        return [(*self.labels, None)[place] for place in places]
+
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The number of each label; that of no answer is the last one."""
-        numbers, none = {label: place for place, label in enumerate(self.labels)}, len(self.labels)
-        kind = type(self.labels[0])
-        cells = _labels_of(cells_of(values), kind)
-        if strict:
-            for row, value in enumerate(cells):
-                if value is not None and type(value) is not kind:
-                    got = f"{type(value).__name__} in row {row}"
-                    raise ValueError(f"column {name!r} must be labels of type {kind.__name__}, got {got}")
+        kind, numbers = type(self.labels[0]), {label: place for place, label in enumerate(self.labels)}
+        cells = labels_of(cells_of(values), kind)
+        for row, value in enumerate(cells):
+            if strict and value is not None and type(value) is not kind:
+                raise _wrong(name, f"labels of type {kind.__name__}", value, row)
+        none = len(self.labels)
         found = [numbers.get(value, none) if type(value) is kind else none for value in cells]
         return np.array(found, dtype=np.float64).reshape(-1, 1)
 
-    def trials(self) -> Floats:
-        """Some labels, and no answer."""
-        return np.unique(np.linspace(0, len(self.labels), 4).astype(np.int64))[:, None].astype(np.float64)
-
-    def some(self, count: int, rng: np.random.Generator) -> list[Any]:
-        """Uniform labels and nulls."""
-        return [(*self.labels, None)[place] for place in rng.integers(len(self.labels) + 1, size=count)]
+    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+        """The shares of the labels."""
+        between = aggregators[0].covariance_with(len(self.labels))[:-1]
+        return _shares(name, self.labels, found[0].value, found[0], between)
 
 
 @dataclass(frozen=True)
@@ -118,44 +125,48 @@ class MultiChoice(Question):
         """A mark per label and one for no answer."""
         return len(self.labels) + 1
 
-    def candidates(self, questions: Mapping[str, Question]) -> Candidates:  # noqa: ARG002
+    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
         """One mark that is drawn, or all of them as a vertex of the cube [−1/2, 1/2]^width."""
         cube = {"dim": self.width, "clip": math.sqrt(self.width) / 2}
         return [("frequencies", {"categories": 2}, self.width), ("frameunit", cube, 1)]
 
+    def examples(self) -> list[Any]:
+        """Nothing, everything, the first label, and no answer."""
+        return [[], list(self.labels), [self.labels[0]], None]
+
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
-        numbers, cells = {label: place for place, label in enumerate(self.labels)}, cells_of(values)
-        kind = type(self.labels[0])
+        kind, numbers = type(self.labels[0]), {label: place for place, label in enumerate(self.labels)}
+        cells = cells_of(values)
         marks = np.zeros((len(cells), self.width))
         for row, value in enumerate(cells):
             listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
             if strict and not listed and value is not None:
-                raise ValueError(f"column {name!r} must be lists of labels, got {type(value).__name__} in row {row}")
-            chosen = _labels_of(list(value), kind) if listed else [None]
+                raise _wrong(name, "lists of labels", value, row)
+            chosen = labels_of(list(value), kind) if listed else [None]
             wrong = [label for label in chosen if label is not None and type(label) is not kind]
             if strict and wrong:
-                got = f"{type(wrong[0]).__name__} in row {row}"
-                raise ValueError(f"column {name!r} must be lists of labels of type {kind.__name__}, got {got}")
+                raise _wrong(name, f"lists of labels of type {kind.__name__}", wrong[0], row)
             known = [numbers[label] for label in chosen if type(label) is kind and label in numbers]
             marks[row, known or ([] if not chosen else [-1])] = 1.0
         return marks
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Mapping[str, Question], items: int) -> Rows:  # noqa: ARG002
+    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
         """The marks, or the vertex of the cube."""
         return held[name] if items > 1 else held[name] - 0.5
 
-    def trials(self) -> Floats:
-        """Nothing, everything, the first label, and no answer."""
-        marks = np.zeros((4, self.width))
-        marks[1, :-1], marks[2, 0], marks[3, -1] = 1.0, 1.0, 1.0
-        return marks
-
-    def some(self, count: int, rng: np.random.Generator) -> list[Any]:
-        """Every label with probability 1/2, and nulls."""
-        marks = rng.random((count, len(self.labels))) < 0.5
-        rows = [[label for label, mark in zip(self.labels, row, strict=True) if mark] for row in marks]
-        return [None if rng.random() < 0.1 else row for row in rows]
+    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+        """The share of people who chose each label."""
+        first = found[0]
+        if len(found) == 1:
+            # All marks come from one vector; their errors are correlated by at most 1.
+            between = np.sign(first.value + 0.5)[:-1] * first.stderr[:-1] * first.stderr[-1]
+            return _shares(name, self.labels, first.value + 0.5, first, between)
+        # Labels that are drawn come from different people.
+        values, errors = (np.array([getattr(e, which)[-1] for e in found]) for which in ("value", "stderr"))
+        rates = [e for e in found if isinstance(e, FrequencyEstimate)] or [first]
+        drawn = replace(rates[0], value=values, stderr=errors, count=min(e.count for e in found))
+        return _shares(name, self.labels, values, drawn, 0.0)
 
 
 @dataclass(frozen=True)
@@ -188,37 +199,49 @@ class Number(Question):
         """The ends of the bins."""
         return np.linspace(self.low, self.high, self.bins + 1)
 
-    def candidates(self, questions: Mapping[str, Question]) -> Candidates:  # noqa: ARG002
+    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
         """Frequencies of bins, and of no answer."""
         return [("frequencies", {"categories": self.bins + 1}, 1)]
 
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The numbers within the bounds; nan for no answer."""
-        cells = cells_of(values)
-        if strict:
-            for row, value in enumerate(cells):
-                if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                    raise ValueError(f"column {name!r} must be numbers, got {type(value).__name__} in row {row}")
-        # Python compares integers of any size.
-        plain = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in cells]
-        numbers = [np.nan if v is None else float(min(max(v, self.low), self.high)) for v in plain]
-        return np.array(numbers, dtype=np.float64).reshape(-1, 1)
+    def examples(self) -> list[Any]:
+        """Both ends, the middle, and no answer."""
+        return [self.low, self.high, (self.low + self.high) / 2, None]
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Mapping[str, Question], items: int) -> Rows:  # noqa: ARG002
+    def read(self, values: Any, name: str, strict: bool) -> Floats:
+        """The numbers within the bounds; nan for no answer. Their owner is told how many were beyond the bounds."""
+        cells = cells_of(values)
+        numbers = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in cells]
+        beyond = 0
+        for row, (value, number) in enumerate(zip(cells, numbers, strict=True)):
+            if strict and number is None and value is not None:
+                raise _wrong(name, "numbers", value, row)
+            beyond += number is not None and not self.low <= number <= self.high
+        if strict and beyond:
+            told = f"{beyond} of {len(cells)} values of {name!r} are beyond its bounds and were moved to them"
+            warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
+        # Python compares integers of any size.
+        inside = [math.nan if v is None else float(min(max(v, self.low), self.high)) for v in numbers]
+        return np.array(inside, dtype=np.float64).reshape(-1, 1)
+
+    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
         """The bin of each number."""
         values = held[name]
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
 
-    def trials(self) -> Floats:
-        """Both ends, the middle, and no answer."""
-        return np.array([[self.low], [self.high], [(self.low + self.high) / 2], [np.nan]])
-
-    def some(self, count: int, rng: np.random.Generator) -> list[Any]:
-        """Uniform numbers and nulls."""
-        numbers = rng.uniform(self.low, self.high, size=count)
-        return [None if rng.random() < 0.1 else float(number) for number in numbers]
+    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+        """The histogram, the distribution function and the mean, which are sums of shares."""
+        edges, bins = self.edges, self.bins
+        weights = np.vstack([np.eye(bins), np.tri(bins), (edges[1:] + edges[:-1]) / 2])
+        ratios, covariance = sums_over_answers(weights, found[0].value, aggregators[0].covariance())
+        errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+        labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(edges)]
+        shares = _shares(name, labels, found[0].value, found[0], 0.0)
+        own = {"estimate": ratios[:bins], "stderr": errors[:bins], "centre": (float(ratios[-1]), float(errors[-1]))}
+        cumulated = slice(bins, 2 * bins)
+        of_cdf = {"raw_cdf": ratios[cumulated], "cdf_covariance": covariance[cumulated, cumulated], "edges": edges}
+        return NumberEstimate(**(vars(shares) | own | of_cdf))
 
 
 @dataclass(frozen=True)
@@ -243,39 +266,35 @@ class Vector(Question):
         """The numbers of the vector."""
         return self.dim
 
-    def candidates(self, questions: Mapping[str, Question]) -> Candidates:  # noqa: ARG002
+    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
         """FrameUnit."""
         return [("frameunit", {"dim": self.dim, "clip": self.clip}, 1)]
+
+    def examples(self) -> list[Any]:
+        """Two opposite vectors of norm clip, a long one and zero."""
+        direction = np.cos(np.arange(self.dim)) * self.clip
+        direction *= self.clip / np.linalg.norm(direction)
+        return [direction, -direction, 10 * direction, None]
 
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The vectors; zero for missing ones and for those with nan."""
         plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
         cells: Any = values if plain and values.dtype.kind in "fiu" else cells_of(values)
         rows = np.zeros((len(cells), self.dim))
-        given = [row for row, value in enumerate(cells) if value is not None]
-        try:
-            found = np.asarray([cells[row] for row in given], dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            found = np.empty(0)
-        # Nothing else: reshaped numbers could be those of several people.
-        if found.shape == (len(given), self.dim):
-            rows[given] = found
-        else:
-            for row in given:
-                rows[row] = _vector(cells[row], self.dim, f"column {name!r}, row {row}," if strict else "")
+        for row, value in enumerate(cells):
+            vector = None if value is None else vector_of(value, self.dim)
+            if strict and vector is None and value is not None:
+                wanted = f"must be a list of {self.dim} numbers, got {str(value)[:40]}"
+                raise ValueError(f"column {name!r}, row {row}, {wanted}")
+            if vector is not None:
+                rows[row] = vector
         rows[~np.isfinite(rows).all(axis=1)] = 0.0
         return rows
 
-    def trials(self) -> Floats:
-        """Two opposite vectors of norm clip, a long one and zero."""
-        direction = np.cos(np.arange(self.dim)) * self.clip
-        direction *= self.clip / np.linalg.norm(direction)
-        return np.stack([direction, -direction, 10 * direction, 0 * direction])
-
-    def some(self, count: int, rng: np.random.Generator) -> list[Any]:
-        """Gaussian vectors and nulls."""
-        rows = rng.standard_normal((count, self.dim)) * (self.clip / math.sqrt(self.dim) / 2)
-        return [None if rng.random() < 0.1 else row.tolist() for row in rows]
+    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+        """The mean vector, over all people."""
+        axes, first = tuple(map(str, range(self.dim))), found[0]
+        return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
 
 
 @dataclass(frozen=True)
@@ -292,7 +311,7 @@ class By(Question):
     group: str
     value: str
 
-    def _parts(self, questions: Mapping[str, Question]) -> tuple[Choice, Number | Vector]:
+    def _parts(self, questions: Questions) -> tuple[Choice, Number | Vector]:
         group, value = questions.get(self.group), questions.get(self.value)
         if not isinstance(group, Choice):
             raise ArgumentError("group", f"must name a Choice of the survey, got {self.group!r}")
@@ -300,14 +319,13 @@ class By(Question):
             raise ArgumentError("value", f"must name a Number or a Vector of the survey, got {self.value!r}")
         return group, value
 
-    def candidates(self, questions: Mapping[str, Question]) -> Candidates:
+    def candidates(self, questions: Questions) -> Candidates:
         """GroupUnit with one group more; numbers are centred."""
         group, value = self._parts(questions)
-        of_number = {"dim": 1, "clip": (value.high - value.low) / 2} if isinstance(value, Number) else {}
-        of_vector = {"dim": value.dim, "clip": value.clip} if isinstance(value, Vector) else {}
-        return [("groupunit", {"groups": len(group.labels) + 1} | of_number | of_vector, 1)]
+        clip = value.clip if isinstance(value, Vector) else (value.high - value.low) / 2
+        return [("groupunit", {"groups": len(group.labels) + 1, "dim": value.width, "clip": clip}, 1)]
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Mapping[str, Question], items: int) -> Rows:  # noqa: ARG002
+    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
         choice, question = self._parts(questions)
         group, values = held[self.group], held[self.value]
@@ -317,17 +335,28 @@ class By(Question):
         none = group == len(choice.labels)
         return np.concatenate([group, np.where(none, 0.0, values)], axis=1)
 
+    def examples(self) -> list[Any]:
+        """There is no column."""
+        return []
+
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """There is no column."""
         raise NotImplementedError
 
-    def trials(self) -> Floats:
-        """Those of its parts."""
-        return np.zeros((1, 0))
-
-    def some(self, count: int, rng: np.random.Generator) -> Any:
-        """There is no column."""
-        raise NotImplementedError
+    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+        """The means of all groups, in the units of the value."""
+        group, value = self._parts(questions)
+        dim, first = value.width, found[0]
+        items = tuple(str(g) if dim == 1 else f"{g} [{place}]" for g in group.labels for place in range(dim))
+        if not isinstance(first, GroupEstimate):
+            unknown = np.full(len(items), np.nan)
+            return QuestionEstimate(name, items, unknown, unknown, 0, "answers")
+        means, errors = first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
+        answered = (1 - float(first.shares[-1]), float(first.shares_stderr[-1]))
+        limits = (-math.inf, math.inf)
+        if isinstance(value, Number):
+            means, limits = means + (value.low + value.high) / 2, (value.low, value.high)
+        return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits)
 
 
 KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice, Number, Vector, By)}
@@ -347,11 +376,24 @@ def question_from_dict(data: Any) -> Question:
     return made
 
 
+def _shares(name: str, labels: Sequence[Label], values: Floats, raw: Estimate, between: Any) -> QuestionEstimate:
+    """The shares of labels over those who have an answer, from those of labels and of no answer."""
+    shares, stderr = over_answers(values, raw.stderr, between)
+    answered = (float(1 - values[-1]), float(raw.stderr[-1]))
+    return QuestionEstimate(
+        name, tuple(map(str, labels)), shares, stderr, raw.count, "answers", answered, (0.0, 1.0), raw
+    )
+
+
+def _wrong(name: str, wanted: str, value: Any, row: int) -> ValueError:
+    return ValueError(f"column {name!r} must be {wanted}, got {type(value).__name__} in row {row}")
+
+
 def _labels(labels: Any) -> tuple[Label, ...]:
     """Distinct labels of one type."""
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise ArgumentError("labels", f"must be a list of texts or integers, got {labels!r}")
-    plain = tuple(_plain(label) for label in labels)
+    plain = tuple(labels_of(labels, object))
     if not plain or {type(label) for label in plain} not in ({str}, {int}):
         raise ArgumentError("labels", f"must be texts, or integers, at least one, got {labels!r}")
     if not all(map(writable, plain)):
@@ -360,51 +402,3 @@ def _labels(labels: Any) -> tuple[Label, ...]:
         raise ArgumentError("labels", f"must be distinct, and {NO_ANSWER!r} is added, got {labels!r}")
     check_number("labels", len(plain), 1, 2**20 - 1, integer=True)
     return plain
-
-
-def writable(label: Label) -> bool:
-    """Whether every reader of JSON gets this label as it is."""
-    if isinstance(label, int):
-        return abs(label) < 2**53
-    return label.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in label)
-
-
-def _labels_of(cells: Sequence[Any], kind: type) -> list[Any]:
-    """Labels of a column; whole floats are integers, which a column with nulls turns into floats."""
-    return [int(v) if kind is int and isinstance(v, float) and v.is_integer() else v for v in map(_plain, cells)]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _vector(value: Any, dim: int, place: str) -> Floats:
-    """The numbers of one cell; zero for what is no vector, or an error that names the place."""
-    try:
-        vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        vector = np.empty(0)
-    if vector.shape == (dim,):
-        return vector
-    if place:
-        raise ValueError(f"{place} must be a list of {dim} numbers, got {str(value)[:40]}")
-    return np.zeros(dim)
-
-
-def cells_of(values: Any) -> list[Any]:
-    """The values of a column as Python objects; None for what is missing: null, NaN, NaT, NA or masked."""
-    if isinstance(values, np.ma.MaskedArray):
-        cells = values.tolist()
-    elif hasattr(values, "to_pylist"):  # Arrow
-        cells = values.to_pylist()
-    elif hasattr(values, "to_list"):  # pandas and Polars
-        cells = values.to_list()
-    else:
-        cells = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    return [None if _missing(value) else _plain(value) for value in cells]
-
-
-def _missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and math.isnan(value)

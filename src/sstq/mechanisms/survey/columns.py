@@ -1,0 +1,73 @@
+"""Columns of tables: pandas, Polars, Arrow, NumPy or lists, as Python objects, with None for what is missing."""
+
+import math
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+
+from sstq.mechanisms.base import Floats
+
+Label = str | int
+
+
+def columns_of(X: Any, names: list[str], strict: bool) -> dict[str, Any]:
+    """The columns of a table by name; ValueError for what is no table, and if `strict` for columns that are missing."""
+    known = getattr(X, "column_names", getattr(X, "columns", X))
+    if isinstance(X, np.ndarray | str) or not hasattr(X, "__getitem__") or (isinstance(known, list) and X is known):
+        raise ValueError(f"X must be a table or a dict of columns, got {type(X).__name__}")
+    header = list(known)
+    if strict and (missing := [name for name in names if name not in header]):
+        raise ValueError(f"X must have the columns {', '.join(names)}, got none called {', '.join(missing)}")
+    if twice := [name for name in names if header.count(name) > 1]:
+        raise ValueError(f"X must have every column once, got several called {twice[0]}")
+    columns = {name: X[name] for name in names if name in header}
+    for name, values in columns.items():
+        # Whatever the values are: texts and sets have other items than one per person, in order.
+        no_column = isinstance(values, str | bytes | Mapping | Set) or not getattr(values, "shape", True)
+        if no_column or not hasattr(values, "__len__"):
+            raise ValueError(f"column {name!r} must have one value per person, got {type(values).__name__}")
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"X must have columns of one length, got {lengths}")
+    return columns
+
+
+def cells_of(values: Any) -> list[Any]:
+    """The values of a column as Python objects; None for what is missing: null, NaN, NaT, NA or masked."""
+    for method in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
+        if hasattr(values, method):
+            values = getattr(values, method)()
+            break
+    return [None if _missing(value) else _plain(value) for value in values]
+
+
+def _missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and math.isnan(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def labels_of(cells: Any, kind: type) -> list[Any]:
+    """Labels; whole floats are integers where labels are, because a column with nulls turns integers into floats."""
+    return [int(v) if kind is int and isinstance(v, float) and v.is_integer() else v for v in map(_plain, cells)]
+
+
+def vector_of(value: Any, dim: int) -> Floats | None:
+    """The numbers of one cell; None for what is no vector of this length."""
+    try:
+        vector = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return vector if vector.shape == (dim,) else None
+
+
+def writable(label: Label) -> bool:
+    """Whether every reader of JSON gets this label as it is."""
+    if isinstance(label, int):
+        return abs(label) < 2**53
+    return not any("\ud800" <= letter <= "\udfff" for letter in label)
