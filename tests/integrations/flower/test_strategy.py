@@ -129,6 +129,12 @@ def test_the_requests_carry_the_mechanism_for_the_model(grid):
     assert messages[0].content["config"]["server-round"] == 1
 
 
+def test_frames_follow_from_the_nodes_of_a_round(grid):
+    for nodes, share in ((12, 1.0), (6, 0.5)):
+        _, request = ask(strategy(FedAvg(fraction_train=share, **QUIET), epsilon=8.0), grid)
+        assert request.mechanism.frames == sstq.FrameUnit(DIM, 8.0, clients=nodes).frames > 1
+
+
 def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
     used = strategy()
     for number in (1, 2):

@@ -138,6 +138,7 @@ class SstqStrategy(Strategy):
             None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
         )
         self._mechanism: Mechanism | None = None
+        self._made_from: tuple[int, dict[str, Any]] | None = None
         self._round: _Round | None = None
         self._unable: set[int] = set()
         self._halted = False
@@ -188,11 +189,11 @@ class SstqStrategy(Strategy):
         names = private_names(arrays, self._frozen)
         private = PrivateArrays.of(arrays, names)
         self._state.rounds += 1
-        used = self._mechanism_of_round(private.dim)
-        request = Request(used, self._state.rounds, names, self._evaluates)
         if self._turns is not None:
             grid = cast(Grid, CohortGrid(grid, self._turns, self._state))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        used = self._mechanism_of_round(private.dim, len(messages))
+        request = Request(used, self._state.rounds, names, self._evaluates)
         record = request.to_record()
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")
@@ -275,12 +276,17 @@ class SstqStrategy(Strategy):
         epsilon = price(self._mechanism)
         return round_up(max(messages.values()) * Fraction(epsilon)) if isfinite(epsilon) else epsilon
 
-    def _mechanism_of_round(self, dim: int) -> Mechanism:
-        if self._mechanism is None or self._mechanism.dim != dim:
-            self._mechanism = mechanism(self._name, dim=dim, **self._arguments)
+    def _mechanism_of_round(self, dim: int, nodes: int) -> Mechanism:
+        arguments = dict(self._arguments)
+        if self._name == "frameunit" and not {"clients", "frames"} & set(arguments):
+            # As many frames as keep their bias below the noise of one round.
+            arguments["clients"] = max(nodes, 1)
+        if (dim, arguments) != self._made_from:
+            self._made_from = (dim, arguments)
+            self._mechanism = mechanism(self._name, dim=dim, **arguments)
             refuse_other_than_vectors(self._mechanism)
         # A new seed for its frame or public coin, so that its bias averages out over rounds.
-        return self._mechanism.with_seed(mix_seed(self.frame_seed, self._state.rounds))
+        return cast(Mechanism, self._mechanism).with_seed(mix_seed(self.frame_seed, self._state.rounds))
 
     def _synthetic_reply(self, model: ArrayRecord, result: SortedReplies) -> Message:
         """Return one reply with the mean, of weight 1, as if a single client had sent it."""
