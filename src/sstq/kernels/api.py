@@ -4,7 +4,6 @@
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import NormalDist
@@ -92,14 +91,13 @@ def run(name: str, *arguments: Any) -> Any:
     return compiled(name, *arguments)(*arguments)
 
 
-def run_rows(name: str, rows: int, elements_per_row: int, arguments: Callable[[slice], tuple[Any, ...]]) -> None:
-    """Call a kernel with arguments(part) for parts that cover the rows, in several threads if that is faster."""
-    whole = arguments(slice(0, rows))
-    function = compiled(name, *whole)
+def run_rows(name: str, elements_per_row: int, by_row: tuple[NDArray[Any], ...], *shared: Any) -> None:
+    """Call a kernel with parts of the arrays `by_row`, which cover their rows, in several threads if that is faster."""
+    function, rows = compiled(name, *by_row, *shared), len(by_row[0])
     if rows * elements_per_row < MIN_ELEMENTS_A_THREAD:
-        function(*whole)
+        function(*by_row, *shared)
     else:
-        run_in_chunks(lambda part: function(*arguments(part)), rows, elements_per_row)
+        run_in_chunks(lambda part: function(*(array[part] for array in by_row), *shared), rows, elements_per_row)
 
 
 def hadamard_transform(x: NDArray[Any]) -> None:
@@ -155,7 +153,7 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
     """
     (x,), bound = take("x f n d", x), _positive(clip)
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
-    run_rows("clipping.clip_rows", len(x), x.shape[1], lambda rows: (x[rows], bound, unit[rows], longer[rows]))
+    run_rows("clipping.clip_rows", x.shape[1], (x, unit, longer), bound)
     return unit, longer
 
 
@@ -206,12 +204,10 @@ def pick_signed_rows(
     # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
     expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * taking_part))
     picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
-
-    def arguments(rows: slice) -> tuple[Any, ...]:
-        frames, ranks = (first, later, bits), (inside, expected, places[rows])
-        return x[rows], bound, uniforms[rows], frames, which[rows], subsets[rows], ranks, picked[rows], longer[rows]
-
-    run_rows("selection.pick_rows", count, size * (later.shape[1] + 2), arguments)
+    by_row = x, uniforms, which, subsets, places, picked, longer
+    run_rows(
+        "selection.pick_rows", size * (later.shape[1] + 2), by_row, bound, (first, later, bits), (inside, expected)
+    )
     return picked, longer
 
 
@@ -294,11 +290,8 @@ def _solve(
     _, x, schedule = take("places i8 d, x f4 n d, schedule f4 steps 4", columns.places, x, schedule)
     values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
     frame = columns.places, columns.signs, columns.mask, columns.size.bit_length() - 1
-
-    def arguments(rows: slice) -> tuple[Any, ...]:
-        return x[rows], frame, schedule, picks[rows], values[rows], residuals[rows]
-
-    run_rows("kashin.solve_rows", len(x), columns.size * (2 * len(schedule) + 1), arguments)
+    cost = columns.size * (2 * len(schedule) + 1)
+    run_rows("kashin.solve_rows", cost, (x, picks, values, residuals), frame, schedule)
     return values, residuals
 
 
@@ -313,8 +306,8 @@ def box_muller(words: Words) -> Doubles:
     (words,) = take("words u8 n w", words)
     if words.shape[1] % 2:
         raise ValueError(f"words must have an even number of columns, got shape {words.shape}")
-    cost, numbers = _COST_OF_A_NORMAL * words.shape[1], np.empty(words.shape)
-    run_rows("normals.box_muller_rows", len(words), cost, lambda rows: (words[rows], numbers[rows]))
+    numbers = np.empty(words.shape)
+    run_rows("normals.box_muller_rows", _COST_OF_A_NORMAL * words.shape[1], (words, numbers))
     return numbers
 
 
@@ -333,15 +326,12 @@ def draw_around(
     """
     shapes = "directions f8 n d, along f8 n, across f8 n, words u8 n w"
     directions, along, across, words = take(shapes, directions, along, across, words)
-    count, dim = directions.shape
+    dim = directions.shape[1]
     if dim < 2 or not 0 <= first <= words.shape[1] - dim // 2 * 2:
         raise ValueError(f"words of shape {words.shape} do not suffice for directions of shape {directions.shape}")
     vectors = np.empty(directions.shape, np.float32)
-
-    def arguments(rows: slice) -> tuple[Any, ...]:
-        return directions[rows], along[rows], across[rows], to_length, words[rows], first, vectors[rows]
-
-    run_rows("normals.draw_around", count, _COST_OF_A_NORMAL * dim, arguments)
+    by_row = directions, along, across, words, vectors
+    run_rows("normals.draw_around", _COST_OF_A_NORMAL * dim, by_row, first, to_length)
     return vectors
 
 
@@ -356,9 +346,8 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
         scale: positive.
     """
     rows, uniforms = take("rows f4 n d, uniforms f8 n", rows, uniforms)
-    scale, cost, counts = float(scale), _COST_OF_A_SUM * rows.shape[1], np.empty(len(rows), np.int64)
-    name = "messages.count_passed_sums"
-    run_rows(name, len(rows), cost, lambda part: (rows[part], uniforms[part], scale, counts[part]))
+    counts = np.empty(len(rows), np.int64)
+    run_rows("messages.count_passed_sums", _COST_OF_A_SUM * rows.shape[1], (rows, uniforms, counts), float(scale))
     return counts
 
 
@@ -379,8 +368,7 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
     check_range("tokens", tokens, cumulative.shape[0])
     check_range("words", words, TOTAL)
     codes = np.empty(tokens.shape, np.int64)
-    name = "messages.search_rows"
-    run_rows(name, tokens.size, 1, lambda part: (tokens[part], words[part], cumulative, codes[part]))
+    run_rows("messages.search_rows", 1, (tokens, words, codes), cumulative)
     return codes
 
 

@@ -45,7 +45,7 @@ def measure(row: Any, clip: float) -> Any:
     return scale, norm(row, scale), 2 * (math.ldexp(1.0, exponent - 1) / clip)
 
 
-def clip_rows(x: Any, clip: float, unit: Any, longer: Any) -> None:
+def clip_rows(x: Any, unit: Any, longer: Any, clip: float) -> None:
     """Write every row of x, clipped to norm `clip` and divided by it, to unit; longer tells which were clipped."""
     for row in range(x.shape[0]):
         scale, length, natural = measure(x[row], clip)

@@ -245,7 +245,7 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     return math.sqrt(squares)
 
 
-def solve_rows(x: Any, frame: Any, schedule: Any, picks: Any, values: Any, residuals: Any) -> None:
+def solve_rows(x: Any, picks: Any, values: Any, residuals: Any, frame: Any, schedule: Any) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
     frame is (columns int64 (d,), signs float32 (d,), mask of `mask_words`, log₂ N). values, (n, k), receives t at

@@ -33,7 +33,7 @@ def _emit_hidden(_typing: Any, _value: Any) -> Any:
 _hidden: Any = intrinsic(_emit_hidden)
 
 
-def search_rows(tokens: Any, words: Any, cumulative: Any, codes: Any) -> None:
+def search_rows(tokens: Any, words: Any, codes: Any, cumulative: Any) -> None:
     """Set codes[i] to the number of entries of cumulative[tokens[i]], ascending to 2^62, that are ≤ words[i] < 2^62.
 
     Positions are unsigned, or Numba would test each for being negative.
@@ -52,7 +52,7 @@ def search_rows(tokens: Any, words: Any, cumulative: Any, codes: Any) -> None:
         codes[i] = first - start
 
 
-def count_passed_sums(rows: Any, uniforms: Any, scale: float, counts: Any) -> None:
+def count_passed_sums(rows: Any, uniforms: Any, counts: Any, scale: float) -> None:
     """Set counts[i] to the number of j with scale·(|rows[i, 0]| + … + |rows[i, j]|) ≤ uniforms[i], in doubles."""
     for row in range(rows.shape[0]):
         total, passed = 0.0, np.int64(0)

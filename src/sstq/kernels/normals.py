@@ -96,7 +96,7 @@ def _products(x: Any, y: Any) -> Any:
 
 
 def draw_around(
-    directions: Any, along: Any, across: Any, to_length: bool, words: Any, first: int, vectors: Any
+    directions: Any, along: Any, across: Any, words: Any, vectors: Any, first: int, to_length: bool
 ) -> None:
     """Set vectors[i] as `sstq.kernels.draw_around` defines it.
 

@@ -149,15 +149,24 @@ def _mix(
 
 
 def pick_rows(
-    x: Any, clip: float, uniforms: Any, frames: Any, which: Any, subsets: Any, ranks: Any, picked: Any, longer: Any
+    x: Any,
+    uniforms: Any,
+    which: Any,
+    subsets: Any,
+    places: Any,
+    picked: Any,
+    longer: Any,
+    clip: float,
+    frames: Any,
+    ranks: Any,
 ) -> None:
     """Set picked[i] and longer[i] for the client x[i] as `sstq.kernels.pick_signed_rows` defines them.
 
     frames are (first_signs (F, d), later_signs (F, rounds − 1, N), log₂ N); ranks are (inside, about the magnitude of
-    the last score inside, places).
+    the last score inside).
     """
     first_signs, later_signs, bits = frames
-    inside, expected, places = ranks
+    inside, expected = ranks
     scores, taken = aligned(1 << bits), subsets.shape[1]
     candidates = aligned(taken) if taken else scores
     members = np.empty(candidates.size + 1, np.int32)
