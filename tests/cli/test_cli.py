@@ -674,10 +674,19 @@ def test_compare_writes_what_it_prints(tmp_path):
     assert errors == sorted(errors) == pytest.approx([row["bias2"] + row["variance"] for row in written])
 
 
-def test_a_narrow_terminal_breaks_no_number():
-    result = run("compare", "--dim", 100, "--epsilon", 1, env={"FORCE_COLOR": "1", "COLUMNS": "80"})
-    assert "…" not in result.stdout
-    assert all(len(line) <= 80 for line in re.sub(r"\x1b\[[0-9;]*m", "", result.stdout).splitlines())
+NARROW = {
+    "words": ("compare", "--dim", 8, "--epsilon", 1),
+    "headers": ("account", "--epsilon", 0.1, "--rounds", 100, "--delta", 1e-6, "--total-epsilon", 8),
+}
+
+
+@pytest.mark.parametrize("arguments", NARROW.values(), ids=NARROW)
+def test_a_narrow_terminal_breaks_no_number(arguments):
+    whole = {cell for line in run(*arguments).stdout.splitlines()[1:] for cell in line.split("\t") if cell}
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", run(*arguments, env={"FORCE_COLOR": "1", "COLUMNS": "80"}).stdout)
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert {cell for cell in whole if not cell[0].isalpha()} <= set(shown.split())
+    assert all(word in shown.split() for cell in whole for word in cell.split())
 
 
 def test_other_mechanisms_go_the_whole_way(tmp_path):

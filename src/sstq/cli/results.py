@@ -67,9 +67,9 @@ def _costs(mechanism: Mechanism, count: int) -> dict[str, Any]:
     """The part of a summary about the mechanism and the cost of this many messages."""
     private = math.isfinite(mechanism.epsilon)
     return {
+        "epsilon": mechanism.epsilon if private else None,
         "message_bits": mechanism.message_bits,
         "bits_received": count * mechanism.message_bits,
-        "epsilon": mechanism.epsilon if private else None,
         "delta": mechanism.delta,
         "privacy_loss": mechanism.privacy_loss() if private else None,
         "trust": mechanism.trust,
@@ -99,8 +99,9 @@ def _remark(mechanism: Mechanism, text: str, clients: int, simulated: bool) -> N
         same = (
             f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
         )
-        several = f" --set messages={mechanism.messages}" if mechanism.messages > 1 else ""
-        note(f"for the next round: sstq spec {same} --clients {clients}{several} --output next.json")
+        more = f" --set messages={mechanism.messages}" if mechanism.messages > 1 else ""
+        more += " --bounds FILE" if mechanism.bounds is not None else ""
+        note(f"for the next round: sstq spec {same} --clients {clients}{more} --output next.json")
     if simulated:
         warn_of_seed()
 

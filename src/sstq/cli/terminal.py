@@ -69,7 +69,8 @@ def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool
         table.add_row(Text(name), Text(text))
     _stdout().print(table)
     if len(first) < len(shown):
-        note(f"--verbose shows {len(shown) - len(first)} more lines")
+        more = len(shown) - len(first)
+        note(f"--verbose shows {more} more line{'s' * (more > 1)}")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
@@ -85,9 +86,10 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column, *cells in zip(columns, *lines, strict=True):
-        # On a narrow terminal words may be wrapped, but never numbers.
+        # On a narrow terminal words may be wrapped, also those of a header, but never numbers.
         numbers = not any(cell[:1].isalpha() for cell in cells)
-        table.add_column(Text(column), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+        width = max(map(len, cells), default=0) if numbers else None
+        table.add_column(Text(column), justify="right" if numbers else "left", min_width=width, overflow="fold")
     for line in lines:
         table.add_row(*map(Text, line))
     # A title and a caption of the table's own would be as narrow as the table.
