@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import sstq
 from sstq.aggregation import BoundedAggregator, VectorAggregator, describe_state
 from sstq.messages.batch import Messages
+from sstq.messages.files import MessageFile
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, clip=0.7)
 
@@ -311,12 +312,12 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "messages.sstq"
     sstq.write_messages(path, sample(30))
 
-    def replacing(*arguments):
-        yield from sstq.read_messages(*arguments)
+    def replacing(opened, *arguments):
+        yield from read(opened, *arguments)
         sstq.write_messages(path, sample(40, rng=2))
 
-    aggregator = MECHANISM.aggregator()
-    monkeypatch.setattr("sstq.aggregation.base.read_messages", replacing)
+    aggregator, read = MECHANISM.aggregator(), MessageFile.read
+    monkeypatch.setattr(MessageFile, "read", replacing)
     with pytest.raises(ValueError, match="changed while it was read"):
         aggregator.update_from_file(path)
     assert aggregator.count == 0

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
-from sstq.messages import framed
+from sstq.messages import files
 from sstq.messages.batch import Messages, block_messages
 from sstq.messages.files import describe_messages, read_messages, write_messages
 from tests.contract.cases import build
@@ -170,13 +170,13 @@ def test_flipped_bits_of_parquet_never_change_messages(tmp_path_factory, place, 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_messages_or_a_value_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "messages.sstq"
-    path.write_bytes(framed.MAGIC + data)
+    path.write_bytes(files.MAGIC + data)
     with pytest.raises(ValueError, match=r"messages\.sstq"):
         read_all(path, PRIVATE)
 
 
 def forged_header(count, block, bits=PRIVATE.message_bits):
-    fields = (framed.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
+    fields = (files.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
     header = struct.pack("<8sHHIQ32s16sI", *fields)
     return header + struct.pack("<I", zlib.crc32(header))
 

@@ -12,8 +12,8 @@ import sstq
 from sstq.messages import vectors as vector_files
 from sstq.messages.arrays import arrow_labels
 from sstq.messages.batch import Messages
+from sstq.messages.files import open_messages
 from sstq.messages.vectors import open_vectors
-from sstq.messages.verification import read_any_messages
 
 DIM = 3
 MECHANISM = sstq.FrameUnit(DIM, 2.0)
@@ -39,7 +39,8 @@ def test_labels_survive_a_file(tmp_path, monkeypatch):
     # They are one more column for other tools, and left out unless they are asked for.
     assert pq.read_table(path)["country"].to_pylist() == found.labels.tolist()
     assert all(batch.labels is None for batch in sstq.read_messages(path, MECHANISM))
-    assert sum(map(len, read_any_messages(path))) == 13
+    with open_messages(path) as opened:
+        assert sum(map(len, opened.read_any())) == 13
     with pytest.raises(ValueError, match="has no column town"):
         list(sstq.read_messages(path, MECHANISM, by="town"))
     with pytest.raises(ValueError, match="with and without labels cannot be joined"):
@@ -53,7 +54,8 @@ def test_clients_and_labels_go_together(tmp_path):
     (found,) = sstq.read_messages(tmp_path / "x.parquet", public, by="c")
     assert found.labels.tolist() == NAMES
     assert np.array_equal(found.clients, messages.clients)
-    assert sum(map(len, read_any_messages(tmp_path / "x.parquet"))) == 7
+    with open_messages(tmp_path / "x.parquet") as opened:
+        assert sum(map(len, opened.read_any())) == 7
 
 
 def test_labels_need_parquet_and_a_name_of_their_own(tmp_path):

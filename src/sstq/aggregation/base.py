@@ -16,9 +16,8 @@ from sstq.aggregation.counts import COUNT, MOST_MESSAGES, known_simulated, read_
 from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
-from sstq.files.stores import version_of
 from sstq.messages.batch import MessageReader, Messages
-from sstq.messages.files import describe_messages, read_messages
+from sstq.messages.files import open_messages
 from sstq.messages.layouts import Column, Layout
 
 _STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
@@ -174,25 +173,22 @@ class Aggregator(ABC, Generic[Owner]):
         Files already counted are skipped, whatever their names: each carries a random identifier. So an interrupted
         run can simply be repeated. Parquet files may be in an object store (s3://, gs://, https://).
         """
-        before = version_of(path)
-        info = describe_messages(path)
-        if info.file_id in self._sources:
-            return False
-        batches = read_messages(path, self._mechanism, info)
-        if info.count * info.message_bits < self._state.nbytes:
-            # So few messages take less memory than separate sums.
-            messages = list(batches)
-            refuse_changed(path, before)
-            if messages:
-                self.update(Messages.concatenate(messages))
-            self._sources.add(info.file_id)
-        else:
-            part = type(self)(self._mechanism)
-            for batch in batches:
-                part.update(batch)
-            refuse_changed(path, before)
-            part._sources = {info.file_id}
+        with open_messages(path) as opened:
+            info = opened.info
+            if info.file_id in self._sources:
+                return False
+            batches = opened.read(self._mechanism)
+            # So few messages take less memory than sums of their own.
+            few = list(batches) if info.count * info.message_bits < self._state.nbytes else None
+            part = None if few is not None else type(self)(self._mechanism)
+            if part is not None:
+                for batch in batches:
+                    part.update(batch)
+        if part is not None:
             self.merge(part)
+        elif few:
+            self.update(Messages.concatenate(few))
+        self._sources.add(info.file_id)
         return True
 
     def merge(self, other: "Aggregator[Owner]") -> None:
@@ -337,12 +333,6 @@ def check_source(source: str | None, counted: set[str]) -> None:
         raise ValueError(f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}")
     if source in counted:
         raise ValueError(f"source {source!r} is counted already: its messages would count twice")
-
-
-def refuse_changed(path: str | os.PathLike[str], before: tuple[Any, ...]) -> None:
-    """Raise ValueError if a file changed while it was read."""
-    if version_of(path) != before:
-        raise ValueError(f"{os.fspath(path)} changed while it was read; none of its messages were added")
 
 
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:

@@ -94,15 +94,13 @@ def inspect(
 
 
 def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
-    from sstq import read_messages
-    from sstq.messages.files import describe_messages
-    from sstq.messages.verification import read_any_messages
+    from sstq.messages.files import open_messages
 
-    info = describe_messages(path)
-    # Messages that belong to the mechanism are checked against it; others only by their checksums.
-    belong = shared is not None and shared.digest() == info.digest
-    with progress("Verifying", info.count) as advance:
-        for messages in read_messages(path, shared) if shared and belong else read_any_messages(path):
+    with open_messages(path) as opened, progress("Verifying", opened.info.count) as advance:
+        info = opened.info
+        # Messages that belong to the mechanism are checked against it; others only by their checksums.
+        belong = shared is not None and shared.digest() == info.digest
+        for messages in opened.read(shared) if shared and belong else opened.read_any():
             advance(len(messages))
     return [
         ("kind", f"messages, {info.kind}, version {info.version}"),

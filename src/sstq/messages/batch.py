@@ -120,6 +120,21 @@ class MessageReader(Protocol):
         """Build messages from the values of their fields; ValueError for values out of range."""
 
 
+@dataclass(frozen=True)
+class MessageFileInfo:
+    """The header of a message file; a random `file_id` distinguishes files with the same messages."""
+
+    kind: str
+    version: int
+    digest: str
+    count: int
+    message_bits: int
+    simulated: bool
+    with_clients: bool
+    block_messages: int
+    file_id: str
+
+
 def block_messages(message_bits: int) -> int:
     """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
     return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))

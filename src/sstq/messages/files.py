@@ -1,16 +1,58 @@
-"""Reading and writing message files: the framed format, and Parquet with the [data] extra."""
+"""Reading and writing message files: Parquet (`sstq.messages.parquet`), and the framed format, version 1.
+
+All integers of the framed format are little-endian:
+
+======  =====  ==============================================================================
+offset  bytes  what
+======  =====  ==============================================================================
+0       8      magic: 0x8f "SSTQ" CR LF 0x1a, which a transfer in text mode would break
+8       2      version, 1
+10      2      flags: 1 = simulated (from a seed, not private), 2 = client identifiers included
+12      4      bits of one message
+16      8      number of messages
+24      32     digest of the mechanism
+56      16     identifier of the file, drawn at random when it is written
+72      4      messages per block: as many as fit in 16 MiB, at most 2^20
+76      4      CRC-32 of bytes 0–75
+======  =====  ==============================================================================
+
+Then blocks, all full but the last: the client identifiers if included (8 bytes each), the packed messages
+(`sstq.messages.layouts`), and the CRC-32 of the block's number (8 bytes) followed by the block's data. The size of the
+file follows from its header, so nothing can be missing or added at the end. Public labels need Parquet.
+"""
 
 import os
+import struct
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import BinaryIO, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sstq.files.atomic import atomic_file
-from sstq.files.stores import is_remote, open_file
-from sstq.messages import framed, parquet
-from sstq.messages.batch import MessageReader, Messages, in_blocks
-from sstq.messages.framed import MessageFileInfo
+from sstq.files.stores import is_remote, open_file, version_of
+from sstq.messages import parquet
+from sstq.messages.batch import (
+    BLOCK_BITS,
+    BLOCK_MESSAGES,
+    MessageFileInfo,
+    MessageReader,
+    Messages,
+    block_messages,
+    in_blocks,
+)
+from sstq.messages.layouts import Column, Field, Layout
+
+MAGIC = b"\x8fSSTQ\r\n\x1a"
+VERSION = 1
+_HEADER = struct.Struct("<8sHHIQ32s16sI")
+_CRC_BYTES = 4
+_HEADER_BYTES = _HEADER.size + _CRC_BYTES
+_SIMULATED, _WITH_CLIENTS = 1, 2
 
 
 class Countable(Protocol):
@@ -18,10 +60,6 @@ class Countable(Protocol):
 
     def counted(self, messages: Messages) -> Messages:
         """The messages with the columns that a public coin gives."""
-
-
-FORMATS = (parquet, framed)
-"""The formats: modules with a MAGIC, and with functions that describe, read and write files."""
 
 
 def write_messages(
@@ -53,16 +91,60 @@ def write_messages(
             return parquet.write(file, blocks, None if mechanism is None else mechanism.counted, by)
         if by is not None:
             raise ValueError(f"path must end in .parquet for labels by {by}, got {os.fspath(path)}")
-        return framed.write(file, blocks)
+        return _write_framed(file, blocks)
 
 
-def read_messages(
-    path: str | os.PathLike[str],
-    mechanism: MessageReader,
-    info: MessageFileInfo | None = None,
-    by: str | None = None,
-) -> Iterator[Messages]:
-    """Iterate over the messages of a file, one batch at a time in bounded memory; `info` is its description, if known.
+@dataclass(frozen=True)
+class MessageFile:
+    """An open message file and its description."""
+
+    file: BinaryIO
+    info: MessageFileInfo
+
+    def read(self, mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
+        """Iterate over the messages, as `read_messages` does."""
+        name, info = self.file.name, self.info
+        if info.digest != mechanism.digest():
+            digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
+            raise ValueError(f"{name} holds messages of another mechanism: {digests}")
+        if info.kind == "parquet":
+            return parquet.read(self.file, mechanism, info, by)
+        if by is not None:
+            raise ValueError(f"{name} has no column {by!r}: only Parquet files have columns beside the messages")
+        return _read_framed(self.file, mechanism, info)
+
+    def read_any(self) -> Iterator[Messages]:
+        """Iterate over the messages without their mechanism; ValueError if the file is damaged.
+
+        Checksums are verified, and that all values have the width of their fields.
+        """
+        layout = Layout((Field("bit", 1, 2, count=self.info.message_bits),))
+        if self.info.kind == "parquet":
+            layout = parquet.layout_of(self.file)
+        return self.read(_AnyMechanism(layout, self.info.digest))
+
+
+@contextmanager
+def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
+    """Open a message file, recognised by its content; ValueError for anything else, or if it changes while open."""
+    before = version_of(path)
+    with open_file(path) as file:
+        start = file.read(8)
+        file.seek(0)
+        if start.startswith(parquet.MAGIC):
+            yield MessageFile(file, parquet.describe(file))
+        elif not start.startswith(MAGIC):
+            raise ValueError(f"{file.name} is not a message file: unknown header")
+        elif is_remote(path):
+            raise ValueError(f"{file.name} must be Parquet to be read from an object store, got a framed file")
+        else:
+            yield MessageFile(file, _describe_framed(file))
+    if version_of(path) != before:
+        raise ValueError(f"{os.fspath(path)} changed while it was read; none of its messages were added")
+
+
+def read_messages(path: str | os.PathLike[str], mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
+    """Iterate over the messages of a file, one batch at a time in bounded memory.
 
     With `by`, a column of a Parquet file, the messages have its text as their `labels`.
 
@@ -77,30 +159,104 @@ def read_messages(
         ...     [len(batch) for batch in read_messages(f"{folder}/day1.sstq", mechanism)]
         [5]
     """
-    with open_file(path) as file:
-        form = _format_of(file)
-        info = form.describe(file) if info is None else info
-        if info.digest != mechanism.digest():
-            digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
-            raise ValueError(f"{file.name} holds messages of another mechanism: {digests}")
-        if by is not None and form is framed:
-            raise ValueError(f"{file.name} has no column {by!r}: only Parquet files have columns beside the messages")
-        yield from form.read(file, mechanism, info, by) if form is parquet else form.read(file, mechanism, info)
+    with open_messages(path) as opened:
+        yield from opened.read(mechanism, by)
 
 
 def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
     """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
-    with open_file(path) as file:
-        info: MessageFileInfo = _format_of(file).describe(file)
-        return info
+    with open_messages(path) as opened:
+        return opened.info
 
 
-def _format_of(file: BinaryIO) -> ModuleType:
-    start = file.read(8)
+@dataclass(frozen=True)
+class _AnyMechanism:
+    layout: Layout
+    known: str
+
+    def digest(self) -> str:
+        return self.known
+
+    def messages_from_columns(
+        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
+    ) -> Messages:
+        return Messages(self.layout, columns, self.known, clients=clients, simulated=simulated)
+
+
+def _describe_framed(file: BinaryIO) -> MessageFileInfo:
+    """Read the header; ValueError if it is damaged, or if the file's length does not match it."""
+    name = file.name
+    header = file.read(_HEADER_BYTES)
+    size = os.fstat(file.fileno()).st_size
+    if len(header) < _HEADER_BYTES:
+        raise ValueError(f"{name} is truncated in its header: {_HEADER_BYTES} bytes expected, got {len(header)}")
+    _, version, flags, width, count, digest, file_id, block = _HEADER.unpack_from(header)
+    if version != VERSION:
+        raise ValueError(f"{name} has version {version} of the message format; this library reads version {VERSION}")
+    if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
+        raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
+    sound = 1 <= block <= BLOCK_MESSAGES and (block == 1 or block * width <= BLOCK_BITS)
+    if width < 1 or not sound or flags > _SIMULATED | _WITH_CLIENTS:
+        raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
+    simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
+    identity = (digest.hex(), count, width, simulated, with_clients, block, file_id.hex())
+    info = MessageFileInfo("framed", version, *identity)
+    full, rest = divmod(count, block)
+    expected = _HEADER_BYTES + full * (_block_bytes(info, block) + _CRC_BYTES)
+    expected += _block_bytes(info, rest) + _CRC_BYTES if rest else 0
+    if size != expected:
+        problem = "truncated" if size < expected else "too long"
+        raise ValueError(f"{name} is {problem}: {count} messages take {expected} bytes, the file has {size}")
+    return info
+
+
+def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
+    """Write messages of one mechanism, in whole blocks; returns their number."""
+    file.write(bytes(_HEADER_BYTES))
+    count = 0
+    for number, block in enumerate(blocks):
+        clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
+        data = clients + block.to_bytes()
+        file.write(data + _block_crc(number, data))
+        count += len(block)
+    flags = _SIMULATED * block.simulated | _WITH_CLIENTS * (block.clients is not None)
+    width, digest = block.layout.message_bits, bytes.fromhex(block.digest)
+    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))
     file.seek(0)
-    for form in FORMATS:
-        if start.startswith(form.MAGIC):
-            if form is framed and is_remote(file.name):
-                raise ValueError(f"{file.name} must be Parquet to be read from an object store, got a framed file")
-            return form
-    raise ValueError(f"{file.name} is not a message file: unknown header")
+    file.write(header + _crc(header))
+    return count
+
+
+def _read_framed(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
+    """Iterate over the messages, one block at a time; ValueError, with the position, for damage or bad values."""
+    layout, width = mechanism.layout, info.message_bits
+    if width != layout.message_bits:
+        raise ValueError(f"{file.name} has messages of {width} bits, the mechanism's have {layout.message_bits}")
+    file.seek(_HEADER_BYTES)
+    for number, start in enumerate(range(0, info.count, info.block_messages)):
+        rows = min(info.block_messages, info.count - start)
+        place = f"{file.name}, block {number} at byte {file.tell()}"
+        data, checksum = file.read(_block_bytes(info, rows)), file.read(_CRC_BYTES)
+        if len(checksum) < _CRC_BYTES:
+            raise ValueError(f"{place}: the file ended early")
+        if checksum != _block_crc(number, data):
+            raise ValueError(f"{place}: damaged, the checksum does not match")
+        clients = None
+        if info.with_clients:
+            clients, data = np.frombuffer(data[: 8 * rows], dtype="<u8").astype(np.uint64), data[8 * rows :]
+        try:
+            yield mechanism.messages_from_columns(layout.unpack(data, rows), clients, info.simulated)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+
+
+def _block_bytes(info: MessageFileInfo, messages: int) -> int:
+    return 8 * info.with_clients * messages + -(-messages * info.message_bits // 8)
+
+
+def _block_crc(number: int, data: bytes) -> bytes:
+    return _crc(data, zlib.crc32(struct.pack("<Q", number)))
+
+
+def _crc(data: bytes, before: int = 0) -> bytes:
+    return struct.pack("<I", zlib.crc32(data, before))
