@@ -255,7 +255,7 @@ def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
 
 def _pieces(kind: str, database: str) -> Iterator[Result]:
     """A state larger than a piece, folded and saved in a process of its own, which takes the memory of a few pieces."""
-    from sstq.service.pieces import MOST_BYTES
+    from sstq.service.folding import MOST_BYTES
 
     command = [sys.executable, "-m", "benchmarks.service_processes", "pieces", database, str(PIECES_MESSAGES)]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)  # noqa: S603

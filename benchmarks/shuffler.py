@@ -119,7 +119,7 @@ def _megabytes(what: str) -> float:
 
 def _opening() -> Iterator[Result]:
     from sstq.client.sealing import OVERHEAD, SealingKey, open_envelopes, seal
-    from sstq.service.opening import open_all
+    from sstq.service.batches import open_all
     from sstq.service.rounds import Workers
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD

@@ -69,12 +69,12 @@ def test_a_slow_estimate_waits_while_messages_arrive_and_not_afterwards(collecto
     for _ in range(2):
         receive(collector, "a")
         running.round()
-        assert results.covered(collector.store, "a") == 5
+        assert results.covered(collector.store)["a"] == 5
     running.round()  # nothing has arrived since
-    assert results.covered(collector.store, "a") == 10
+    assert results.covered(collector.store)["a"] == 10
     monkeypatch.setattr(background, "_LONGEST_PAUSE", 0.0)
     running = Background(collector)
     for covered in (15, 20):
         receive(collector, "a")
         running.round()
-        assert results.covered(collector.store, "a") == covered
+        assert results.covered(collector.store)["a"] == covered

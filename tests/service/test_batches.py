@@ -20,17 +20,16 @@ from sstq.client.sealing import SealingKey, envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
 from sstq.service import Campaign, Shuffling
 from sstq.service.batches import (
-    BatchAnswer,
     Manifest,
     count_batches,
-    next_batch,
+    open_all,
+    open_next,
     read_manifest,
     receive,
     shuffled_claim,
 )
-from sstq.service.opening import open_all, open_next
 from sstq.service.rounds import Workers
-from sstq.service.store import Store
+from sstq.service.store import Store, UnknownCampaign
 from tests.patience import until
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
@@ -77,7 +76,7 @@ def manifest(envelopes, **changes):
 
 
 def take(store, envelopes, **changes):
-    assert receive(store, *manifest(envelopes, **changes)) is BatchAnswer.STORED
+    assert receive(store, *manifest(envelopes, **changes))
     return open_next(store, CAMPAIGN, SECRETS, Workers())
 
 
@@ -94,21 +93,21 @@ def state(store):
 
 def test_messages_of_a_batch_are_folded_like_any_others(store):
     sent = messages(30)
-    assert take(store, sealed(sent)) is not None
+    assert take(store, sealed(sent))
     expected = MECHANISM.aggregator()
     expected.update(sent)
     assert np.array_equal(state(store).sums(), expected.sums())
     assert counts(store) == [1, 30, 0, 0, 0]
-    assert next_batch(store, "steps") is None
+    assert not open_next(store, CAMPAIGN, SECRETS, Workers())
 
 
 def test_a_part_that_comes_again_changes_nothing(store):
     found = manifest(sealed(messages(20)))
     for _ in range(2):
-        assert receive(store, *found) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is not None
-    assert receive(store, *found) is BatchAnswer.STORED  # it was opened: the shuffler did not hear of it
-    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is None
+        assert receive(store, *found)
+    assert open_next(store, CAMPAIGN, SECRETS, Workers())
+    assert receive(store, *found)  # it was opened: the shuffler did not hear of it
+    assert not open_next(store, CAMPAIGN, SECRETS, Workers())
     assert counts(store) == [1, 20, 0, 0, 0]
     assert state(store).count == 20
 
@@ -116,22 +115,23 @@ def test_a_part_that_comes_again_changes_nothing(store):
 def test_a_batch_is_opened_when_all_its_parts_are_there(store):
     envelopes = sealed(messages(30))
     first, body = manifest(envelopes[:20], size=30, parts=2)
-    assert receive(store, first, body) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is None
+    assert receive(store, first, body)
+    assert not open_next(store, CAMPAIGN, SECRETS, Workers())
     assert state(store).count == 0
     other = b"".join(envelopes[20:])
     second = first.model_copy(update={"part": 1, "count": 10, "sha256": hashlib.sha256(other).hexdigest()})
-    assert receive(store, second, other) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, SECRETS, Workers()) is not None
+    assert receive(store, second, other)
+    assert open_next(store, CAMPAIGN, SECRETS, Workers())
     assert state(store).count == 30
     assert [crowd["people"] for crowd in shuffled_claim(store, CAMPAIGN)["crowds"]] == [30]
 
 
 def test_another_batch_of_the_same_name_is_refused(store):
     found, body = manifest(sealed(messages(20)))
-    assert receive(store, found, body) is BatchAnswer.STORED
-    assert receive(store, found.model_copy(update={"slot": 1}), body) is BatchAnswer.CONFLICT
-    assert receive(store, found.model_copy(update={"campaign": "unknown"}), body) is BatchAnswer.UNKNOWN
+    assert receive(store, found, body)
+    assert not receive(store, found.model_copy(update={"slot": 1}), body)
+    with pytest.raises(UnknownCampaign):
+        receive(store, found.model_copy(update={"campaign": "unknown"}), body)
 
 
 def test_foreign_malformed_and_repeated_envelopes_count_for_nobody(store):
@@ -148,17 +148,17 @@ def test_foreign_malformed_and_repeated_envelopes_count_for_nobody(store):
     # Bits after the message, which could hold a name.
     named = [seal(bytes([*[0] * (size - 1), 128]), KEY.public, info)]
     assert MECHANISM.message_bits % 8
-    assert take(store, [*good, *bad, *named, good[3], good[3]]) is not None
+    assert take(store, [*good, *bad, *named, good[3], good[3]])
     assert counts(store) == [1, 20, 5, 1, 2]
     fresh = sealed(messages(21, seed=1))
-    assert take(store, [*fresh, *good[:5]]) is not None  # of an earlier batch
+    assert take(store, [*fresh, *good[:5]])  # of an earlier batch
     assert counts(store) == [2, 41, 5, 1, 7]
     assert state(store).count == 41
 
 
 def test_a_key_that_is_gone_opens_nothing(store):
-    assert receive(store, *manifest(sealed(messages(20)))) is BatchAnswer.STORED
-    assert open_next(store, CAMPAIGN, {}, Workers()) is not None
+    assert receive(store, *manifest(sealed(messages(20))))
+    assert open_next(store, CAMPAIGN, {}, Workers())
     assert counts(store) == [1, 0, 20, 0, 0]
 
 
@@ -222,7 +222,7 @@ def test_many_envelopes_are_opened_by_processes_in_order():
 
 _OPENING = """
 import time
-from sstq.service.opening import Workers, open_all
+from sstq.service.batches import Workers, open_all
 openers = Workers(1)
 list(open_all(openers, bytes(32), b"", bytes(52 * 6000), 52))
 print(next(iter(openers._pool._processes)), flush=True)

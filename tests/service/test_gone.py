@@ -62,7 +62,7 @@ def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatc
 
     monkeypatch.setattr(store, "state", late_state)
     results.refresh(store, campaign)
-    assert results.covered(store, "again") is None
+    assert results.covered(store) == {}
     store.close()
 
 

@@ -161,24 +161,24 @@ def test_large_campaigns_have_a_process_of_their_own(collector, monkeypatch):
         collector.store.receive([Upload(name, secrets.token_bytes(16), 5, packed(mechanism))])
     running = Background(collector)
     running.round()
-    assert [results.covered(collector.store, name) for name in ("large", "small")] == [None, 5]
+    assert [results.covered(collector.store).get(name) for name in ("large", "small")] == [None, 5]
     try:
         assert running._running["large"].result(PATIENCE) > 0
         running.round()  # it learns that, and there is nothing left to do
         running.round()
     finally:
         running._workers.stop()
-    assert results.covered(collector.store, "large") == 5
+    assert results.covered(collector.store).get("large") == 5
     assert json.loads(results.latest(collector.store, "large"))["count"] == 5
 
 
 def test_a_full_disk_is_known_to_health(collector, monkeypatch):
-    from sstq.service import health
+    from sstq.service import observing
     from sstq.service.security import Problem
 
     collector.health.check()
     full = shutil.disk_usage("/").free * 4
-    monkeypatch.setattr(health, "_LEAST_FREE_BYTES", full)
+    monkeypatch.setattr(observing, "_LEAST_FREE_BYTES", full)
     with pytest.raises(Problem, match="almost full") as caught:
         collector.health.check()
     assert caught.value.status_code == 503

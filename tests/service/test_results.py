@@ -34,12 +34,12 @@ def receive(store, count, seed):
 
 def test_the_history_has_a_point_per_eighth_more_messages(store):
     campaign = Campaign("steps", MECHANISM)
-    assert results.covered(store, "steps") is None
+    assert results.covered(store) == {}
     for seed in range(40):
         receive(store, 20, seed)
         assert results.refresh(store, campaign)
         assert not results.refresh(store, campaign)
-    assert results.covered(store, "steps") == 800
+    assert results.covered(store) == {"steps": 800}
     points = results.progress(store, campaign)["measured"]
     counts = np.array([messages for messages, _ in points])
     assert counts[0] == 20

@@ -18,10 +18,9 @@ pytest.importorskip("fastapi")
 import httpx
 
 from sstq.service import Settings, app, create_app, security
-from sstq.service.health import Health
-from sstq.service.logs import PrivateFormatter
+from sstq.service.observing import Health, PrivateFormatter
 from sstq.service.protocol import MOST_HEADER_BYTES
-from sstq.service.security import AddressLimits, BodyShares, Problem, bearer_token, is_token, token_hash
+from sstq.service.security import AddressLimits, BodyShares, Problem, bearer_token, is_token, network, token_hash
 from tests.patience import PATIENCE
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
@@ -53,46 +52,46 @@ def test_other_authorization_is_refused(header):
 
 def test_an_address_has_a_bucket_and_neighbours_share_it():
     limits = AddressLimits(per_second=2, burst=3)
-    assert [limits.wait("10.0.0.1", now=100.0) for _ in range(3)] == [0, 0, 0]
-    assert limits.wait("10.0.0.1", now=100.0) == pytest.approx(0.5)
-    assert limits.wait("10.0.0.2", now=100.0) == 0
-    assert limits.wait("10.0.0.1", now=100.5) == 0
-    assert [limits.wait(f"2001:db8::{last}", now=100.0) for last in range(3)] == [0, 0, 0]
-    assert limits.wait("2001:db8::ffff", now=100.0) > 0
-    assert limits.wait("2001:db8:0:1::1", now=100.0) == 0
+    assert [limits.take("10.0.0.1", now=100.0) for _ in range(3)] == [0, 0, 0]
+    assert limits.take("10.0.0.1", now=100.0) == pytest.approx(0.5)
+    assert limits.take("10.0.0.2", now=100.0) == 0
+    assert limits.take("10.0.0.1", now=100.5) == 0
+    assert [limits.take(network(f"2001:db8::{last}"), now=100.0) for last in range(3)] == [0, 0, 0]
+    assert limits.take(network("2001:db8::ffff"), now=100.0) > 0
+    assert limits.take(network("2001:db8:0:1::1"), now=100.0) == 0
 
 
 def test_units_are_counted_and_what_was_used_is_owed():
     limits = AddressLimits(per_second=2, burst=10)
-    assert limits.wait("10.0.0.1", 8, 100.0) == 0
-    assert limits.wait("10.0.0.1", 4, 100.0) == pytest.approx(1.0)
-    assert limits.wait("10.0.0.2", 20, 100.0) == 0  # more than a bucket holds, from a full one
-    limits.charge("10.0.0.3", 30)
-    assert limits.wait("10.0.0.3") == pytest.approx(10.5, abs=1)
+    assert limits.take("10.0.0.1", 8, 100.0) == 0
+    assert limits.take("10.0.0.1", 4, 100.0) == pytest.approx(1.0)
+    assert limits.take("10.0.0.2", 20, 100.0) == 0  # more than a bucket holds, from a full one
+    assert limits.take("10.0.0.3", 30, owed=True) == 0
+    assert limits.take("10.0.0.3") == pytest.approx(10.5, abs=1)
 
 
 def test_addresses_in_memory_are_bounded(monkeypatch):
     monkeypatch.setattr(AddressLimits, "_MOST_ADDRESSES", 10)
     limits = AddressLimits(per_second=0.001, burst=3)
     for number in range(100):
-        limits.wait(f"10.0.0.{number}", now=1.0)
+        limits.take(f"10.0.0.{number}", now=1.0)
     assert len(limits._full_at) <= 10
 
 
 def test_addresses_are_forgotten_once_their_bucket_is_full():
     limits = AddressLimits(per_second=2, burst=3)
     for _ in range(2):
-        limits.wait("10.0.0.1", now=100.0)
-    limits.wait("10.0.0.2", now=100.0)
+        limits.take("10.0.0.1", now=100.0)
+    limits.take("10.0.0.2", now=100.0)
     limits.forget(100.75)
     assert list(limits._full_at) == ["10.0.0.1"]
-    assert [limits.wait("10.0.0.1", now=100.75) for _ in range(3)] == [0, 0, pytest.approx(0.25)]
+    assert [limits.take("10.0.0.1", now=100.75) for _ in range(3)] == [0, 0, pytest.approx(0.25)]
     limits.forget(110.0)
     assert not limits._full_at
 
 
 def test_a_running_collector_forgets_addresses(tmp_path, monkeypatch):
-    monkeypatch.setattr(app, "_FORGET_SECONDS", 0.01)
+    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.01)
     forgotten = asyncio.Event()
     monkeypatch.setattr(AddressLimits, "forget", lambda _: forgotten.set())
     application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
@@ -220,15 +219,8 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
         assert secret not in stored
 
 
-class OnlyBodies:
-    """What reading a body needs of a node."""
-
-    def __init__(self):
-        self.arriving = BodyShares()
-
-
-def body_of(node, receive, address="10.0.0.1"):
-    return security.RequestBody(node, {"client": (address, 1)}, receive)
+def body_of(shares, receive, address="10.0.0.1"):
+    return security.RequestBody(shares, {"client": (address, 1)}, receive)
 
 
 def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
@@ -239,12 +231,12 @@ def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     with pytest.raises(Problem, match="arrived too slowly") as caught:
-        asyncio.run(body_of(OnlyBodies(), receive).read(1 << 25))  # however large it may be
+        asyncio.run(body_of(BodyShares(), receive).read(1 << 25))  # however large it may be
     assert caught.value.status_code == 408
 
 
 def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
-    node = OnlyBodies()
+    shares = BodyShares()
 
     async def endless():
         return {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
@@ -261,24 +253,24 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
 
     async def run():
         with pytest.raises(Problem, match="Too much is arriving from this address") as caught:
-            await body_of(node, endless).read(1 << 30)
+            await body_of(shares, endless).read(1 << 30)
         assert caught.value.status_code == 429
         # 60 MB of another address are on their way, and will stay so.
-        waiting = [asyncio.create_task(body_of(node, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
+        waiting = [asyncio.create_task(body_of(shares, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
         for _ in range(3):
             await asyncio.sleep(0)
-        assert node.arriving._of == {"10.0.0.2": 60 << 20}
+        assert shares._of == {"10.0.0.2": 60 << 20}
 
         async def whole():
             return {"type": "http.request", "body": bytes(1 << 24), "more_body": False}
 
-        assert len(await body_of(node, whole, "10.0.0.3").read(1 << 25)) == 1 << 24
+        assert len(await body_of(shares, whole, "10.0.0.3").read(1 << 25)) == 1 << 24
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
 
     asyncio.run(run())
-    assert (node.arriving._of, node.arriving._total) == ({}, 0)
+    assert (shares._of, shares._total) == ({}, 0)
 
 
 def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):

@@ -337,7 +337,7 @@ def test_terms_of_a_shuffled_campaign():
     shuffling = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=100)
     closes = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     campaign = Campaign("steps", MECHANISM, closes=closes, shuffling=shuffling)
-    assert Campaign.from_json(campaign.to_json()) == campaign
+    assert Campaign.from_dict(campaign.to_dict()) == campaign
     keys = (b"1" * 32, b"2" * 32)
     document = campaign.document([b"k" * 32], keys)
     assert read_document(document) == (campaign, (b"k" * 32,), keys)

@@ -13,8 +13,8 @@ from sstq.service import database as tables
 from sstq.service import inbox as inbox_module
 from sstq.service import receiving
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.health import Health
 from sstq.service.inbox import Inbox, InboxFull
+from sstq.service.observing import Health
 from sstq.service.store import Receipt, Refusal, Store, Upload
 
 MECHANISM = sstq.FrameUnit(dim=4, epsilon=2.0, frames=1)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 import rfc8785
@@ -24,9 +24,6 @@ from sstq.checks import check_argument, check_number, check_option, did_you_mean
 from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 __all__ = ["Campaign", "Document", "Shuffling", "read_document"]
 
@@ -141,7 +138,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
-            raise ValueError(f"name must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {_short(self.name)}")
+            raise ValueError(f"name must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}")
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(self.mechanism)
@@ -149,21 +146,16 @@ class Campaign:
         _check_labels("group_labels", self.group_labels, self.mechanism.groups or 0)
         _check_shape(self.image_shape, self.mechanism.dim)
         _check_times(self.opens, self.closes)
-        self._check_shuffling()
-        object.__setattr__(self, "most_messages", self._checked_most())
-
-    def _check_shuffling(self) -> None:
-        if self.shuffling is None:
-            return
-        if not isinstance(self.shuffling, Shuffling):
-            raise ValueError(f"shuffling must be a Shuffling or None, got {_short(self.shuffling)}")
-        if self.closes is None:
+        if self.shuffling is not None and not isinstance(self.shuffling, Shuffling):
+            raise ValueError(f"shuffling must be a Shuffling or None, got {self.shuffling!r:.100}")
+        if self.shuffling is not None and self.closes is None:
             raise ValueError("closes must be given if messages are shuffled: the shuffler must know when to stop")
-        if self.senders == "token":
+        if self.shuffling is not None and self.senders == "token":
             raise ValueError(
                 "senders must be 'everybody' or 'single-use' if messages are shuffled, got 'token': the shuffler, "
                 "which receives the envelopes, does not know the collector's tokens"
             )
+        object.__setattr__(self, "most_messages", self._checked_most())
 
     def _checked_most(self) -> int:
         one = self.shuffling is not None or self.senders == "single-use"
@@ -242,10 +234,7 @@ class Campaign:
     @classmethod
     def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
         """Build a campaign from a name, a mechanism and what `terms` returned; ValueError for anything else."""
-        values = {field: value for field, value in terms.items() if value is not None}
-        for field, read in _READ.items():
-            if field in values:
-                values[field] = read(field, values[field])
+        values = {field: _from_json(field, value) for field, value in terms.items() if value is not None}
         return cls(name, mechanism, **values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -261,15 +250,6 @@ class Campaign:
         if not isinstance(mechanism, dict):
             raise ValueError("mechanism must be the JSON object that `sstq spec` writes, not a string")
         return cls.from_terms(name, from_json(_canonical(mechanism).decode()), terms)
-
-    def to_json(self) -> str:
-        """Return the campaign as canonical JSON, which `from_json` reads."""
-        return _canonical(self.to_dict()).decode()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Campaign:
-        """Build a campaign from JSON text; ValueError for anything else."""
-        return cls.from_dict(read_json(text))
 
     def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
         """Return the document that the collector signs: the campaign, its message format and the collector's keys.
@@ -303,7 +283,7 @@ def read_document(raw: bytes) -> Document:
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ValueError("this is not the document of a campaign")
     if type(data.get("version")) is not int or data["version"] != _VERSION:
-        raise ValueError(f"the document has version {_short(data.get('version'))}, this library reads {_VERSION}")
+        raise ValueError(f"the document has version {data.get('version')!r:.100}, this library reads {_VERSION}")
     campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in _DESCRIBED})
     keys, sealing_keys = (_read_keys(name, data.get(name, [])) for name in ("keys", "sealing_keys"))
     if campaign.shuffling is not None and not sealing_keys:
@@ -330,7 +310,7 @@ def check_key(name: str, key: Any) -> None:
         raise ValueError(f"{name} must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
 
 
-def _check_fields(what: str, data: Any, cls: type[DataclassInstance], needed: Iterable[str]) -> None:
+def _check_fields(what: str, data: Any, cls: Any, needed: Iterable[str]) -> None:
     """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
     if not isinstance(data, dict):
         raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
@@ -345,7 +325,7 @@ def _check_fields(what: str, data: Any, cls: type[DataclassInstance], needed: It
 
 def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
     if not isinstance(stated, list):
-        raise ValueError(f"{name} must be a list of public keys, got {_short(stated)}")
+        raise ValueError(f"{name} must be a list of public keys, got {stated!r:.100}")
     for key in stated:
         check_key(name, key)
     return tuple(map(bytes.fromhex, stated))
@@ -353,7 +333,7 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
 
 def _check_mechanism(mechanism: Any) -> None:
     if not isinstance(mechanism, Mechanism):
-        raise ValueError(f"mechanism must be a mechanism, got {_short(mechanism)}")
+        raise ValueError(f"mechanism must be a mechanism, got {mechanism!r:.100}")
     if mechanism.trust != "local":
         raise ValueError(
             f"mechanism must be locally private, got {mechanism.name}, whose single messages are not private; "
@@ -382,12 +362,12 @@ def _check_mechanism(mechanism: Any) -> None:
 
 def _check_labels(name: str, labels: Any, count: int) -> None:
     if not isinstance(labels, tuple) or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{name} must be a tuple of strings, got {_short(labels)}")
+        raise ValueError(f"{name} must be a tuple of strings, got {labels!r:.100}")
     if labels and len(labels) != count:
         raise ValueError(f"{name} must be {count} names, got {len(labels)}")
     for label in labels:
         if not label.isprintable() or not 1 <= len(label) <= _LONGEST_LABEL:
-            raise ValueError(f"{name} must be 1 to {_LONGEST_LABEL} printable characters each, got {_short(label)}")
+            raise ValueError(f"{name} must be 1 to {_LONGEST_LABEL} printable characters each, got {label!r:.100}")
     if len(set(labels)) < len(labels):
         raise ValueError(f"{name} must be distinct")
 
@@ -395,7 +375,7 @@ def _check_labels(name: str, labels: Any, count: int) -> None:
 def _check_shape(shape: Any, dim: int) -> None:
     integers = isinstance(shape, tuple) and all(type(side) is int and side >= 1 for side in shape)
     if not integers or (shape and (len(shape) not in (2, 3) or math.prod(shape) != dim)):
-        raise ValueError(f"image_shape must be 2 or 3 integers whose product is dim = {dim}, got {_short(shape)}")
+        raise ValueError(f"image_shape must be 2 or 3 integers whose product is dim = {dim}, got {shape!r:.100}")
     if len(shape) == 3 and shape[2] not in (1, 3):
         raise ValueError(f"image_shape must have 1 or 3 channels, got {shape[2]}")
 
@@ -405,7 +385,7 @@ def _check_times(opens: Any, closes: Any) -> None:
         if value is not None and (
             not isinstance(value, datetime) or value.utcoffset() != UTC.utcoffset(None) or value.microsecond
         ):
-            raise ValueError(f"{name} must be a datetime in UTC with whole seconds, got {_short(value)}")
+            raise ValueError(f"{name} must be a datetime in UTC with whole seconds, got {value!r:.100}")
     if opens is not None and closes is not None and closes <= opens:
         raise ValueError(f"closes must be after opens, {_written(opens)}, got {_written(closes)}")
 
@@ -422,26 +402,20 @@ def _as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _read_time(name: str, value: Any) -> datetime:
-    try:
-        if re.fullmatch(TIME_PATTERN, value):
-            return datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {_short(value)}")
-
-
-def _read_list(name: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, got {_short(value)}")
-    return tuple(value)
-
-
-_READ: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("labels", "group_labels", "image_shape"), _read_list),
-    **dict.fromkeys(("opens", "closes"), _read_time),
-    "shuffling": lambda _, value: Shuffling.from_dict(value),
-}
+def _from_json(name: str, value: Any) -> Any:
+    """What `_as_json` made of a field."""
+    if name in ("labels", "group_labels", "image_shape"):
+        if not isinstance(value, list):
+            raise ValueError(f"{name} must be a list, got {value!r:.100}")
+        return tuple(value)
+    if name in ("opens", "closes"):
+        try:
+            if re.fullmatch(TIME_PATTERN, value):
+                return datetime.fromisoformat(value)
+        except (TypeError, ValueError):
+            pass
+        raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
+    return Shuffling.from_dict(value) if name == "shuffling" else value
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:
@@ -449,8 +423,3 @@ def _canonical(value: Mapping[str, Any]) -> bytes:
         return rfc8785.dumps(dict(value))
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
         raise ValueError(f"the JSON has no canonical form: {error}") from error
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}…"

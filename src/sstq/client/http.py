@@ -5,22 +5,21 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.message import Message
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 __all__ = ["Answer", "Refused", "Unreachable", "download", "request"]
 
 _SECONDS = 30.0
 _LARGEST_ANSWER = 1 << 28
+_PROBLEMS = (OSError, http.client.HTTPException)
 
 
 class Refused(ValueError):  # noqa: N818
@@ -28,16 +27,14 @@ class Refused(ValueError):  # noqa: N818
 
     def __init__(self, server: str, status: int, detail: str, retry_after: float | None) -> None:
         super().__init__(f"{server} refused the request ({status}): {detail}")
-        self.status = status
-        self.retry_after = retry_after
+        self.status, self.retry_after = status, retry_after
 
 
 class Unreachable(ValueError):  # noqa: N818
     """The collector did not answer; the request may or may not have arrived."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A server's answer."""
 
     headers: Message
@@ -64,15 +61,11 @@ def request(
     body: bytes | None = None,
 ) -> Answer:
     """Send a request to a server; raises Refused for a status of 400 or more, Unreachable without an answer."""
-    with _open(method, url, token, headers, body) as response:
-        try:
-            content = response.read(_LARGEST_ANSWER + 1)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
-        if len(content) < int(response.headers.get("Content-Length") or 0):  # `read` does not notice
-            raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
+    with _open(method, url, token, headers or {}, body) as response:
+        content = _read(url, response, _LARGEST_ANSWER + 1)
         if len(content) > _LARGEST_ANSWER:
             raise Unreachable(f"the answer from {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
+        _check_length(url, response, len(content))
         return Answer(response.headers, content)
 
 
@@ -80,40 +73,49 @@ def download(url: str, path: Path, *, token: str) -> None:
     """Download to a file, which appears only when it is complete."""
     part = path.with_name(f"{path.name}.part")
     try:
-        with _open("GET", url, token, None, None) as response, part.open("wb") as file:
-            shutil.copyfileobj(response, file, 1 << 20)
-            if file.tell() != int(response.headers["Content-Length"]):
-                raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
+        with _open("GET", url, token, {}, None) as response, part.open("wb") as file:
+            while chunk := _read(url, response, 1 << 20):
+                file.write(chunk)
+            _check_length(url, response, file.tell())
         part.replace(path)
-    except http.client.HTTPException as error:
-        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
     finally:
         part.unlink(missing_ok=True)
 
 
+def _read(url: str, response: http.client.HTTPResponse, most: int) -> bytes:
+    try:
+        return response.read(most)
+    except _PROBLEMS as error:
+        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
+
+
+def _check_length(url: str, response: http.client.HTTPResponse, size: int) -> None:
+    if size < int(response.headers.get("Content-Length") or 0):  # `read` does not notice
+        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
+
+
 def _open(
-    method: str, url: str, token: str | None, headers: Mapping[str, str] | None, body: bytes | None
+    method: str, url: str, token: str | None, headers: Mapping[str, str], body: bytes | None
 ) -> http.client.HTTPResponse:
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+    server = urlsplit(url).netloc
+    if urlsplit(url).scheme not in ("http", "https") or not server:
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")
     # Reveal nothing about the machine: the default user agent names the Python version.
-    whole = {"User-Agent": "sstq", **(headers or {})}
-    if token is not None:
-        whole["Authorization"] = f"Bearer {token}"
+    whole = {"User-Agent": "sstq", **headers} | ({} if token is None else {"Authorization": f"Bearer {token}"})
     asked = urllib.request.Request(url, body, whole, method=method)  # noqa: S310 (the scheme is checked)
     try:
         response: http.client.HTTPResponse = _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refused(urlsplit(url).netloc, error) from None
-    except (OSError, http.client.HTTPException) as error:
+            raise _refused(server, error) from None
+    except _PROBLEMS as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
             raise ValueError(
-                f"the certificate of {urlsplit(url).netloc} cannot be verified: {reason.verify_message}; if "
+                f"the certificate of {server} cannot be verified: {reason.verify_message}; if "
                 "your own authority issued it, set SSL_CERT_FILE to that authority's certificate (PEM)"
             ) from error
-        raise Unreachable(f"no answer from {urlsplit(url).netloc}: {reason}") from error
+        raise Unreachable(f"no answer from {server}: {reason}") from error
     return response
 
 
@@ -126,7 +128,7 @@ def _opener(authority: str | None) -> urllib.request.OpenerDirector:  # noqa: AR
 def _refused(server: str, error: urllib.error.HTTPError) -> Refused:
     try:
         detail = str(json.loads(error.read(1 << 16))["detail"])
-    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+    except (*_PROBLEMS, ValueError, KeyError, TypeError):
         detail = str(error.reason)
     wait = error.headers.get("Retry-After", "")
     return Refused(server, error.code, detail, float(wait) if wait.isascii() and wait.isdigit() else None)

@@ -8,36 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sstq.client.campaigns import Campaign as Campaign
-    from sstq.client.campaigns import Shuffling as Shuffling
-    from sstq.client.sending import Client as Client
-    from sstq.service.app import create_app as create_app
-    from sstq.service.app import run as run
-    from sstq.service.settings import Settings as Settings
+    from sstq.client import Campaign, Client, Shuffling
+    from sstq.service.app import create_app, run
+    from sstq.service.settings import Settings
 
-_HOMES = {
-    "Campaign": "sstq.client.campaigns",
-    "Client": "sstq.client.sending",
-    "Settings": "sstq.service.settings",
-    "Shuffling": "sstq.client.campaigns",
-    "create_app": "sstq.service.app",
-    "run": "sstq.service.app",
-}
+__all__ = ["Campaign", "Client", "Settings", "Shuffling", "create_app", "run"]
 
-__all__ = [*_HOMES]
+_HOMES = {"Settings": "sstq.service.settings", "create_app": "sstq.service.app", "run": "sstq.service.app"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        try:
-            value = getattr(import_module(_HOMES[name]), name)
-        except ImportError as error:
-            raise ImportError(
-                f"sstq.service.{name} needs packages that are not installed ({error}): pip install 'sstq[service]'"
-            ) from error
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'sstq.service' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'sstq.service' has no attribute {name!r}")
+    try:
+        return getattr(import_module(_HOMES.get(name, "sstq.client")), name)
+    except ImportError as error:
+        raise ImportError(
+            f"sstq.service.{name} needs packages that are not installed ({error}): pip install 'sstq[service]'"
+        ) from error
 
 
 def __dir__() -> list[str]:

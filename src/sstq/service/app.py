@@ -7,7 +7,7 @@ import gc
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -21,15 +21,14 @@ from starlette.routing import Match
 
 from sstq._version import __version__
 from sstq.service.administration import administration_routes
-from sstq.service.background import Background
+from sstq.service.background import Background, Opening
 from sstq.service.common_routes import common_routes
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.demo import demo_routes, ensure_poll
-from sstq.service.logs import log_settings
 from sstq.service.models import PROBLEMS
 from sstq.service.node import Collector, Node
-from sstq.service.opening import Opening
+from sstq.service.observing import log_settings
 from sstq.service.protocol import GuardedLoop, guarded_protocol
 from sstq.service.reading import collector_gauges, reading_routes
 from sstq.service.rounds import Rounds
@@ -53,7 +52,7 @@ __all__ = ["create_app", "new_app", "run", "serve"]
 _Node = TypeVar("_Node", bound=Node)
 
 _STOP_SECONDS = 30
-_FORGET_SECONDS, _HEALTH_SECONDS = 10.0, 1.0
+_LOOK_SECONDS = 1.0
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
 _DESCRIPTION = (
@@ -97,12 +96,11 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         async with node.inbox:
             for thread in threads:
                 thread.start()
-            tasks = [asyncio.create_task(_forget_addresses(node)), asyncio.create_task(_watch(node))]
+            looking = asyncio.create_task(_look_after(node))
             try:
                 yield
             finally:
-                for task in tasks:
-                    task.cancel()
+                looking.cancel()
                 for thread in threads:
                     await asyncio.to_thread(thread.stop)
         node.store.close()
@@ -119,46 +117,39 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         redirect_slashes=False,
     )
     app.state.node = node
-    for kind, refuse in {
-        DatabaseUnavailable: lambda _: database_gone(),
-        UnknownCampaign: lambda _: unknown_campaign(),  # deleted during the request
-        RequestValidationError: _wrong_arguments,
-    }.items():
-        app.add_exception_handler(kind, _refusing(refuse))
-    app.add_exception_handler(HTTPException, _refuse_route)
-    app.add_exception_handler(ClientGone, _nobody_there)
+    for kind in (DatabaseUnavailable, UnknownCampaign, RequestValidationError, HTTPException, ClientGone):
+        app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(Exception, _apologize)
     return app
 
 
-async def _watch(node: Node) -> None:
-    """Know whether the database stores, also while nobody sends."""
+async def _look_after(node: Node) -> None:
+    """Know whether the database stores, also while nobody sends, and forget addresses that sent nothing recently."""
     while True:
-        await asyncio.sleep(_HEALTH_SECONDS)
+        await asyncio.sleep(_LOOK_SECONDS)
         await asyncio.to_thread(node.health.look)
-
-
-async def _forget_addresses(node: Node) -> None:
-    """Forget addresses that have sent nothing recently."""
-    while True:
-        await asyncio.sleep(_FORGET_SECONDS)
         for limits in (node.sending, node.reading):
             limits.forget()
 
 
-def _refusing(problem_of: Callable[[Any], Problem]) -> Callable[[Request, Any], Awaitable[Response]]:
-    async def refuse(request: Request, error: Any) -> Response:
-        return await RequestBody.of(request).refuse(problem_of(error))
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer what a route raised, with a sentence."""
+    if isinstance(error, ClientGone):
+        return problem_response(Problem(400, "The request ended early."))  # nobody is there
+    if isinstance(error, DatabaseUnavailable):
+        problem = database_gone()
+    elif isinstance(error, UnknownCampaign):  # deleted during the request, or by another process
+        request.app.state.node.forget(request.path_params["name"])
+        problem = unknown_campaign()
+    elif isinstance(error, RequestValidationError):
+        wrong = error.errors()[0]
+        problem = Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")
+    else:
+        problem = _of_route(request, error)
+    return await RequestBody.of(request.scope).refuse(problem)
 
-    return refuse
 
-
-def _wrong_arguments(error: RequestValidationError) -> Problem:
-    wrong = error.errors()[0]
-    return Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")
-
-
-async def _refuse_route(request: Request, error: Any) -> Response:
+def _of_route(request: Request, error: Any) -> Problem:
     sentence, headers = error.detail, error.headers
     if error.status_code == 405:
         # The error names the methods of the first route with this path; there may be others.
@@ -168,11 +159,7 @@ async def _refuse_route(request: Request, error: Any) -> Response:
         sentence, headers = "This path does not support this method.", {"Allow": ", ".join(allowed)}
     elif sentence == "Not Found":
         sentence = "There is nothing at this path."
-    return await RequestBody.of(request).refuse(Problem(error.status_code, sentence, headers))
-
-
-async def _nobody_there(request: Request, error: Any) -> Response:  # noqa: ARG001
-    return problem_response(Problem(400, "The request ended early."))
+    return Problem(error.status_code, sentence, headers)
 
 
 async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)

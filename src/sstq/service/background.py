@@ -1,4 +1,4 @@
-"""The collector's background work: folding uploads, renewing estimates, releasing them, and deleting old keys.
+"""The collector's background work: folding uploads, renewing and releasing estimates, and opening batches.
 
 Campaigns that take seconds are folded and estimated by another process: the others do not wait.
 """
@@ -13,11 +13,12 @@ from typing import Any
 from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.service import results
+from sstq.service.batches import open_next, shuffled_claim
 from sstq.service.node import Collector, Entry
 from sstq.service.rounds import Rounds, Workers
 from sstq.service.store import Store
 
-__all__ = ["Background"]
+__all__ = ["Background", "Opening"]
 
 # While messages arrive, an estimate that took one second is renewed after this many seconds, but at the latest after
 # the maximum: most of the time is for folding, but a page should not show numbers that are minutes old.
@@ -95,7 +96,7 @@ class Background(Rounds):
                 self._renewed(entry, seconds)
                 return
         url = self._collector.store.url.render_as_string(hide_password=False)
-        arguments: tuple[Any, ...] = (entry.campaign.to_json(), entry.release_every, self._collector.clock.hour(), due)
+        arguments: tuple[Any, ...] = (entry.campaign.to_dict(), entry.release_every, self._collector.clock.hour(), due)
         self._running[entry.campaign.name] = self._workers.submit(_fold_and_renew, url, *arguments)
 
     def _release(self, entries: dict[str, Entry]) -> None:
@@ -109,9 +110,9 @@ class Background(Rounds):
                     results.release_last(store, name)
 
 
-def _fold_and_renew(url: str, campaign: str, release_every: int, hour: int, due: bool) -> float:
+def _fold_and_renew(url: str, campaign: dict[str, Any], release_every: int, hour: int, due: bool) -> float:
     """Fold what waits, and renew the estimate if that is due; returns the seconds that the estimate took."""
-    store, found = Store(url), Campaign.from_json(campaign)
+    store, found = Store(url), Campaign.from_dict(campaign)
     try:
         left = store.waiting().get(found.name, 0)
         while left > 0 and (folded := store.fold(found.name, hour)):
@@ -122,6 +123,37 @@ def _fold_and_renew(url: str, campaign: str, release_every: int, hour: int, due:
         return time.monotonic() - begun if due else 0.0
     finally:
         store.close()
+
+
+class Opening(Rounds):
+    """A thread that opens the batches of shufflers: one may take minutes, and folding goes on meanwhile."""
+
+    work = "opening"
+
+    def __init__(self, collector: Collector) -> None:
+        super().__init__(collector)
+        self._collector, self._workers = collector, Workers()
+
+    def stop(self) -> None:
+        """End at once; a batch that is being opened begins anew after the next start."""
+        super().stop()
+        self._workers.stop()
+
+    def round(self) -> None:
+        """Open a batch of each campaign that has one, until none has."""
+        opened = [True]
+        while any(opened):
+            opened = [self.attempt(entry, self._open) for entry in self._collector.refresh() if entry.sealing_keys]
+
+    def _open(self, entry: Entry) -> bool:
+        collector, stopping = self._collector, self._stopping.is_set
+        secrets = collector.sealing_secrets(entry)
+        if secrets and entry.stored.closed:
+            collector.forget_sealing_keys(entry)
+        if stopping() or not open_next(collector.store, entry.campaign, secrets, self._workers, stopping):
+            return False
+        shuffled_claim(collector.store, entry.campaign)  # remembered from here on: a page must not wait for it
+        return True
 
 
 @lru_cache(maxsize=1024)

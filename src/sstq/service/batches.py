@@ -7,9 +7,8 @@ a manifest of each part, which is a header and covers the hash of the body: it i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+import logging
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
@@ -21,12 +20,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.ledger import price
 from sstq.client.campaigns import MOST_PEOPLE, Campaign
+from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.service import bodies
 from sstq.service.database import OUTCOMES, Database, batches, campaigns, envelopes, hold, seen
-from sstq.service.receiving import insert_messages
+from sstq.service.receiving import checked, insert_messages
+from sstq.service.rounds import Workers
+from sstq.service.store import UnknownCampaign
 
 BATCH_PREFIX = b"sstq-batch-v2\x00"
 """The prefix of a manifest when it is signed."""
@@ -41,6 +42,11 @@ DIGEST_BYTES = 16
 """How many bytes of an envelope's hash are kept: among 10^12 envelopes two collide with probability 2^-49."""
 
 _BATCHES_AT_ONCE = 8
+# Opening fewer envelopes takes less time than starting a worker: each takes 100 µs of a core.
+_WORTH_A_WORKER = 5_000
+_TASK_ENVELOPES = 1_000
+
+logger = logging.getLogger("sstq.service")
 _Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _People = Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
 
@@ -109,42 +115,11 @@ def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
         raise ValueError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
 
 
-class BatchAnswer(StrEnum):
-    """The outcome of storing a part of a batch."""
+def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
+    """Store one part of a batch durably; storing the same part again changes nothing.
 
-    STORED = "it is durable"
-    UNKNOWN = "there is no such campaign"
-    CONFLICT = "there is another batch of this name"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch that is complete but not opened yet."""
-
-    campaign: str
-    batch: bytes
-    slot: int
-    crowd: str
-    parts: int
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The content of an opened batch.
-
-    Attributes:
-        messages: pairs (hash of the envelope, message in whole bytes), one per good envelope.
-        foreign: how many envelopes could not be opened.
-        malformed: how many envelopes held no valid message of the mechanism.
+    Returns False if a different batch has this name. UnknownCampaign if there is no such campaign.
     """
-
-    messages: list[tuple[bytes, bytes]]
-    foreign: int
-    malformed: int
-
-
-def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
-    """Store one part of a batch durably; storing the same part again changes nothing."""
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
     described = {
         "slot": manifest.slot,
@@ -152,83 +127,149 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> BatchAnswer:
         "size": manifest.size,
         "parts": manifest.parts,
     }
-    mine = sa.and_(batches.c.campaign == name, batches.c.batch == identity)
-    here = sa.and_(envelopes.c.campaign == name, envelopes.c.batch == identity, envelopes.c.part == manifest.part)
+    part = {"campaign": name, "batch": identity, "part": manifest.part}
+    here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
 
-    def work(connection: sa.Connection) -> BatchAnswer:
+    def work(connection: sa.Connection) -> bool:
         if not hold(connection, name):
-            return BatchAnswer.UNKNOWN
+            raise UnknownCampaign(f"there is no campaign {name!r}")
         # Keeps others from opening the batch before this transaction commits.
-        row = connection.execute(sa.select(batches).where(mine).with_for_update()).one_or_none()
+        row = connection.execute(sa.select(batches).where(*_is(name, identity)).with_for_update()).one_or_none()
         if row is None:
             values = {"campaign": name, "batch": identity, "opened": False} | described | dict.fromkeys(OUTCOMES, 0)
             connection.execute(batches.insert(), values)
         elif any(getattr(row, field) != value for field, value in described.items()):
-            return BatchAnswer.CONFLICT
-        elif row.opened or connection.execute(sa.select(envelopes.c.part).where(here)).one_or_none():
-            return BatchAnswer.STORED
-        values = {"campaign": name, "batch": identity, "part": manifest.part, "count": manifest.count, "body": body}
-        connection.execute(envelopes.insert(), values)
-        return BatchAnswer.STORED
-
-    return database.write(work)
-
-
-def next_batch(database: Database, name: str) -> Batch | None:
-    """Return a complete batch of a campaign that waits to be opened, if any."""
-    table = batches.c
-    arrived = sa.select(sa.func.count()).select_from(envelopes)
-    arrived = arrived.where(envelopes.c.campaign == table.campaign, envelopes.c.batch == table.batch)
-    query = sa.select(batches).where(table.campaign == name, sa.not_(table.opened))
-    query = query.where(arrived.scalar_subquery() == table.parts).limit(1)
-    row = database.read(lambda connection: connection.execute(query).one_or_none())
-    return None if row is None else Batch(name, bytes(row.batch), row.slot, row.sealing_key, row.parts)
-
-
-def parts_of(database: Database, batch: Batch) -> Iterator[bytes]:
-    """Iterate over a batch's envelopes, one part at a time; stops early if another process has opened the batch."""
-    for part in range(batch.parts):
-        query = sa.select(envelopes.c.body).where(
-            envelopes.c.campaign == batch.campaign, envelopes.c.batch == batch.batch, envelopes.c.part == part
-        )
-        if (body := database.scalar(query)) is not None:
-            yield bytes(body)
-
-
-def put(database: Database, batch: Batch, opened: Opened, mechanism: Mechanism) -> bool:
-    """Replace a batch's envelopes by its messages, leaving out envelopes seen before.
-
-    One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
-    another process was faster.
-    """
-    name = batch.campaign
-    mine = sa.and_(batches.c.campaign == name, batches.c.batch == batch.batch)
-
-    def work(connection: sa.Connection) -> bool:
-        # One batch of a campaign at a time, so that no envelope is in two of them.
-        connection.execute(sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update())
-        row = connection.execute(sa.select(batches).where(mine).with_for_update()).one_or_none()
-        if row is None or row.opened:
             return False
-        fresh, digests = _unseen(connection, batch, opened.messages)
-        connection.execute(envelopes.delete().where(envelopes.c.campaign == name, envelopes.c.batch == batch.batch))
-        if fresh:
-            insert_messages(connection, name, bodies.join(mechanism, [(1, message) for message in fresh]))
-            connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
-        counts = {
-            "opened": True,
-            "accepted": len(fresh),
-            "foreign": opened.foreign,
-            "malformed": opened.malformed,
-            "repeated": len(opened.messages) - len(fresh),
-        }
-        connection.execute(batches.update().where(mine).values(counts))
+        elif row.opened or connection.execute(here).one_or_none():
+            return True
+        connection.execute(envelopes.insert(), part | {"count": manifest.count, "body": body})
         return True
 
     return database.write(work)
 
 
-def _unseen(connection: sa.Connection, batch: Batch, found: list[tuple[bytes, bytes]]) -> tuple[list[bytes], bytes]:
+def _is(name: str, identity: bytes, table: sa.Table = batches) -> tuple[sa.ColumnElement[bool], ...]:
+    return (table.c.campaign == name, table.c.batch == identity)
+
+
+def open_next(
+    database: Database,
+    campaign: Campaign,
+    secret_of: dict[str, bytes],
+    workers: Workers,
+    stopping: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Open one complete batch of a campaign and store its messages; returns False if there is none.
+
+    Args:
+        database: the collector's store.
+        campaign: a shuffled campaign.
+        secret_of: its secret sealing keys, by crowd.
+        workers: the processes that open envelopes.
+        stopping: called for each envelope; True stops the work.
+
+    Memory: about 150 bytes per message of the batch, plus one part of envelopes.
+    """
+    batch, size = _next(database, campaign.name), campaign.envelope_bytes
+    if batch is None:
+        return False
+    secret, info = secret_of.get(batch.sealing_key), envelope_info(bytes.fromhex(batch.sealing_key), batch.slot)
+    good: list[tuple[bytes, bytes]] = []
+    foreign = malformed = 0
+    for body in _parts(database, batch):
+        found = open_all(workers, secret, info, body, size) if secret else iter([None] * (len(body) // size))
+        pairs = []
+        for envelope, message in zip(_cut(body, size), found, strict=True):
+            if stopping():
+                return False
+            if message is not None:
+                pairs.append((envelope, message))
+        _, wrong = checked(campaign.mechanism, [(1, message) for _, message in pairs])
+        foreign += len(body) // size - len(pairs)
+        malformed += len(wrong)
+        good += [
+            (hashlib.sha256(envelope).digest()[:DIGEST_BYTES], message)
+            for place, (envelope, message) in enumerate(pairs)
+            if place not in wrong
+        ]
+    stored = _put(database, batch, campaign.mechanism, good, {"foreign": foreign, "malformed": malformed})
+    if stored and (foreign or malformed):
+        logger.warning("a batch of %s had %d foreign and %d malformed envelopes", campaign.name, foreign, malformed)
+    return True
+
+
+def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
+    """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
+    tasks = [(secret, info, some, size) for some in _cut(body, size * _TASK_ENVELOPES)]
+    if len(body) < size * _WORTH_A_WORKER:
+        for task in tasks:
+            yield from _open(*task)
+    else:
+        for future in [workers.submit(_open, *task) for task in tasks]:
+            yield from future.result()
+
+
+def _open(secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
+    return open_envelopes(secret, info, _cut(body, size))
+
+
+def _cut(body: bytes, size: int) -> Iterator[bytes]:
+    return (body[start : start + size] for start in range(0, len(body), size))
+
+
+def _next(database: Database, name: str) -> sa.Row[Any] | None:
+    """A complete batch of a campaign that waits to be opened, if any."""
+    table = batches.c
+    arrived = sa.select(sa.func.count()).select_from(envelopes)
+    arrived = arrived.where(envelopes.c.campaign == table.campaign, envelopes.c.batch == table.batch)
+    query = sa.select(batches).where(table.campaign == name, sa.not_(table.opened))
+    return next(iter(database.rows(query.where(arrived.scalar_subquery() == table.parts).limit(1))), None)
+
+
+def _parts(database: Database, batch: sa.Row[Any]) -> Iterator[bytes]:
+    """Iterate over a batch's envelopes, one part at a time; stops early if another process has opened the batch."""
+    for part in range(batch.parts):
+        here = _is(batch.campaign, batch.batch, envelopes)
+        if (body := database.scalar(sa.select(envelopes.c.body).where(*here, envelopes.c.part == part))) is not None:
+            yield bytes(body)
+
+
+def _put(
+    database: Database,
+    batch: sa.Row[Any],
+    mechanism: Mechanism,
+    good: list[tuple[bytes, bytes]],
+    refused: dict[str, int],
+) -> bool:
+    """Replace a batch's envelopes by its messages (with their envelopes' hashes), leaving out envelopes seen before.
+
+    One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
+    another process was faster.
+    """
+    name, mine = batch.campaign, _is(batch.campaign, batch.batch)
+
+    def work(connection: sa.Connection) -> bool:
+        # One batch of a campaign at a time, so that no envelope is in two of them.
+        connection.execute(sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update())
+        row = connection.execute(sa.select(batches).where(*mine).with_for_update()).one_or_none()
+        if row is None or row.opened:
+            return False
+        fresh, digests = _unseen(connection, batch, good)
+        connection.execute(envelopes.delete().where(*_is(name, batch.batch, envelopes)))
+        if fresh:
+            joined, _ = checked(mechanism, [(1, message) for message in fresh])
+            insert_messages(connection, name, joined)
+            connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
+        counts = {"accepted": len(fresh), "repeated": len(good) - len(fresh)} | refused
+        connection.execute(batches.update().where(*mine).values(opened=True, **counts))
+        return True
+
+    return database.write(work)
+
+
+def _unseen(
+    connection: sa.Connection, batch: sa.Row[Any], found: list[tuple[bytes, bytes]]
+) -> tuple[list[bytes], bytes]:
     """Return the messages of envelopes not seen before, and the sorted hashes of those envelopes."""
     if not found:
         return [], b""

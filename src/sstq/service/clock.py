@@ -24,10 +24,14 @@ logger = logging.getLogger("sstq.service")
 
 
 class Clock:
-    """The time; a jump ahead of more than five minutes counts only after it has lasted an hour."""
+    """The time; a jump ahead of more than five minutes counts only after it has lasted an hour.
+
+    So does a start more than a day after `last_hour`, the last hour that the database saw.
+    """
 
     def __init__(
         self,
+        last_hour: int | None = None,
         wall: Callable[[], float] = lambda: time.time(),
         steady: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
     ) -> None:
@@ -35,6 +39,10 @@ class Clock:
         self._ahead = wall() - steady()
         self._jumped: float | None = None
         self._doubted = -math.inf
+        since = 0 if last_hour is None else self.hour() - last_hour
+        if since > _PLAUSIBLE_HOURS:
+            logger.warning("the clock is %d hours after the last start: nothing is deleted yet", since)
+            self._doubted = steady() + _LASTING_SECONDS
 
     def now(self) -> datetime:
         """The time in UTC."""
@@ -48,14 +56,6 @@ class Clock:
                 return datetime.fromtimestamp(steady + self._ahead, UTC)
         self._ahead, self._jumped = ahead, None
         return datetime.fromtimestamp(steady + ahead, UTC)
-
-    def doubt(self, last_hour: int) -> None:
-        """Doubt the time for an hour if the last hour that was seen is more than a day ago."""
-        if self.hour() - last_hour > _PLAUSIBLE_HOURS:
-            logger.warning(
-                "the clock is %d hours after the last start: nothing is deleted yet", self.hour() - last_hour
-            )
-            self._doubted = self._steady() + _LASTING_SECONDS
 
     @property
     def doubtful(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -20,11 +19,11 @@ from sstq.service.models import (
     TokenRequest,
     optional_token,
 )
-from sstq.service.node import Node
+from sstq.service.node import Entry, Node
 from sstq.service.security import Problem, new_token, token_hash
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
-__all__ = ["BINARY", "BINARY_BODY", "Token", "common_routes", "matches"]
+__all__ = ["ADMINISTRATOR", "BINARY", "BINARY_BODY", "Named", "Token", "common_routes", "matches"]
 
 _bearer = HTTPBearer(auto_error=False, description="A token of the administrator, of readers or of senders.")
 
@@ -35,6 +34,22 @@ async def _token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_
 
 Token = Annotated[str | None, Depends(_token)]
 """The token that came with a request, if any."""
+
+
+async def _administrator(request: Request, token: Token) -> None:
+    request.app.state.node.require_administrator(token)
+
+
+async def _named(request: Request, name: CampaignName) -> Entry:
+    found: Entry = await request.app.state.node.entry(name)
+    return found
+
+
+ADMINISTRATOR = [Depends(_administrator)]
+"""For routes that need the administrator's token."""
+
+Named = Annotated[Entry, Depends(_named)]
+"""The campaign of a route's path."""
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 BINARY_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/octet-stream": BINARY}}}
@@ -57,9 +72,9 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
         response_class=Response,
     )
-    async def metrics(token: Token) -> Response:
+    def metrics(token: Token) -> Response:
         node.require_metrics(token)
-        return Response(await asyncio.to_thread(node.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(node.metrics.render(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @router.get(
         "/v1/key",
@@ -75,8 +90,7 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         responses={304: {"description": "The client has this version already."}},
         response_model=Document,
     )
-    async def document(name: CampaignName, request: Request) -> Response:
-        entry = await node.entry(name)
+    async def document(entry: Named, request: Request) -> Response:
         headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **node.signatures(entry), **ALLOW_ANY_ORIGIN}
         if matches(request, entry.etag):
             return Response(status_code=304, headers=headers)
@@ -87,16 +101,15 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         status_code=201,
         summary="Create single-use tokens",
         response_model=SingleUseTokens,
+        dependencies=ADMINISTRATOR,
     )
-    async def tokens(name: CampaignName, wanted: TokenRequest, token: Token) -> Response:
-        node.require_administrator(token)
-        entry = await node.entry(name)
+    def tokens(entry: Named, wanted: TokenRequest) -> Response:
         if entry.campaign.shuffling is not None and node.role != "shuffler":
             raise Problem(409, f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.")
         if entry.campaign.senders != "single-use":
             raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
         made = [new_token() for _ in range(wanted.count)]
-        await asyncio.to_thread(node.store.issue, name, [token_hash(token) for token in made])
+        node.store.issue(entry.campaign.name, [token_hash(token) for token in made])
         return JSONResponse({"tokens": made}, 201)
 
     @router.post(

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from sstq.service.health import Health
+from sstq.service.observing import Health
 from sstq.service.receiving import Answer, Upload
 from sstq.service.store import Store
 
@@ -47,10 +47,8 @@ class Inbox:
     async def submit(self, upload: Upload) -> Answer:
         """Wait until the upload is durable or refused; InboxFull or DatabaseUnavailable if it is neither."""
         size = len(upload.body)
-        if self._closing:
-            raise InboxFull("the service is shutting down")
-        if self._uploads >= _QUEUE_UPLOADS or self._bytes + size > _QUEUE_BYTES:
-            raise InboxFull(f"{self._uploads} uploads are not written yet")
+        if self._closing or self._uploads >= _QUEUE_UPLOADS or self._bytes + size > _QUEUE_BYTES:
+            raise InboxFull
         self._uploads += 1
         self._bytes += size
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

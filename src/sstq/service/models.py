@@ -8,7 +8,7 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN, BelowThreshold, Readers, Senders
-from sstq.service.security import MEDIA_TYPE, PROBLEM_SCHEMA
+from sstq.service.security import MEDIA_TYPE
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
@@ -23,7 +23,8 @@ _People = Annotated[int, Field(ge=1, le=10**9)]
 optional_token: dict[str, Any] = {"security": [{}, {"HTTPBearer": []}]}
 """For routes that need a token for some campaigns."""
 
-_PROBLEM = {"content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
+_SAID = {"status": {"type": "integer"}, "detail": {"type": "string"}}
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"type": "object", "properties": _SAID, "required": [*_SAID]}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "Refused; `detail` is a sentence that says why."} | _PROBLEM,
     "5XX": {"description": "Not stored; repeat the request after Retry-After seconds."} | _PROBLEM,
@@ -129,12 +130,6 @@ class Document(BaseModel):
     sealing_keys: Annotated[list[_Hex], Field(description="X25519 keys to seal for, the newest first.")] = []
 
 
-class _Refused(_Model):
-    foreign: _Count
-    malformed: _Count
-    repeated: _Count
-
-
 class _Crowd(_Model):
     people: Annotated[_Count, Field(description="Accepted envelopes of its smallest batch.")]
     epsilon: float
@@ -147,7 +142,7 @@ class Claim(_Model):
 
     batches: Annotated[_Count, Field(description="Opened batches of the shuffler.")]
     accepted: Annotated[_Count, Field(description="Envelopes of these batches that are counted.")]
-    refused: _Refused
+    refused: dict[Literal["foreign", "malformed", "repeated"], _Count]
     crowds: Annotated[list[_Crowd], Field(description="What each crowd that was mixed together justifies.")]
     local_epsilon: Annotated[float, Field(description="The ε that remains if the shuffler cheats.")]
 
@@ -188,20 +183,6 @@ class _Region(_Model):
     half_width: _Numbers
 
 
-class _Groups(_Model):
-    shares: _Numbers
-    shares_stderr: _Numbers
-    sums: list[_Numbers]
-    sums_stderr: list[_Numbers]
-    means: list[_Numbers]
-    means_stderr: list[_Numbers]
-
-
-class _Checks(_Model):
-    norm: Annotated[str, Field(description="“passed”, “not tested”, or what is wrong.")]
-    counts: Annotated[str, Field(description="The same for how often each message occurs.")]
-
-
 class Estimate(_Model):
     """The newest estimate with the number of messages it covers; unknown values are null."""
 
@@ -214,12 +195,17 @@ class Estimate(_Model):
     region: Annotated[
         _Region | None, Field(description="With this probability, value ± half_width covers all coordinates at once.")
     ]
-    groups: _Groups | None
+    groups: Annotated[
+        dict[str, _Numbers | list[_Numbers]] | None,
+        Field(description="The shares, sums and means of private groups, each with its stderr."),
+    ]
     questions: Annotated[
         list[dict[str, Any]] | None, Field(description="Of a survey: the items of each question with their intervals.")
     ] = None
     note: str
-    checks: _Checks | None = None
+    checks: Annotated[
+        dict[Literal["norm", "counts"], str] | None, Field(description="“passed”, “not tested”, or what is wrong.")
+    ] = None
 
 
 class Receipt(_Model):

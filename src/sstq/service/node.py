@@ -21,9 +21,8 @@ from sstq.client.sealing import SealingKey
 from sstq.client.signing import SigningKey
 from sstq.mechanisms import FrameUnit
 from sstq.service.clock import Clock
-from sstq.service.health import Health
 from sstq.service.inbox import Inbox
-from sstq.service.metrics import Metrics
+from sstq.service.observing import Health, Metrics
 from sstq.service.security import (
     AddressLimits,
     BodyShares,
@@ -105,10 +104,7 @@ class Node(ABC):
         if kept != self.role:
             store.close()
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
-        self.clock = Clock()
-        last_hour = store.last_hour()
-        if last_hour is not None:
-            self.clock.doubt(last_hour)
+        self.clock = Clock(store.last_hour())
         self.health = Health(self.store)
         self.inbox = Inbox(self.store, self.health)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
@@ -240,14 +236,24 @@ class Collector(Node):
         """
         if campaign.name in _RESERVED:
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
-        kept, tokens = dict(own or {}), {}
-        if campaign.readers == "token":
+        needed = ["sealing_key"] if campaign.shuffling is not None else []
+        terms, tokens = self._terms(campaign, dict(own or {}), needed)
+        self.store.create(campaign.name, campaign.mechanism, terms)
+        return tokens | self._send_token(campaign, people)
+
+    def _terms(self, campaign: Campaign, kept: dict[str, Any], renewed: Collection[str]) -> tuple[str, dict[str, str]]:
+        """Return what is stored of a campaign, with the keys and hashes it needs, and its readers' token if new."""
+        tokens = {}
+        if "read_token" in renewed:
+            kept.pop("read_token", None)
+        if campaign.readers == "token" and "read_token" not in kept:
             tokens["read_token"] = new_token()
             kept["read_token"] = token_hash(tokens["read_token"]).hex()
-        if campaign.shuffling is not None:
-            kept["sealing_keys"] = [self._new_sealing_key()]
-        self.store.create(campaign.name, campaign.mechanism, _terms(campaign, kept))
-        return tokens | self._send_token(campaign, people)
+        if "sealing_key" in renewed:
+            key = SealingKey.generate()
+            self.store.setting(_sealing_setting(key.public), lambda: key.secret)
+            kept["sealing_keys"] = [key.public.hex(), *kept.get("sealing_keys", ())]
+        return rfc8785.dumps(campaign.terms() | kept).decode(), tokens
 
     def _send_token(self, campaign: Campaign, people: int) -> dict[str, str]:
         return {"send_token": self.add_sender(campaign, people)} if campaign.senders == "token" else {}
@@ -268,15 +274,8 @@ class Collector(Node):
         people: int = 0,
     ) -> dict[str, str]:
         """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
-        kept, tokens = take_own(json.loads(entry.stored.terms)) | dict(own), {}
-        if "read_token" in renewed:
-            kept.pop("read_token", None)
-        if campaign.readers == "token" and "read_token" not in kept:
-            tokens["read_token"] = new_token()
-            kept["read_token"] = token_hash(tokens["read_token"]).hex()
-        if "sealing_key" in renewed:
-            kept["sealing_keys"] = [self._new_sealing_key(), *kept["sealing_keys"]]
-        self.store.change_terms(campaign.name, _terms(campaign, kept))
+        terms, tokens = self._terms(campaign, take_own(json.loads(entry.stored.terms)) | dict(own), renewed)
+        self.store.change_terms(campaign.name, terms)
         if "send_token" in renewed:
             self.store.remove_senders(campaign.name)
         if "send_token" in renewed or not entry.stored.senders:
@@ -302,11 +301,6 @@ class Collector(Node):
 
     # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
 
-    def _new_sealing_key(self) -> str:
-        key = SealingKey.generate()
-        self.store.setting(_sealing_setting(key.public), lambda: key.secret)
-        return key.public.hex()
-
     def sealing_secrets(self, entry: Entry) -> dict[str, bytes]:
         """A campaign's secret keys, by the crowds that sealed for them."""
         found = {crowd: self.store.known_setting(_sealing_setting(key)) for crowd, key in entry.crowds.items()}
@@ -315,10 +309,6 @@ class Collector(Node):
     def forget_sealing_keys(self, entry: Entry) -> None:
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
-
-    def takes_batches(self, entry: Entry) -> bool:
-        """Whether a shuffler may still forward batches: until the campaign is closed for good (`Store.purge`)."""
-        return not entry.stored.closed
 
     # Who may read
 
@@ -330,14 +320,6 @@ class Collector(Node):
         """Whether the holder of the token, if any, may read the estimate."""
         public = entry.campaign.readers == "public"
         return public or self.is_administrator(token) or self.has_read_token(entry, token)
-
-    def require_reader(self, entry: Entry, token: str | None) -> None:
-        """Raise a Problem unless the token may read the estimate."""
-        if self.may_read(entry, token):
-            return
-        if token is None:
-            raise unauthorized("This needs the campaign's reader token or the administrator's token.")
-        raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
 
 
 def warm_up() -> None:
@@ -363,10 +345,6 @@ def take_own(terms: dict[str, Any]) -> dict[str, Any]:
 def is_open_to_batches(campaign: Campaign) -> bool:
     """Whether strangers may send the messages of several people in one upload."""
     return campaign.senders == "everybody" and campaign.shuffling is None and campaign.most_messages > campaign.slots
-
-
-def _terms(campaign: Campaign, own: Mapping[str, Any]) -> str:
-    return rfc8785.dumps(campaign.terms() | dict(own)).decode()
 
 
 def _sealing_setting(public: bytes) -> str:

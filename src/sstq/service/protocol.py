@@ -56,7 +56,7 @@ class GuardedProtocol(HttpToolsProtocol):
     connected: Counter[str]
     exempt: frozenset[str]
 
-    _counted: str | None = None
+    _counted = ""
     _headers_due: TimerHandle | None = None
     _read_due: TimerHandle | None = None
     _header_bytes = 0
@@ -68,15 +68,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if peer and "*" not in self.exempt and peer not in self.exempt:
             self._counted = network(peer)
             self.connected[self._counted] += 1
-            beyond = self.connected[self._counted] - CONNECTIONS_PER_ADDRESS
-            if beyond > 0:
-                self.transport, self._ignored = transport, True
-                transport.pause_reading()
-                seconds = DROP_SECONDS if beyond <= _MOST_IGNORED else 0.0
-                self._headers_due = self.loop.call_later(seconds, self._give_up)
-                return
-        super().connection_made(transport)
-        self._await_headers()
+        beyond = self.connected[self._counted] - CONNECTIONS_PER_ADDRESS
+        if beyond > 0:
+            self.transport, self._ignored = transport, True
+            transport.pause_reading()
+            self._headers_due = self.loop.call_later(DROP_SECONDS if beyond <= _MOST_IGNORED else 0, self._give_up)
+        else:
+            super().connection_made(transport)
+            self._await_headers()
 
     def data_received(self, data: bytes) -> None:
         """Pass the bytes to the parser; bytes between requests start the next one."""
@@ -111,7 +110,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
         _cancel(self._headers_due, self._read_due)
-        if self._counted is not None:
+        if self._counted:
             self.connected[self._counted] -= 1
             if not self.connected[self._counted]:
                 del self.connected[self._counted]

@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterable
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
@@ -19,12 +19,13 @@ from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results
 from sstq.service.batches import count_batches, shuffled_claim
-from sstq.service.common_routes import BINARY, Token, matches
+from sstq.service.common_routes import ADMINISTRATOR, BINARY, Named, Token, matches
 from sstq.service.database import OUTCOMES
-from sstq.service.metrics import gauge
-from sstq.service.models import CampaignName, Campaigns, Estimate, Progress, Status, optional_token
+from sstq.service.models import Campaigns, Estimate, Progress, Status, optional_token
 from sstq.service.node import Collector, Entry
-from sstq.service.security import Problem, unknown_campaign
+from sstq.service.observing import gauge
+from sstq.service.security import Problem, unauthorized
+from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
 __all__ = ["collector_gauges", "reading_routes"]
@@ -44,10 +45,13 @@ def reading_routes(collector: Collector) -> APIRouter:
     def audience_of(token: str | None) -> results.Audience:
         return "owner" if collector.is_administrator(token) else "public"
 
-    async def readable(name: str, token: str | None) -> tuple[Entry, results.Audience]:
-        entry = await collector.entry(name)
-        collector.require_reader(entry, token)
-        return entry, audience_of(token)
+    def reader(entry: Entry, token: str | None) -> results.Audience:
+        """What the holder of the token, if any, may read of a campaign; raises a Problem if nothing."""
+        if collector.may_read(entry, token):
+            return audience_of(token)
+        if token is None:
+            raise unauthorized("This needs the campaign's reader token or the administrator's token.")
+        raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
 
     @router.get(
         "/v1/campaigns",
@@ -55,16 +59,13 @@ def reading_routes(collector: Collector) -> APIRouter:
         response_model=Campaigns,
         openapi_extra=optional_token,
     )
-    async def campaigns(token: Token) -> Response:
-        def found() -> list[dict[str, Any]]:
-            entries = collector.refresh()
-            known = collector.is_administrator(token) or any(collector.has_read_token(e, token) for e in entries)
-            if token is not None and not known:
-                raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
-            shown = [entry for entry in entries if collector.may_read(entry, token)]
-            return _statuses(collector, shown, audience_of(token))
-
-        return JSONResponse({"campaigns": await asyncio.to_thread(found)})
+    def campaigns(token: Token) -> Response:
+        entries = collector.refresh()
+        known = collector.is_administrator(token) or any(collector.has_read_token(entry, token) for entry in entries)
+        if token is not None and not known:
+            raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
+        shown = [entry for entry in entries if collector.may_read(entry, token)]
+        return JSONResponse({"campaigns": _statuses(collector, shown, audience_of(token))})
 
     @router.get(
         "/v1/campaigns/{name}/status",
@@ -72,12 +73,10 @@ def reading_routes(collector: Collector) -> APIRouter:
         response_model=Status,
         openapi_extra=optional_token,
     )
-    async def status(name: CampaignName, token: Token) -> Response:
-        entry, audience = await readable(name, token)
-        found = await asyncio.to_thread(_statuses, collector, [entry], audience)
+    def status(entry: Named, token: Token) -> Response:
+        found = _statuses(collector, [entry], reader(entry, token))
         if not found:
-            collector.forget(name)
-            raise unknown_campaign()
+            raise UnknownCampaign
         return JSONResponse(found[0])
 
     @router.get(
@@ -91,16 +90,16 @@ def reading_routes(collector: Collector) -> APIRouter:
         openapi_extra=optional_token,
     )
     async def estimate(
-        name: CampaignName,
+        entry: Named,
         request: Request,
         token: Token,
         form: Annotated[
             Literal["json", "csv"] | None, Query(alias="format", description="The format; overrides the Accept header.")
         ] = None,
     ) -> Response:
-        entry, audience = await readable(name, token)
+        name, audience = entry.campaign.name, reader(entry, token)
         as_csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
-        covered = await asyncio.to_thread(results.covered, store, name, audience) or 0
+        covered = (await asyncio.to_thread(results.covered, store, audience)).get(name, 0)
         etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if as_csv else "json"}"'
         headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "no-cache"}
         if entry.campaign.readers == "public":
@@ -125,36 +124,35 @@ def reading_routes(collector: Collector) -> APIRouter:
         response_model=Progress,
         openapi_extra=optional_token,
     )
-    async def progress(name: CampaignName, token: Token) -> Response:
-        entry, audience = await readable(name, token)
-        hour = collector.clock.hour()
-        return JSONResponse(await asyncio.to_thread(results.progress, store, entry.campaign, audience, hour))
+    def progress(entry: Named, token: Token) -> Response:
+        audience = reader(entry, token)
+        return JSONResponse(results.progress(store, entry.campaign, audience, collector.clock.hour()))
 
     @router.get(
         "/v1/campaigns/{name}/certificate",
         summary="Read the certificate of the mechanism's privacy, which `sstq audit verify` checks",
         response_model=dict[str, Any],
     )
-    async def certificate(name: CampaignName) -> Response:
-        entry = await collector.entry(name)
-        return Response(await asyncio.to_thread(_certificate, entry.campaign.mechanism), media_type="application/json")
+    def certificate(entry: Named) -> Response:
+        return Response(_certificate(entry.campaign.mechanism), media_type="application/json")
 
     @router.get(
         "/v1/campaigns/{name}/state",
         summary="Download the state of all folded messages, which `sstq aggregate` can continue from",
         responses={200: {"content": {"application/octet-stream": BINARY}}},
         response_class=Response,
+        dependencies=ADMINISTRATOR,
     )
-    async def state(name: CampaignName, token: Token) -> Response:
-        collector.require_administrator(token)
-        await collector.entry(name)
+    async def state(entry: Named) -> Response:
+        name = entry.campaign.name
         async with saving:
             file = await asyncio.to_thread(_saved_state, collector, name)
         headers = {
             "Content-Length": str(os.fstat(file.fileno()).st_size),
             "Content-Disposition": f'attachment; filename="{name}.npz"',
         }
-        return StreamingResponse(_chunks(file), headers=headers, media_type="application/octet-stream")
+        chunks = iter(partial(file.read, _CHUNK), b"")
+        return StreamingResponse(chunks, headers=headers, media_type="application/octet-stream")
 
     return router
 
@@ -162,7 +160,7 @@ def reading_routes(collector: Collector) -> APIRouter:
 def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[dict[str, Any]]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
     now, seen = collector.clock.now(), audience == "owner"
-    counts, covered = collector.store.all_counts(), results.all_covered(collector.store, audience)
+    counts, covered = collector.store.all_counts(), results.covered(collector.store, audience)
     found = []
     for entry in entries:
         name = entry.campaign.name
@@ -207,12 +205,6 @@ def _saved_state(collector: Collector, name: str) -> IO[bytes]:
         path = Path(folder) / "state.npz"
         collector.store.state(name).save(path)
         return path.open("rb")
-
-
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
-    with file:
-        while chunk := await asyncio.to_thread(file.read, _CHUNK):
-            yield chunk
 
 
 def collector_gauges(collector: Collector) -> Iterable[Metric]:

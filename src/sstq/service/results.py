@@ -45,6 +45,14 @@ LEVEL = 0.95
 Audience = Literal["owner", "public"]
 
 _NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a released estimate
+_GROUPED = {  # what is known of groups, and the columns of CSV
+    "shares": "share",
+    "shares_stderr": "share_stderr",
+    "sums": "sum",
+    "sums_stderr": "sum_stderr",
+    "means": "mean",
+    "means_stderr": "mean_stderr",
+}
 _LATER = 10  # the prediction extends to this many times the messages
 
 
@@ -56,7 +64,7 @@ def describe(
     if estimate is None:
         unknown = dict.fromkeys(("value", "stderr", "region", "groups", "questions", "checks"))
         return known | unknown | {"note": ""}
-    region = estimate.region(LEVEL)
+    region, grouped = estimate.region(LEVEL), isinstance(estimate, GroupEstimate)
     return known | {
         "count": estimate.count,
         "value": _numbers(estimate.value),
@@ -66,18 +74,13 @@ def describe(
             "radius": _numbers(np.array([region.radius]))[0],
             "half_width": _numbers(region.half_width),
         },
-        "groups": _groups(estimate) if isinstance(estimate, GroupEstimate) else None,
+        "groups": {field: _numbers(getattr(estimate, field)) for field in _GROUPED} if grouped else None,
         "questions": describe_questions(campaign.mechanism, estimate, LEVEL)
         if isinstance(campaign.mechanism, Survey) and isinstance(estimate, SurveyEstimate)
         else None,
         "note": estimate.note,
         "checks": checks,
     }
-
-
-def _groups(estimate: GroupEstimate) -> dict[str, Any]:
-    names = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
-    return {name: _numbers(getattr(estimate, name)) for name in names}
 
 
 def _numbers(values: NDArray[np.float64]) -> list[Any]:
@@ -108,13 +111,8 @@ def refresh(store: Store, campaign: Campaign, release_every: int = 1) -> bool:
     return True
 
 
-def covered(store: Store, name: str, audience: Audience = "owner") -> int | None:
-    """The number of messages that a campaign's newest estimate covers, if any, without loading the estimate."""
-    return all_covered(store, audience).get(name)
-
-
-def all_covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
-    """The same for all campaigns that have an estimate."""
+def covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
+    """The number of messages that each campaign's newest estimate covers, for those that have one."""
     table, mine = _seen_by(audience)
     return dict(tuple(row) for row in store.rows(sa.select(table.c.campaign, table.c.messages).where(*mine)))
 
@@ -214,7 +212,7 @@ def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hou
     points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
     hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
     if audience == "public":
-        points = points.where(history.c.messages <= (covered(store, campaign.name, audience) or 0))
+        points = points.where(history.c.messages <= covered(store, audience).get(campaign.name, 0))
         hours = hours.where(arrivals.c.hour < hour)
     measured = [list(row) for row in store.rows(points.order_by(history.c.messages))]
     arrived = [[hour * 3600, messages] for hour, messages in store.rows(hours.order_by(arrivals.c.hour))]
@@ -241,7 +239,7 @@ def _typical_error(mechanism: Mechanism) -> ExpectedError:
 
 
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
-    """Return the estimate as CSV, one row per coordinate, coordinate of each group, or item of each question.
+    """Return an estimate as CSV, one row per coordinate, coordinate of each group, or item of each question.
 
     Unknown cells are empty. Sums over people are `count` times the value.
     """
@@ -259,16 +257,13 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
             columns = (described["value"], described["stderr"], described["region"]["half_width"])
             for row in zip(range(dim), names, *columns, strict=True):  # one by one: other threads have their turns
                 writer.writerow(row)
-        return text.getvalue()
-    per_group, per_coordinate = ("shares", "shares_stderr"), ("sums", "sums_stderr", "means", "means_stderr")
-    heads = ("share", "share_stderr", "sum", "sum_stderr", "mean", "mean_stderr")
-    writer.writerow(["group", "group_label", "coordinate", "label", *heads])
-    for group in range(campaign.mechanism.groups if groups else 0):
-        named = _cell(campaign.group_labels[group]) if campaign.group_labels else ""
-        shares = [groups[name][group] for name in per_group]
-        rows = zip(names, *(groups[name][group] for name in per_coordinate), strict=True)
-        for coordinate, (label, *numbers) in enumerate(rows):
-            writer.writerow([group, named, coordinate, label, *shares, *numbers])
+    else:
+        writer.writerow(["group", "group_label", "coordinate", "label", *_GROUPED.values()])
+        for group in range(campaign.mechanism.groups if groups else 0):
+            named = _cell(campaign.group_labels[group]) if campaign.group_labels else ""
+            share, error, *columns = (groups[field][group] for field in _GROUPED)
+            for coordinate, (label, *numbers) in enumerate(zip(names, *columns, strict=True)):
+                writer.writerow([group, named, coordinate, label, share, error, *numbers])
     return text.getvalue()
 
 

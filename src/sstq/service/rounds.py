@@ -28,7 +28,7 @@ _PURGE_SECONDS = 3600.0
 logger = logging.getLogger("sstq.service")
 
 
-class Rounds(ABC):
+class Rounds(threading.Thread, ABC):
     """A thread that starts a round every `fold_seconds`. A failed round is logged, and the next one starts afresh.
 
     Attributes:
@@ -38,21 +38,18 @@ class Rounds(ABC):
     work: str
 
     def __init__(self, node: Node) -> None:
+        super().__init__(name=f"sstq-{self.work}")
         self._node = node
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"sstq-{self.work}")
         self._purge_due = 0.0
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Stop after the current step; the rest is done after the next start."""
         self._stopping.set()
-        self._thread.join()
+        self.join()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Run rounds until it is stopped."""
         ended = begun = time.monotonic()
         while not self._stopping.wait(max(0.0, self._node.settings.fold_seconds - (ended - begun))):
             begun = time.monotonic()

@@ -13,10 +13,9 @@ import json
 import math
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,11 +23,38 @@ if TYPE_CHECKING:
     from sstq.service.node import Node
 
 MEDIA_TYPE = "application/problem+json"
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"status": {"type": "integer"}, "detail": {"type": "string"}},
-    "required": ["status", "detail"],
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The dashboard loads only its own files: no inline script, no style attribute, no framing by other pages."""
+
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+# Defaults, which a route may override.
+DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
+_ALWAYS, _DEFAULTS = ([(name.encode(), own.encode()) for name, own in some.items()] for some in (HEADERS, DEFAULTS))
+_HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
+
+_MOST_BYTES, _MOST_BYTES_PER_ADDRESS = 1 << 28, 1 << 26
+# A body may take this long, and then as long as it takes at the slowest rate.
+_BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 10.0, 1 << 14
+# A campaign with 2^21 labels is larger, but nobody reads that many.
+_LARGEST_JSON = 1 << 22
+_BODY = "sstq.body"
+# How much of a refused request is still read, so that its client sees the answer.
+_DRAINED_BYTES, _DRAIN_SECONDS = 1 << 20, 2.0
+# Reading costs an address one unit per request and one per so many bytes of the answer.
+_BYTES_PER_UNIT = 1 << 16
+# Who asks too fast waits up to this long for the refusal, so that asking again at once gains nothing.
+_LONGEST_WAIT = 1.0
 
 
 class Problem(HTTPException):
@@ -60,130 +86,10 @@ def unknown_campaign() -> Problem:
     return Problem(404, "There is no campaign with this name.")
 
 
-_MOST_BYTES, _MOST_BYTES_PER_ADDRESS = 1 << 28, 1 << 26
-
-
-class AddressLimits:
-    """A bucket per address, which holds `burst` units and refills at a constant rate; a rate of 0 is no limit."""
-
-    _MOST_ADDRESSES = 100_000
-
-    def __init__(self, per_second: float, burst: int) -> None:
-        self._rate, self._burst = per_second, float(burst)
-        # When the bucket of each address will be full again, which determines how full it is at any time.
-        self._full_at: dict[str, float] = {}
-
-    def wait(self, address: str, units: float = 1.0, now: float | None = None) -> float:
-        """Take units from the address's bucket and return 0, or return the seconds until they are there.
-
-        More units than a bucket holds are taken from a full one.
-        """
-        if not self._rate:
-            return 0.0
-        now = time.monotonic() if now is None else now
-        who = network(address)
-        full_at = max(self._full_at.get(who, now), now) + units / self._rate
-        excess = full_at - now - max(self._burst, units) / self._rate
-        if excess > 1e-9:
-            return excess
-        self._keep(who, full_at, now)
-        return 0.0
-
-    def charge(self, address: str, units: float) -> None:
-        """Take units that were used already, even if that leaves a debt."""
-        if self._rate:
-            now, who = time.monotonic(), network(address)
-            self._keep(who, max(self._full_at.get(who, now), now) + units / self._rate, now)
-
-    def _keep(self, who: str, full_at: float, now: float) -> None:
-        if len(self._full_at) >= self._MOST_ADDRESSES:
-            self.forget(now)
-            if len(self._full_at) >= self._MOST_ADDRESSES:  # so many at once: start afresh rather than grow
-                self._full_at = {}
-        self._full_at[who] = full_at
-
-    def forget(self, now: float | None = None) -> None:
-        """Drop the addresses whose bucket is full again, which need no entry."""
-        now = time.monotonic() if now is None else now
-        self._full_at = {known: full for known, full in self._full_at.items() if full > now}
-
-
 def too_fast(what: str, seconds: float) -> Problem:
     """The refusal for an address that asks too fast."""
-    return Problem(
-        429, f"Too many {what} from this address; try again later.", {"Retry-After": f"{math.ceil(seconds)}"}
-    )
-
-
-class BodyShares:
-    """The bytes of bodies that have arrived and are not read to their end: a total, and a share of it per address."""
-
-    def __init__(self) -> None:
-        self._total = 0
-        self._of: dict[str, int] = {}
-
-    def take(self, address: str, size: int) -> None:
-        """Count bytes that arrived; raises a Problem if that is too much."""
-        who = network(address)
-        mine = self._of.get(who, 0) + size
-        if mine > _MOST_BYTES_PER_ADDRESS:
-            raise Problem(429, "Too much is arriving from this address at once; try again.", {"Retry-After": "1"})
-        if self._total + size > _MOST_BYTES:
-            raise Problem(503, "Too many uploads are arriving at once; try again.", {"Retry-After": "1"})
-        self._total += size
-        self._of[who] = mine
-
-    def give_back(self, address: str, size: int) -> None:
-        """Forget bytes that were counted."""
-        who = network(address)
-        self._total -= size
-        self._of[who] -= size
-        if not self._of[who]:
-            del self._of[who]
-
-
-def network(address: str) -> str:
-    """The address, or the network that stands for one person."""
-    if ":" not in address:
-        return address
-    try:
-        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
-    except ValueError:
-        return address
-
-
-CONTENT_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""The dashboard loads only its own files: no inline script, no style attribute, no framing by other pages."""
-
-HEADERS = {
-    "content-security-policy": CONTENT_POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-}
-# Defaults, which a route may override.
-DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
-_ALWAYS, _DEFAULTS = (
-    [(name.encode(), value.encode()) for name, value in headers.items()] for headers in (HEADERS, DEFAULTS)
-)
-_HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
-
-# A body may take this long, and then as long as it takes at the slowest rate.
-_BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 10.0, 1 << 14
-# A campaign with 2^21 labels is larger, but nobody reads that many.
-_LARGEST_JSON = 1 << 22
-_BODY = "sstq.body"
-# How much of a refused request is still read, so that its client sees the answer.
-_DRAINED_BYTES, _DRAIN_SECONDS = 1 << 20, 2.0
-# Reading costs an address one unit per request and one per so many bytes of the answer.
-_BYTES_PER_UNIT = 1 << 16
-# Who asks too fast waits up to this long for the refusal, so that asking again at once gains nothing.
-_LONGEST_WAIT = 1.0
+    later = {"Retry-After": f"{math.ceil(seconds)}"}
+    return Problem(429, f"Too many {what} from this address; try again later.", later)
 
 
 def new_token() -> str:
@@ -211,18 +117,94 @@ def bearer_token(authorization: str | None) -> str | None:
     return token.strip()
 
 
+def network(address: str) -> str:
+    """The address, or the network that stands for one person."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
+
+
+def address_of(scope: Scope) -> str:
+    """Who counts as the sender of a request; behind a trusted proxy, the address that the proxy names."""
+    return network(scope["client"][0]) if scope.get("client") else ""
+
+
+class AddressLimits:
+    """A bucket per address, which holds `burst` units and refills at a constant rate; a rate of 0 is no limit."""
+
+    _MOST_ADDRESSES = 100_000
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._rate, self._burst = per_second, float(burst)
+        # When the bucket of each address will be full again, which determines how full it is at any time.
+        self._full_at: dict[str, float] = {}
+
+    def take(self, address: str, units: float = 1.0, now: float | None = None, *, owed: bool = False) -> float:
+        """Take units from the address's bucket and return 0, or return the seconds until they are there.
+
+        More units than a bucket holds are taken from a full one. Units that were used already are `owed`: they are
+        taken even if that leaves a debt.
+        """
+        if not self._rate:
+            return 0.0
+        now = time.monotonic() if now is None else now
+        full_at = max(self._full_at.get(address, now), now) + units / self._rate
+        excess = full_at - now - max(self._burst, units) / self._rate
+        if excess > 1e-9 and not owed:
+            return excess
+        if len(self._full_at) >= self._MOST_ADDRESSES:
+            self.forget(now)
+            if len(self._full_at) >= self._MOST_ADDRESSES:  # so many at once: start afresh rather than grow
+                self._full_at = {}
+        self._full_at[address] = full_at
+        return 0.0
+
+    def forget(self, now: float | None = None) -> None:
+        """Drop the addresses whose bucket is full again, which need no entry."""
+        now = time.monotonic() if now is None else now
+        self._full_at = {known: full for known, full in self._full_at.items() if full > now}
+
+
+class BodyShares:
+    """The bytes of bodies that have arrived and are not read to their end: a total, and a share of it per address."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._of: dict[str, int] = {}
+
+    def take(self, address: str, size: int) -> None:
+        """Count bytes that arrived; raises a Problem if that is too much."""
+        mine = self._of.get(address, 0) + size
+        if mine > _MOST_BYTES_PER_ADDRESS:
+            raise Problem(429, "Too much is arriving from this address at once; try again.", {"Retry-After": "1"})
+        if self._total + size > _MOST_BYTES:
+            raise Problem(503, "Too many uploads are arriving at once; try again.", {"Retry-After": "1"})
+        self._total += size
+        self._of[address] = mine
+
+    def give_back(self, address: str, size: int) -> None:
+        """Forget bytes that were counted."""
+        self._total -= size
+        left = self._of.pop(address, 0) - size
+        if left:
+            self._of[address] = left
+
+
 class RequestBody:
     """The body of a request, read within limits of size, time and bytes per address."""
 
-    def __init__(self, node: Node, scope: Scope, receive: Receive) -> None:
-        self._node, self._receive = node, receive
-        self._address = address_of(scope)
+    def __init__(self, shares: BodyShares, scope: Scope, receive: Receive) -> None:
+        self._shares, self._receive, self._address = shares, receive, address_of(scope)
         self._complete = False
+        scope[_BODY] = self
 
     @classmethod
-    def of(cls, request: Request) -> RequestBody:
+    def of(cls, scope: Scope) -> RequestBody:
         """Return the body of a request, which `Guard` has prepared."""
-        found: RequestBody = request.scope[_BODY]
+        found: RequestBody = scope[_BODY]
         return found
 
     async def receive_json(self) -> Message:
@@ -250,7 +232,7 @@ class RequestBody:
             async with asyncio.timeout(_BODY_SECONDS) as limit:
                 while not self._complete and size <= most:
                     part = await self._next()
-                    self._node.arriving.take(self._address, len(part))
+                    self._shares.take(self._address, len(part))
                     parts.append(part)
                     size += len(part)
                     if not self._complete:
@@ -258,7 +240,7 @@ class RequestBody:
         except TimeoutError as error:
             raise Problem(408, "The body of the request arrived too slowly.") from error
         finally:
-            self._node.arriving.give_back(self._address, size)
+            self._shares.give_back(self._address, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def refuse(self, problem: Problem) -> Response:
@@ -298,21 +280,16 @@ class Guard:
             if message["type"] == "http.response.start":
                 message["headers"] = _with_security(message.get("headers", []), scope["scheme"])
             elif reads and message.get("body"):
-                limits.charge(address, len(message["body"]) / _BYTES_PER_UNIT)
+                limits.take(address, len(message["body"]) / _BYTES_PER_UNIT, owed=True)
             await send(message)
 
-        wait = limits.wait(address) if reads else 0.0
+        wait = limits.take(address) if reads else 0.0
         if wait:
             await asyncio.sleep(min(wait, _LONGEST_WAIT))
             await problem_response(too_fast("requests", wait))(scope, receive, guarded)
         else:
-            body = scope[_BODY] = RequestBody(self._node, scope, receive)
+            body = RequestBody(self._node.arriving, scope, receive)
             await self._app(scope, receive if reads else body.receive_json, guarded)
-
-
-def address_of(scope: Scope) -> str:
-    """The address that a request comes from; behind a trusted proxy, the one that the proxy names."""
-    return scope["client"][0] if scope.get("client") else ""
 
 
 def _with_security(headers: list[tuple[bytes, bytes]], scheme: str) -> list[tuple[bytes, bytes]]:

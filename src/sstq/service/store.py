@@ -2,7 +2,6 @@
 
 import json
 import secrets
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +10,12 @@ import sqlalchemy as sa
 
 from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
-from sstq.service import bodies, folding
 from sstq.service import database as tables
-from sstq.service.bodies import Checked, Packed
+from sstq.service import folding
 from sstq.service.database import Database, hold, totals
-from sstq.service.receiving import Answer, Receipt, Refusal, Upload, receive
+from sstq.service.receiving import Answer, Checked, Packed, Receipt, Refusal, Upload, checked, receive
 
-__all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload", "current_hour"]
+__all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
 
 # Names of settings: hours of service so far, and a mark that changes with any campaign.
 _SERVICE, _CHANGES = "service-hours", "changes"
@@ -51,13 +49,13 @@ class Counts:
 class Store(Database):
     """Everything a collector stores. Several processes may share one PostgreSQL database.
 
-    `check` checks and joins bodies (`bodies.checked`); a shuffler, which cannot look into them, has one of its own.
+    `check` checks and joins bodies; a shuffler, which cannot look into them, has one of its own.
     """
 
     def __init__(
         self,
         url: str,
-        check: Callable[[Mechanism, Sequence[Packed]], Checked] = bodies.checked,
+        check: Callable[[Mechanism, Sequence[Packed]], Checked] = checked,
         *,
         upgrade: bool = False,
     ) -> None:
@@ -118,23 +116,18 @@ class Store(Database):
 
     def campaigns(self, name: str | None = None) -> list[StoredCampaign]:
         """Return all campaigns, or those with this name, by name."""
-        query = sa.select(tables.campaigns).order_by(tables.campaigns.c.name)
+        table = tables.campaigns.c
+        query = sa.select(table.name, table.mechanism, table.terms, table.closed).order_by(table.name)
         if name is not None:
-            query = query.where(tables.campaigns.c.name == name)
+            query = query.where(table.name == name)
 
         def work(connection: sa.Connection) -> list[StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
             for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
                 senders.setdefault(own, set()).add(bytes(digest))
             return [
-                StoredCampaign(
-                    row.name,
-                    self._mechanism(row.mechanism),
-                    row.terms,
-                    row.closed,
-                    frozenset(senders.get(row.name, ())),
-                )
-                for row in connection.execute(query)
+                StoredCampaign(name, self._mechanism(mechanism), terms, closed, frozenset(senders.get(name, ())))
+                for name, mechanism, terms, closed in connection.execute(query)
             ]
 
         return self.read(work)
@@ -160,12 +153,20 @@ class Store(Database):
         self._change(name, {"closed": True})
 
     def _change(self, name: str, values: dict[str, object]) -> None:
-        def work(connection: sa.Connection) -> int:
-            _mark(connection)
-            change = tables.campaigns.update().where(tables.campaigns.c.name == name)
-            return connection.execute(change.values(values)).rowcount
+        change = tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
+        self._within(name, lambda connection: connection.execute(change))
 
-        if not self.write(work):
+    def _within(self, name: str, work: Callable[[sa.Connection], object]) -> None:
+        """Change a campaign in one transaction, so that all processes read it again; UnknownCampaign without it."""
+
+        def change(connection: sa.Connection) -> bool:
+            if not hold(connection, name):
+                return False
+            work(connection)
+            _mark(connection)
+            return True
+
+        if not self.write(change):
             raise _no_campaign(name)
 
     def delete(self, name: str) -> None:
@@ -221,46 +222,33 @@ class Store(Database):
     def add_sender(self, name: str, digest: bytes, quota: int | None) -> None:
         """Let the holder of a token, given by its SHA-256, send this many messages; ValueError without the campaign."""
         row = {"campaign": name, "digest": digest, "quota": quota, "used": 0}
+        table = tables.senders.c
+        mine = sa.select(table.used).where(table.campaign == name, table.digest == digest)
 
-        def work(connection: sa.Connection) -> bool:
-            if not hold(connection, name):
-                return False
-            mine = (tables.senders.c.campaign == name, tables.senders.c.digest == digest)
-            if connection.execute(sa.select(tables.senders.c.used).where(*mine)).one_or_none() is None:
+        def work(connection: sa.Connection) -> None:
+            if connection.execute(mine).one_or_none() is None:  # and so not a retry of this call
                 connection.execute(tables.senders.insert(), row)
-            _mark(connection)
-            return True
 
-        if not self.write(work):
-            raise _no_campaign(name)
+        self._within(name, work)
 
     def remove_senders(self, name: str) -> None:
         """Make all senders' tokens of a campaign worthless."""
-
-        def work(connection: sa.Connection) -> None:
-            connection.execute(tables.senders.delete().where(tables.senders.c.campaign == name))
-            _mark(connection)
-
-        self.write(work)
+        gone = tables.senders.delete().where(tables.senders.c.campaign == name)
+        self._within(name, lambda connection: connection.execute(gone))
 
     def issue(self, name: str, digests: Iterable[bytes]) -> None:
         """Add single-use tokens by their SHA-256, once each; ValueError if there is no such campaign."""
         rows = [{"campaign": name, "digest": digest} for digest in sorted(digests)]
-        own = tables.tokens.c
-        done = sa.select(own.digest).where(own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]]))
+        own, table = tables.tokens.c, tables.campaigns
+        first = sa.select(own.digest).where(own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]]))
+        more = table.update().where(table.c.name == name).values(issued=table.c.issued + len(rows))
 
-        def work(connection: sa.Connection) -> int:
-            issued = tables.campaigns.c.issued + len(rows)
-            there = tables.campaigns.update().where(tables.campaigns.c.name == name).values(issued=issued)
-            if rows and connection.execute(done).one_or_none():  # by this call, whose connection was lost
-                return 1
-            changed = connection.execute(there).rowcount
-            if changed and rows:
+        def work(connection: sa.Connection) -> None:
+            if rows and connection.execute(first).one_or_none() is None:  # and so not a retry of this call
+                connection.execute(more)
                 connection.execute(tables.tokens.insert(), rows)
-            return changed
 
-        if not self.write(work):
-            raise _no_campaign(name)
+        self._within(name, work)
 
     # Uploads
 
@@ -285,10 +273,10 @@ class Store(Database):
 
         return self.read(work)
 
-    def fold(self, name: str, hour: int | None = None) -> int:
-        """Fold some uploads of a campaign, then merge similar pieces; returns how many messages were folded."""
+    def fold(self, name: str, hour: int = 0) -> int:
+        """Fold some uploads of a campaign in this hour, then merge similar pieces; returns how many were folded."""
         mechanism = self._named(name)
-        folded = folding.fold(self, name, mechanism, current_hour() if hour is None else hour)
+        folded = folding.fold(self, name, mechanism, hour)
         while folding.merge(self, name, mechanism):
             pass
         return folded
@@ -322,11 +310,6 @@ class Store(Database):
             }
 
         return self.read(work)
-
-
-def current_hour() -> int:
-    """The hours since 1970: no finer time is stored."""
-    return int(time.time()) // 3600
 
 
 def _no_campaign(name: str) -> UnknownCampaign:

@@ -7,7 +7,6 @@ import time
 from binascii import unhexlify
 from collections.abc import Mapping
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -50,17 +49,12 @@ _PREFLIGHT = {
 _PREFIX, _SUFFIX = UPLOADS.split("{name}")
 
 _BODY_TYPE = b"application/octet-stream"
-_READ = (
-    *(b"idempotency-key", b"sstq-count", b"sstq-digest", b"authorization", b"origin"),
-    *(b"content-type", b"content-length", b"content-encoding"),
-)
 _FORMS = {
-    b"idempotency-key": (re.compile(rb"[0-9a-f]{32}"), "32 hexadecimal digits (0-9, a-f) chosen at random"),
-    b"sstq-count": (re.compile(rb"[1-9][0-9]{0,9}"), "the number of messages, 1 or more"),
-    b"sstq-digest": (re.compile(rb"[0-9a-f]{64}"), "the digest of the mechanism, 64 hexadecimal digits"),
-    b"content-length": (re.compile(rb"[0-9]{1,18}"), "a number of bytes"),
+    "Idempotency-Key": (re.compile(rb"[0-9a-f]{32}"), "32 hexadecimal digits (0-9, a-f) chosen at random"),
+    "SSTQ-Count": (re.compile(rb"[1-9][0-9]{0,9}"), "the number of messages, 1 or more"),
+    "SSTQ-Digest": (re.compile(rb"[0-9a-f]{64}"), "the digest of the mechanism, 64 hexadecimal digits"),
 }
-_NAMES = {b"idempotency-key": "Idempotency-Key", b"sstq-count": "SSTQ-Count", b"sstq-digest": "SSTQ-Digest"}
+_ONCE = (*_FORMS, "Authorization", "Origin", "Content-Type", "Content-Length", "Content-Encoding")
 
 _REFUSALS = {
     Refusal.CLOSED: (410, "The campaign is closed."),
@@ -93,7 +87,7 @@ class Uploads:
         begun = time.perf_counter()
         entry: Entry | None = None
         headers: dict[str, str] = {}
-        body = RequestBody.of(Request(scope))
+        body = RequestBody.of(scope)
         try:
             if scope["method"] not in ("POST", "OPTIONS"):
                 raise Problem(405, "This path does not support this method.", {"Allow": "OPTIONS, POST"})
@@ -133,7 +127,7 @@ class Uploads:
         if status == "scheduled":
             raise Problem(425, f"The campaign opens at {campaign.terms()['opens']}.")
         if token is None and sender is None:
-            wait = self._node.sending.wait(address_of(scope), count)
+            wait = self._node.sending.take(address_of(scope), count)
             if wait:
                 raise too_fast("messages", wait)
         raw = await body.read(size)
@@ -208,29 +202,26 @@ def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     headers = dict(pairs)
     if len(headers) < len(pairs):
         names = [name for name, _ in pairs]
-        for name in _READ:
-            if names.count(name) > 1:
-                raise Problem(400, f"The header {name.decode()} occurs twice.")
+        for name in _ONCE:
+            if names.count(name.lower().encode()) > 1:
+                raise Problem(400, f"The header {name} occurs twice.")
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != _BODY_TYPE or headers.get(b"content-encoding", b"identity") != b"identity":
         raise Problem(415, f"The Content-Type must be {_BODY_TYPE.decode()}, without a Content-Encoding.")
     for name, (form, meaning) in _FORMS.items():
-        if not form.fullmatch(headers.get(name, b"0" if name == b"content-length" else b"")):
-            raise Problem(400, f"The header {_NAMES.get(name, 'Content-Length')} must be {meaning}.")
+        if not form.fullmatch(headers.get(name.lower().encode(), b"")):
+            raise Problem(400, f"The header {name} must be {meaning}.")
     return headers
 
 
 def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int, most: int) -> int:
     """Return the size of this many messages in bytes; raises a Problem if Content-Length differs."""
-    size = campaign.upload_bytes(count)
-    stated = headers.get(b"content-length")
-    if stated is None:
-        return size
-    largest = campaign.upload_bytes(most)
-    if int(stated) > largest:
-        raise Problem(413, f"This upload to {campaign.name} must have at most {largest} bytes, got {int(stated)}.")
-    if int(stated) != size:
-        raise _wrong_size(campaign, count, size, str(int(stated)))
+    size, largest = campaign.upload_bytes(count), campaign.upload_bytes(most)
+    stated = int(headers.get(b"content-length", size))  # the server has checked that it is a number
+    if stated > largest:
+        raise Problem(413, f"This upload to {campaign.name} must have at most {largest} bytes, got {stated}.")
+    if stated != size:
+        raise _wrong_size(campaign, count, size, str(stated))
     return size
 
 

@@ -16,8 +16,6 @@ from alembic.script import ScriptDirectory
 
 __all__ = ["NeedsUpgrade", "migrate"]
 
-_FIRST = "0001"  # it had a version number of its own instead of Alembic's
-
 
 class NeedsUpgrade(ValueError):  # noqa: N818
     """The database has the schema of an earlier release."""
@@ -51,12 +49,11 @@ def migrate(connection: sa.Connection, metadata: sa.MetaData, *, upgrade: bool) 
         raise ValueError(f"the database has version {found} of the schema, from a later release of sstq; use that one")
     if not upgrade:
         raise NeedsUpgrade
-    if found is None:
-        command.stamp(config, _FIRST)
     command.upgrade(config, "head")
 
 
 def _is_first(connection: sa.Connection, known: set[str]) -> bool:
+    """Whether these tables are of the first release, which had a version number of its own instead of Alembic's."""
     if "campaigns" not in known or "settings" not in known:
         return False
     columns = {column["name"] for column in sa.inspect(connection).get_columns("settings")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,15 +12,14 @@ from starlette.responses import JSONResponse, Response
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import CROWD_BYTES, cover_info, open_envelopes
 from sstq.service.app import new_app, serve
-from sstq.service.common_routes import Token, common_routes
-from sstq.service.metrics import gauge
-from sstq.service.models import CampaignName, ShufflerStatus
+from sstq.service.common_routes import ADMINISTRATOR, Named, common_routes
+from sstq.service.models import ShufflerStatus
 from sstq.service.node import Entry
+from sstq.service.observing import gauge
 from sstq.service.security import Guard, Problem
 from sstq.service.settings import ShufflerSettings
 from sstq.service.shuffler.crowds import count_outgoing, waiting
-from sstq.service.shuffler.node import Shuffler
-from sstq.service.shuffler.work import Work
+from sstq.service.shuffler.node import Shuffler, Work
 from sstq.service.uploads import Uploads
 
 __all__ = ["create_shuffler_app", "run_shuffler"]
@@ -85,27 +83,23 @@ def _routes(shuffler: Shuffler) -> APIRouter:
         "/v1/campaigns/{name}/status",
         summary="Count the people whose envelopes are waiting",
         response_model=ShufflerStatus,
+        dependencies=ADMINISTRATOR,
     )
-    async def status(name: CampaignName, token: Token) -> Response:
-        shuffler.require_administrator(token)
-        entry = await shuffler.entry(name)
-        return JSONResponse(await asyncio.to_thread(_status, shuffler, entry))
+    def status(entry: Named) -> Response:
+        campaign, counts = entry.campaign, shuffler.store.counts(entry.campaign.name)
+        found: dict[str, Any] = {
+            "name": campaign.name,
+            "status": campaign.status(shuffler.clock.now()),
+            "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
+            "waiting": {crowd.name: crowd.people for crowd in waiting(shuffler.store, campaign.name)},
+            "outgoing": count_outgoing(shuffler.store, campaign.name),
+            "tokens_issued": counts.issued,
+            "tokens_unspent": counts.unspent,
+            "refused_change": shuffler.refused_changes.get(campaign.name),
+        }
+        return JSONResponse(found)
 
     return router
-
-
-def _status(shuffler: Shuffler, entry: Entry) -> dict[str, Any]:
-    campaign, counts = entry.campaign, shuffler.store.counts(entry.campaign.name)
-    return {
-        "name": campaign.name,
-        "status": campaign.status(shuffler.clock.now()),
-        "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
-        "waiting": {crowd.name: crowd.people for crowd in waiting(shuffler.store, campaign.name)},
-        "outgoing": count_outgoing(shuffler.store, campaign.name),
-        "tokens_issued": counts.issued,
-        "tokens_unspent": counts.unspent,
-        "refused_change": shuffler.refused_changes.get(campaign.name),
-    }
 
 
 def _gauges(shuffler: Shuffler) -> Iterable[Metric]:

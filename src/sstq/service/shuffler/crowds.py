@@ -8,22 +8,22 @@ of every person, slot by slot. The collector could tell different crowds apart, 
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import CROWD_BYTES
 from sstq.mechanisms import Mechanism
+from sstq.randomness.secret import SecureBits
 from sstq.service.batches import CROWD_NAME_BYTES, LARGEST_PART
-from sstq.service.bodies import Checked, Packed
 from sstq.service.database import Database, outgoing, uploads
 from sstq.service.folding import TakenByAnother
-from sstq.service.shuffler.mixing import Mixer
-
-__all__ = ["Crowd", "count_outgoing", "drop", "forward_later", "joined_by_crowd", "outgoing_parts", "sent", "waiting"]
+from sstq.service.receiving import Checked, Packed
 
 _crowd = sa.func.substr(uploads.c.body, 1, CROWD_BYTES, type_=sa.LargeBinary)
 
@@ -39,8 +39,7 @@ def joined_by_crowd(_: Mechanism, packed: Sequence[Packed]) -> Checked:
     return [(people, b"".join(bodies)) for people, bodies in found.values()], {}
 
 
-@dataclass(frozen=True)
-class Crowd:
+class Crowd(NamedTuple):
     """People whose envelopes wait in so many rows of the database; its name is in hexadecimal."""
 
     name: str
@@ -67,29 +66,29 @@ def drop(database: Database, name: str, crowd: Crowd) -> bool:
 def forward_later(database: Database, campaign: Campaign, crowd: Crowd, folder: str | None) -> bool:
     """Replace a crowd's envelopes by mixed batches, one per slot; returns False if another process was faster.
 
-    One transaction: a crash leaves either the envelopes as they came or the batches, and nothing that
-    connects the two.
+    One transaction: a crash leaves either the envelopes as they came or the batches, and nothing that connects the
+    two. The envelopes pass through a file without a name, which disappears however the process ends: memory holds 24
+    bytes per person, and the system's cache as much of the file as fits.
     """
     query = sa.select(uploads.c.body).where(_of(campaign.name, crowd))
 
-    def fill(connection: sa.Connection) -> None:
-        mixer.clear()
+    def fill(connection: sa.Connection) -> int:
+        file.truncate(file.seek(0))
         with connection.execute(query, execution_options={"yield_per": 8}).scalars() as bodies:
-            for body in bodies:
-                mixer.add(bytes(body)[CROWD_BYTES:])
+            return sum(file.write(bytes(body)[CROWD_BYTES:]) for body in bodies)
 
-    with Mixer(crowd.people, campaign.slots, campaign.envelope_bytes, folder) as mixer:
-        try:
-            database.read(fill)
-        except ValueError:  # somebody came meanwhile
+    with tempfile.TemporaryFile(dir=folder) as file:
+        if database.read(fill) != crowd.people * campaign.slots * campaign.envelope_bytes:  # somebody came meanwhile
             return False
-        return _replace(database, campaign.name, crowd, lambda connection: _store(connection, campaign, crowd, mixer))
+        file.flush()
+        return _replace(database, campaign.name, crowd, lambda connection: _store(connection, campaign, crowd, file))
 
 
-def _store(connection: sa.Connection, campaign: Campaign, crowd: Crowd, mixer: Mixer) -> None:
-    name = secrets.token_bytes(CROWD_NAME_BYTES)
+def _store(connection: sa.Connection, campaign: Campaign, crowd: Crowd, file: IO[bytes]) -> None:
+    name, size = secrets.token_bytes(CROWD_NAME_BYTES), campaign.envelope_bytes
+    shape, each = (crowd.people, campaign.slots, size), LARGEST_PART // size
     for slot in range(campaign.slots):
-        for number, body in enumerate(mixer.parts(slot, LARGEST_PART)):
+        for number, body in enumerate(mixed(file, shape, slot, each)):
             part = {
                 "campaign": campaign.name,
                 "batch": name + slot.to_bytes(4, "big"),
@@ -97,11 +96,33 @@ def _store(connection: sa.Connection, campaign: Campaign, crowd: Crowd, mixer: M
                 "slot": slot,
                 "sealing_key": crowd.name,
                 "size": crowd.people,
-                "parts": -(-crowd.people // (LARGEST_PART // campaign.envelope_bytes)),
-                "count": len(body) // campaign.envelope_bytes,
+                "parts": -(-crowd.people // each),
+                "count": len(body) // size,
                 "body": body,
             }
             connection.execute(outgoing.insert(), part)
+
+
+def mixed(file: IO[bytes], shape: tuple[int, int, int], slot: int, each: int) -> Iterator[bytes]:
+    """Iterate over the envelopes of a slot in random order, in pieces of this many.
+
+    The file holds them by person and slot; the shape is people, slots and bytes of an envelope.
+    """
+    envelopes, order = np.memmap(file, np.uint8, "r", shape=shape), permutation(shape[0])
+    for start in range(0, shape[0], each):
+        yield envelopes[order[start : start + each], slot].tobytes()
+
+
+def permutation(count: int) -> NDArray[np.int64]:
+    """Return a uniformly random permutation, from the operating system's randomness.
+
+    It sorts independent 64-bit numbers; if two are equal, all are drawn again, so every order is equally likely.
+    """
+    while True:
+        drawn = SecureBits().words(count)
+        order = np.argsort(drawn)
+        if not np.any(drawn[order[1:]] == drawn[order[:-1]]):
+            return order
 
 
 def _replace(database: Database, name: str, crowd: Crowd, put: Callable[[sa.Connection], None]) -> bool:

@@ -1,0 +1,133 @@
+"""What an operator sees: whether the service can store, metrics for Prometheus, and logs. They identify nobody."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from sstq.service.database import DatabaseUnavailable
+from sstq.service.security import Problem
+from sstq.service.store import Store
+
+__all__ = ["Health", "Metrics", "PrivateFormatter", "gauge", "log_settings"]
+
+_IDLE_SECONDS, _STALE_SECONDS = 10.0, 30.0
+_LEAST_FREE_BYTES = 1 << 24
+_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+disable_created_metrics()  # they are times, finer than the hour
+
+
+class Health:
+    """Whether the service could store last, in its uploads or by a try; asking for it waits for nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._stored, self._failed = store, time.monotonic(), False
+
+    def saw(self, *, stored: bool) -> None:
+        """Note whether something could be stored."""
+        self._failed = not stored
+        if stored:
+            self._stored = time.monotonic()
+
+    def check(self) -> None:
+        """Raise a Problem unless the service can store."""
+        if self._failed or time.monotonic() - self._stored > _STALE_SECONDS:
+            raise Problem(503, "The database is not available.", {"Retry-After": "5"})
+        file = self._store.url.database
+        if self._store.sqlite and file and shutil.disk_usage(Path(file).parent).free < _LEAST_FREE_BYTES:
+            raise Problem(503, "The disk of the database is almost full.", {"Retry-After": "5"})
+
+    def look(self) -> None:
+        """Try to store something, unless something was stored recently; call it now and then, in a thread."""
+        if self._failed or time.monotonic() - self._stored > _IDLE_SECONDS:
+            try:
+                self._store.ping()
+            except DatabaseUnavailable:
+                self.saw(stored=False)
+            else:
+                self.saw(stored=True)
+
+
+class Metrics:
+    """The counts of this process, and gauges that are made when they are read.
+
+    Attributes:
+        uploads: uploads by campaign and HTTP status; the campaign is empty if no campaign has that name.
+        seconds: how long uploads took, from their headers to their answer.
+        rounds: rounds of background work, by success or failure.
+        people: at a shuffler, the people whose envelopes were mixed, dropped or refused, by campaign.
+        gauges: returns further metrics when they are read; it may block.
+    """
+
+    def __init__(self) -> None:
+        made = self._registry = CollectorRegistry()
+        self.uploads = Counter("sstq_uploads", "Uploads by their answer.", ["campaign", "status"], registry=made)
+        self.seconds = Histogram(
+            "sstq_upload_seconds", "Seconds until an upload is answered.", buckets=_BUCKETS, registry=made
+        )
+        self.rounds = Counter("sstq_rounds", "Rounds of background work.", ["result"], registry=made)
+        self.people = Counter("sstq_people", "People mixed, dropped or refused.", ["campaign", "result"], registry=made)
+        self.gauges: Callable[[], Iterable[Metric]] = tuple
+        made.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """The gauges, as prometheus_client asks for them."""
+        return self.gauges()
+
+    def render(self) -> bytes:
+        """Return all metrics as text."""
+        return generate_latest(self._registry)
+
+
+def gauge(name: str, meaning: str, labels: Iterable[str], values: Mapping[Any, float]) -> Metric:
+    """A gauge with the values of its labels."""
+    made = GaugeMetricFamily(name, meaning, labels=list(labels))
+    for own, value in values.items():
+        made.add_metric(own, value)
+    return made
+
+
+class PrivateFormatter(logging.Formatter):
+    """Formats log lines with the hour, as text or JSON. Of errors they have the type and the position in the code.
+
+    The message of an error may contain parts of a request, such as a key or the bytes of a message.
+    """
+
+    def __init__(self, form: str = "text") -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %Hh")
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a line of text, or of JSON."""
+        if self._form == "text":
+            return super().format(record)
+        hour, level = self.formatTime(record, self.datefmt), record.levelname
+        error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
+        return json.dumps({"hour": hour, "level": level, "message": record.getMessage()} | error, ensure_ascii=False)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (the name is logging's)
+        """Format an error's type and its positions in the code."""
+        kind, _, places = ei
+        return "".join([*traceback.format_tb(places), getattr(kind, "__name__", str(kind))])
+
+
+def log_settings(form: str) -> dict[str, Any]:
+    """The logging configuration of a server process; there is no access log."""
+    logger = {"handlers": ["private"], "level": "WARNING", "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"private": {"()": PrivateFormatter, "form": form}},
+        "handlers": {"private": {"class": "logging.StreamHandler", "formatter": "private"}},
+        "loggers": {"uvicorn": logger, "sstq.service": logger},
+    }
