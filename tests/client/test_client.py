@@ -1,5 +1,6 @@
 """The client and the commands, against a real server process and against servers that misbehave."""
 
+import json
 import os
 import subprocess
 import sys
@@ -267,6 +268,9 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     campaign("export", "walks", "-o", tmp_path / "walks.csv")
     assert (tmp_path / "walks.csv").read_text().startswith("coordinate,label,value,stderr,half_width\n0,a,")
     assert "--force" in campaign("export", "walks", "-o", tmp_path / "walks.csv", code=2)
+    campaign("export", "walks", "--registry", "-o", tmp_path / "walks.yaml")
+    entry = json.loads((tmp_path / "walks.yaml").read_text())["deployment"]  # JSON is YAML
+    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
     campaign("close", "walks")
     assert "closed" in campaign("show", "walks")
     assert "sent to this campaign before" in sstq_run(*sending, code=1, SSTQ_SEND_TOKEN=renewed)

@@ -175,18 +175,35 @@ def export(
     ],
     token: _Token,
     url: _Url = _DEFAULT_URL,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="Write a draft for OpenDP's registry of deployments (YAML) instead.")
+    ] = False,
     force: ForceOption = False,
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file.
 
-    `sstq aggregate --state` can continue from the state.
+    `sstq aggregate --state` can continue from the state. What an entry for the registry needs and no campaign knows is
+    marked with TODO.
 
     Example: sstq campaign export steps --output steps.npz
 
     Example: sstq campaign export steps --output steps.csv
-    """
-    from sstq.client.http import download
 
+    Example: sstq campaign export steps --registry --output steps.yaml
+    """
+    from sstq.client.http import download, request
+
+    if registry:
+        from sstq.client.campaigns import read_document
+        from sstq.client.registry import registry_entry
+
+        check_output(output, force)
+        document = read_document(request("GET", _address(url, f"/{name}"), token=token).content)
+        estimate = _ask("GET", url, f"/{name}/estimate", token)
+        entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
+        output.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        note(f"wrote {output}")
+        return
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
     if output.suffix not in routes:
         raise WrongUsage(f"--output must end in .npz, .csv or .json, got {output.name}")
