@@ -16,8 +16,6 @@ import benchmarks.comparison
 import benchmarks.encoding
 import benchmarks.errors
 import benchmarks.growth
-import benchmarks.iterations
-import benchmarks.kernels
 import benchmarks.pipeline
 import benchmarks.service
 import benchmarks.shuffled

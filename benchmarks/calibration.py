@@ -51,7 +51,7 @@ def levels() -> Iterator[Result]:
 
 @benchmark
 def tuned_levels() -> Iterator[Result]:
-    """Inputs that miss the certificate, per mille, at the level of `sstq.planning.tuning` and at 0.05 below it in β."""
+    """Inputs that miss the certificate, per mille, at `least_level` and at 0.05 below it in β."""
     for size in (4096, 16_384):
         for redundancy in (2.5, 3.2, 4.0, 5.0, 8.0, 16.0, 32.0):
             dim = round(size / redundancy)

@@ -1,16 +1,34 @@
-"""Speed of the whole way: where the time of a client and of a message goes, aggregation from files, start-up."""
+"""Speed of the whole way: the transform, all cores, where the time goes, aggregation from files, start-up."""
 
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.harness import Remark, Result, benchmark, fastest, run_python, seconds_of
-from benchmarks.references import BITS, DIM, EPSILON, GIGA, MILLION, aligned_zeros, threads, unit_vectors
+from benchmarks.references import (
+    BITS,
+    DIM,
+    EPSILON,
+    GIGA,
+    MILLION,
+    NUMPY_OFFSET,
+    aligned_zeros,
+    blas_on_one_thread,
+    foreign_transform,
+    kronecker_transform,
+    numpy_butterflies,
+    threads,
+    unit_vectors,
+)
 from sstq import SSTQ, FrameUnit, kernels
 from sstq.frames.kashin import pick
+from sstq.kernels.threads import thread_count
 from sstq.messages.files import read_messages, write_messages
 from sstq.randomness.secret import bit_source
 
@@ -23,6 +41,86 @@ import sstq
 mechanism = sstq.mechanism({name!r}, dim=25_450, epsilon=3.0)
 mechanism.encode(np.full(25_450, 0.005))
 """
+
+
+@benchmark
+def transform() -> Iterator[Result | Remark]:
+    """float32 Walsh–Hadamard transform, one thread: its time, and how many times as long the others take."""
+    foreign = None
+    try:
+        foreign = foreign_transform()
+    except ImportError as error:
+        yield Remark(f"not measured: {error}")
+    for bits in range(8, 25, 2):
+        size = 1 << bits
+        # Enough rows that the time of the calls does not matter.
+        x = aligned_zeros(max(1, (1 << 20) >> bits), size)
+        copy = np.empty_like(x)
+        ours: Callable[[], object] = partial(kernels.hadamard_transform, x)
+        quickly: list[Callable[[], object]] = [ours, partial(np.copyto, copy, x)]
+        slowly = (partial(numpy_butterflies, x), partial(kronecker_transform, x))
+        if foreign is not None:
+            off = aligned_zeros(len(x), size, offset=NUMPY_OFFSET)
+            quickly += [partial(foreign, x), partial(kernels.hadamard_transform, off), partial(foreign, off)]
+        with threads(1), blas_on_one_thread():
+            # Separate from the slow ones, so that there is time for many repeats of nearly equal candidates.
+            least, copying, *other = fastest(*quickly, repeats=60)
+            beside, butterflies, kronecker = fastest(ours, *slowly, repeats=5 if bits > 20 else 15)
+        label = f"N = 2^{bits}"
+        speed = bits * size * len(x) / least / GIGA
+        yield Result(f"{label}: one vector", least / len(x) * MILLION, "µs", f"{float(speed):.3g} G additions/s")
+        yield Result(f"{label}: copying it", copying / least, "×")
+        yield Result(f"{label}: NumPy butterflies", butterflies / beside, "×")
+        note = "" if find_spec("threadpoolctl") else "BLAS may use all cores"
+        yield Result(f"{label}: BLAS, Kronecker product", kronecker / beside, "×", note)
+        if other:
+            foreign_aligned, ours_off, foreign_off = other
+            target = 1.1 if 12 <= bits <= 22 else None
+            yield Result(f"{label}: fht-cpu", foreign_aligned / least, "×", "rows on cache lines", target=target)
+            note = f"rows {NUMPY_OFFSET} bytes past a cache line"
+            yield Result(f"{label}: fht-cpu, as NumPy allocates", foreign_off / ours_off, "×", note)
+
+
+@benchmark
+def scaling() -> Iterator[Result | Remark]:
+    """All cores on independent clients, as a multiple of one thread's speed."""
+    cores, clients = thread_count(), 100
+    if cores == 1:
+        yield Remark("nothing to measure: there is one core to run on, or SSTQ_THREADS is 1")
+        return
+    repeats = 40  # both cores have to be undisturbed at the same time
+    alone, together = fastest(partial(_on_own_caches, 1), partial(_on_own_caches, cores), repeats=repeats)
+    note = f"what the machine allows: {cores} threads that share nothing; fewer than {cores} if they share a core"
+    yield Result("NumPy's sine, each thread in its own cache", cores * alone / together, "×", note)
+    # Ten times as many for FrameUnit, which then takes as long: a thread needs a tenth of a millisecond to begin.
+    x, y = unit_vectors(10 * clients), aligned_zeros(10 * clients, 1 << 14)
+    sstq, frameunit = SSTQ(DIM, EPSILON, bits=BITS), FrameUnit(DIM, EPSILON)
+    calls: dict[str, tuple[int, Callable[[], object]]] = {
+        "transform, N = 2^14": (len(y), partial(kernels.hadamard_transform, y)),
+        "sstq: encoding": (clients, partial(sstq.encode, x[:clients])),
+        "frameunit: encoding": (len(x), partial(frameunit.encode, x)),
+    }
+    for what, (count, call) in calls.items():
+        one, all_of_them = fastest(partial(_on, 1, call), partial(_on, cores, call), repeats=repeats)
+        target = 1.8 if cores == 2 else None
+        yield Result(what, one / all_of_them, "×", f"{cores} threads, {count:,} clients", target=target)
+
+
+def _on_own_caches(count: int) -> None:
+    """The same arithmetic in each thread, on separate numbers and without the interpreter."""
+
+    def work(own: NDArray[np.float64]) -> None:
+        result = np.empty_like(own)
+        for _ in range(50):
+            np.sin(own, out=result)
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, [np.linspace(0, 1, 1 << 14) for _ in range(count)]))
+
+
+def _on(count: int, call: Callable[[], object]) -> None:
+    with threads(count):
+        call()
 
 
 @benchmark

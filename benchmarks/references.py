@@ -83,19 +83,6 @@ def aligned_zeros(rows: int, size: int, offset: int = 0) -> Floats:
     return buffer[start : start + rows * size].reshape(rows, size)
 
 
-def triad(a: Floats, b: Floats, c: Floats) -> None:
-    """Set a = b + 3·c in two NumPy passes, which read or write five arrays in all.
-
-    Examples:
-        >>> a, b, c = np.zeros(2, np.float32), np.ones(2, np.float32), np.float32([1, 2])
-        >>> triad(a, b, c)
-        >>> a
-        array([4., 7.], dtype=float32)
-    """
-    np.multiply(c, np.float32(3), out=a)
-    np.add(a, b, out=a)
-
-
 def numpy_butterflies(x: NDArray[Any]) -> None:
     """Hadamard transform of the last axis in place, one NumPy operation for all butterflies of a level.
 
