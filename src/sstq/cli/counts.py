@@ -51,17 +51,17 @@ def add_counts(
 
 def add_labelled(sums: Sums, sources: set[str], mechanism: Mechanism, path: str, by: str) -> bool:
     """Add a Parquet file of messages to the sums of its labels, as a whole; returns whether it was new."""
-    from sstq.messages.files import describe_messages, read_messages
+    from sstq.messages.files import open_messages
 
-    info = describe_messages(path)
-    if info.file_id in sources:
-        return False
     part: Sums = {}
-    for messages in read_messages(path, mechanism, info, by):
-        for label, rows in _split(messages.labels):
-            part.setdefault(label, mechanism.aggregator()).update(messages[rows])
+    with open_messages(path) as opened:
+        if opened.info.file_id in sources:
+            return False
+        for messages in opened.read(mechanism, by):
+            for label, rows in _split(messages.labels):
+                part.setdefault(label, mechanism.aggregator()).update(messages[rows])
     _merge(sums, part.items())
-    sources.add(info.file_id)
+    sources.add(opened.info.file_id)
     return True
 
 
