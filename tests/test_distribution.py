@@ -9,7 +9,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks", "clients", "docs", "examples", "experiments")
-POLL = ("index.html", "poll.css", "poll.js", "icon.svg", "sstq.js")
+POLL = ("index.html", "poll.css", "poll.js", "charts.js", "icon.svg", "sstq.js")
 FILES = (
     "README.md",
     "CHANGELOG.md",

@@ -1,43 +1,32 @@
 // A poll whose answers never leave the page: each visitor sends one private message of a few bits.
 
+import { element, panel, percent, simulated, whole } from "./charts.js";
 import { Client, Ledger } from "./sstq.js";
 
 const CAMPAIGN = new URL("../demo-poll", document.baseURI).href;
 const SENDER = new URL("sender.json", document.baseURI);
 const ESTIMATE = new URL("../v1/campaigns/demo-poll/estimate", document.baseURI);
-const ANSWERS = { "strongly disagree": -1, disagree: -0.5, "no opinion": 0, agree: 0.5, "strongly agree": 1 };
 // The most that this page lets a campaign ask for per message, and what a visitor may spend here in all: two messages.
 const MOST_EPSILON = 2, BUDGET = 4;
 // A visitor looks at the page meanwhile: give up soon.
 const PATIENCE_SECONDS = 30, REQUEST_SECONDS = 20;
-const POLL_SECONDS = 1, NORMAL_95 = 1.96;
-const SIMULATED = 1000;
-// The chances of the five answers of a simulated visitor, question by question.
+const POLL_SECONDS = 1, SIMULATED = 1000, NONE = "none of these";
+// What simulated visitors answer: the chances of the labels, or the mean and the spread of a number.
 const CHANCES = [
-  [0.1, 0.2, 0.2, 0.3, 0.2],
-  [0.05, 0.1, 0.15, 0.4, 0.3],
-  [0.15, 0.25, 0.3, 0.2, 0.1],
-  [0.05, 0.15, 0.2, 0.3, 0.3],
-  [0.4, 0.25, 0.15, 0.1, 0.1],
+  [0.1, 0.2, 0.35, 0.2, 0.15],
+  [0.6, 0.7, 0.25, 0.4],
+  [38, 9],
+  [0.05, 0.15, 0.2, 0.35, 0.25],
 ];
 
 const at = (id) => document.getElementById(id);
-const whole = new Intl.NumberFormat("en");
-const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(2);
-const simulated = { count: 0, sums: [0, 0, 0, 0, 0] };
+const made = { people: 0, marks: new Map() }; // the simulated visitors of this tab: how many gave each answer
+const normals = Array.from({ length: 99 }, normal);
 let newest = null;
 
-function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
-
-function drawn(name, attributes, text) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
+/** A normal number. */
+function normal() {
+  return Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
 }
 
 function setText(node, text) {
@@ -54,25 +43,50 @@ function complain(error) {
   showProblem(`${error.message}.`);
 }
 
-// The questions
+// The questions, as the campaign has them
 
-function showQuestions(labels) {
-  const questions = labels.map((label, question) => {
-    const choices = Object.entries(ANSWERS).map(([answer, value]) =>
-      element("input", { type: "radio", name: `q${question}`, value, ariaLabel: answer, title: answer }),
-    );
-    return element("fieldset", {}, element("legend", {}, label), element("div", { className: "choices" }, ...choices));
-  });
-  at("questions").replaceChildren(...questions);
+function input(type, name, value) {
+  const own = element("input", { type, name, value });
+  return element("label", {}, own, ` ${value}`);
 }
 
-const answersOf = (form, labels) => labels.map((_, question) => Number(new FormData(form).get(`q${question}`) ?? NaN));
+function showQuestions(questions) {
+  const fieldsets = questions.map(({ name, type, labels, low, high }, number) => {
+    const own = `q${number}`;
+    const answers = {
+      choice: () => labels.map((label) => input("radio", own, label)),
+      multichoice: () => [...labels, NONE].map((label) => input("checkbox", own, label)),
+      number: () => [element("input", { type: "number", name: own, ariaLabel: name, placeholder: `${low} to ${high}` })],
+    }[type]();
+    return element("fieldset", {}, element("legend", {}, name), element("div", { className: "choices" }, ...answers));
+  });
+  at("questions").replaceChildren(...fieldsets);
+  at("questions").addEventListener("change", ({ target }) => {
+    // “None of these” goes with nothing else.
+    if (target.type !== "checkbox" || !target.checked) return;
+    for (const box of target.form.elements[target.name])
+      if (box !== target && (box.value === NONE || target.value === NONE)) box.checked = false;
+  });
+}
+
+/** What a visitor has answered so far; null for what is left out. */
+function recordOf(form, questions) {
+  const given = new FormData(form);
+  const answers = questions.map(({ type, labels }, number) => {
+    const all = given.getAll(`q${number}`).filter((text) => text !== "");
+    if (!all.length) return null;
+    if (type === "number") return Number(all[0]);
+    const chosen = labels.filter((label) => all.includes(String(label)));
+    return type === "choice" ? chosen[0] : chosen;
+  });
+  return Object.fromEntries(questions.map(({ name }, number) => [name, answers[number]]));
+}
 
 // What leaves the page
 
 /** Send one message and tell about the very request that the browser makes. */
-async function sendAndShow(client, vector) {
-  const { mechanism } = client.campaign, message = mechanism.encode(vector), ask = window.fetch;
+async function sendAndShow(client, record) {
+  const { mechanism } = client.campaign, message = mechanism.answer(record), ask = window.fetch;
   let request;
   window.fetch = (url, options) => {
     if (options.method === "POST") request = { url: new URL(url), ...options };
@@ -80,25 +94,41 @@ async function sendAndShow(client, vector) {
   };
   try {
     await client.sendMessages([message]);
+    setText(at("thanks"), "Sent, thank you.");
   } finally {
     window.fetch = ask;
-    if (request) showSent(mechanism, vector, message, request);
+    if (request) showSent(mechanism, record, message, request);
   }
+}
+
+/** Whether the visitor wants to spend ε again. */
+function asksAgain(spent, epsilon) {
+  const dialog = at("again");
+  setText(
+    at("again-text"),
+    `This browser has spent ε = ${spent} here. A second answer spends ε = ${epsilon} more, ${spent + epsilon} in all: ` +
+      "whoever takes both messages together can conclude more about you.",
+  );
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "send"), { once: true });
+  });
 }
 
 const binary = (value, bits) => value.toString(2).padStart(bits, "0");
 const bitsOf = ({ fields }, message) => fields.map(({ bits }, i) => binary(message[i], bits));
 
-function showSent(mechanism, vector, message, { url, method, headers, body }) {
-  const texts = bitsOf(mechanism, message), [row, frame] = message;
+function showSent(mechanism, record, message, { url, method, headers, body }) {
+  const texts = bitsOf(mechanism, message), [answer, question] = message, { questions } = mechanism;
   const cells = texts.flatMap((text, field) =>
     Array.from(text, (bit) => element("span", { className: `field${field}` }, bit)),
   );
   at("bits").replaceChildren(...cells);
   at("bits").ariaLabel = mechanism.fields.map(({ name }, i) => `${name}: ${texts[i].split("").join(" ")}`).join("; ");
   const meaning = [
-    `signed row ${row % 2 ? "−" : "+"}${row >> 1} of ${mechanism.fields[0].limit / 2} public directions`,
-    `frame ${whole.format(frame ?? 0)} of ${whole.format(mechanism.fields[1]?.limit ?? 1)}: which set of directions, drawn at random`,
+    `number ${whole.format(answer)}: drawn at random, some numbers being likelier with your answer`,
+    `“${questions[question].name}”: drawn at random, before your answers were looked at. The others were not used.`,
   ];
   const facts = mechanism.fields.map(({ name, bits }, i) => {
     const term = element("dt", { className: `field${i}` }, `${name}, ${bits} bits`);
@@ -122,7 +152,7 @@ function showSent(mechanism, vector, message, { url, method, headers, body }) {
     "A single message is mostly noise. In the mean of many the noise averages out.",
   ];
   at("conclusions").replaceChildren(...conclusions.map((parts) => element("li", {}, ...[parts].flat())));
-  const others = Array.from({ length: 12 }, () => bitsOf(mechanism, mechanism.encode(vector)).join(" "));
+  const others = Array.from({ length: 12 }, () => bitsOf(mechanism, mechanism.answer(record)).join(" "));
   at("others").replaceChildren(...others.map((text) => element("li", {}, text)));
   at("sent-none").hidden = true;
   at("sent").hidden = false;
@@ -130,70 +160,73 @@ function showSent(mechanism, vector, message, { url, method, headers, body }) {
 
 // The estimate
 
-async function readEstimate(labels) {
+async function readEstimate(mechanism) {
   const answer = await fetch(ESTIMATE, { cache: "no-cache", credentials: "omit" });
   if (!answer.ok) throw new Error(`The collector answered ${answer.status}.`);
-  newest = await answer.json();
-  showEstimate(labels);
+  const read = await answer.json(), shown = [read.count, made.people, widthOf("chart")].join();
+  if (newest?.shown === shown) return;
+  newest = { ...read, shown };
+  showEstimate(mechanism);
 }
 
-function showEstimate(labels) {
-  const { count, value, stderr } = newest;
+/** As wide as there is room, so that text has its natural size on a phone. */
+const widthOf = (id) => Math.max(260, Math.round(at(id).clientWidth));
+
+function showEstimate({ questions, epsilon }) {
+  const { count, questions: found } = newest;
   const messages = `${whole.format(count)} private ${count === 1 ? "message" : "messages"}`;
-  setText(at("count"), count ? `From ${messages}.` : "No estimate yet. It appears after a few messages.");
-  // As wide as there is room, so that text has its natural size on a phone.
-  const width = Math.max(260, Math.round(at("chart").clientWidth)), step = 52, height = labels.length * step + 26;
-  const place = (mean) => width / 2 + (Math.max(-1.1, Math.min(1.1, mean)) * width) / 2.4;
-  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Mean of each answer" });
-  for (const [tick, text] of [[-1, "disagree"], [0, "0"], [1, "agree"]]) {
-    svg.append(drawn("line", { class: "axis", x1: place(tick), x2: place(tick), y1: 0, y2: height - 24 }));
-    svg.append(drawn("text", { class: "tick", x: place(tick), y: height - 6 }, text));
-  }
-  const rows = labels.map((label, i) => {
-    const y = i * step + 34, mean = value?.[i] ?? null, error = stderr?.[i] ?? null;
-    svg.append(drawn("text", { x: 0, y: y - 17 }, label));
-    if (mean !== null) {
-      const ends = [place(0), place(mean)].sort((a, b) => a - b);
-      svg.append(drawn("rect", { class: "bar", x: ends[0], width: ends[1] - ends[0], y: y - 10, height: 20, rx: 3 }));
-    }
-    if (error !== null) {
-      const [low, high] = [mean - NORMAL_95 * error, mean + NORMAL_95 * error].map(place);
-      svg.append(drawn("path", { class: "error", d: `M${low} ${y}H${high}M${low} ${y - 5}v10M${high} ${y - 5}v10` }));
-    }
-    if (simulated.count) {
-      const x = place(simulated.sums[i] / simulated.count);
-      svg.append(drawn("path", { class: "truth", d: `M${x} ${y - 6}l6 6l-6 6l-6 -6z` }));
-    }
-    const interval = error === null ? "–" : `± ${(NORMAL_95 * error).toFixed(2)}`;
-    const cells = [mean === null ? "–" : signed(mean), interval].map((text) => element("td", {}, text));
-    return element("tr", {}, element("th", { scope: "row" }, label), ...cells);
-  });
-  const head = ["Statement", "Mean", "95 %"].map((text) => element("th", { scope: "col" }, text));
-  const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
-  const open = at("chart").querySelector("details")?.open ?? false;
-  const details = element("details", { open }, element("summary", {}, "As a table"), table);
-  at("chart").replaceChildren(svg, details);
+  const each = `Everybody answers one of the ${questions.length} questions with the whole ε = ${epsilon}.`;
+  setText(at("count"), count ? `From ${messages}. ${each}` : "No estimate yet. It appears after a few messages.");
+  const open = [...at("chart").querySelectorAll("details")].map((details) => details.open), width = widthOf("chart");
+  const truth = ({ name }) => made.people && made.marks.get(name).map((marks) => marks / made.people);
+  at("chart").replaceChildren(...(found ?? []).map((each, i) => panel(each, truth(each), width, open[i])));
 }
 
 // Simulated visitors
 
-function randomAnswers() {
-  return CHANCES.map((chances) => {
-    let left = Math.random();
-    const chosen = chances.findIndex((chance) => (left -= chance) < 0);
-    return Object.values(ANSWERS)[chosen < 0 ? chances.length - 1 : chosen];
-  });
+function randomAnswer({ type, labels }, chances) {
+  if (type === "number") return Math.round(chances[0] + chances[1] * normal());
+  if (type === "multichoice") return labels.filter((_, i) => Math.random() < chances[i]);
+  let left = Math.random();
+  return labels.find((_, i) => (left -= chances[i]) < 0) ?? labels.at(-1);
 }
 
-async function addSimulated(client) {
-  const people = Array.from({ length: SIMULATED }, randomAnswers);
+/** Which bars an answer counts for. */
+function marksOf({ type, labels, low, high, bins }, answer) {
+  if (type !== "number") return labels.map((label) => Number([answer].flat().includes(label)));
+  const place = Math.floor(((Math.min(Math.max(answer, low), high) - low) / (high - low)) * bins);
+  return Array.from({ length: bins }, (_, i) => Number(i === Math.min(place, bins - 1)));
+}
+
+async function addSimulated(client, questions) {
+  const answered = () => questions.map((question, i) => [question.name, randomAnswer(question, CHANCES[i])]);
+  const people = Array.from({ length: SIMULATED }, () => Object.fromEntries(answered()));
   await client.send(people);
-  simulated.count += people.length;
-  for (const answers of people) answers.forEach((answer, i) => (simulated.sums[i] += answer));
+  made.people += people.length;
+  for (const question of questions) {
+    const before = made.marks.get(question.name) ?? [];
+    const sums = people.map((person) => marksOf(question, person[question.name]));
+    const add = (all, marks) => marks.map((mark, i) => mark + (all[i] ?? 0));
+    made.marks.set(question.name, sums.reduce(add, before));
+  }
   const bytes = Math.ceil((people.length * client.campaign.mechanism.messageBits) / 8); // one batch
-  const sent = `${whole.format(simulated.count)} so far; the last ${whole.format(people.length)} took`;
+  const sent = `${whole.format(made.people)} so far; the last ${whole.format(people.length)} took`;
   const about = "They answer at random in this page, which sends their private messages as one batch.";
   setText(at("simulated"), `${about} ${sent} ${whole.format(bytes)} bytes.`);
+}
+
+// What another ε would do
+
+function showWhatIf([{ name, labels }, ...others]) {
+  const epsilon = Number(at("epsilon").value), people = Number(at("people").value), odds = Math.exp(epsilon);
+  const found = simulated(name, labels, CHANCES[0], people / (others.length + 1), epsilon, normals);
+  const pale = found.low.filter((low) => !(low > 0)).length, sure = percent(odds / (1 + odds));
+  setText(
+    at("whatif-text"),
+    `ε = ${epsilon} in all per person: somebody who was 50 % sure of your answer can become ${sure} sure at most. ` +
+      `From ${whole.format(people)} people, ${pale || "none"} of ${labels.length} bars cannot be told from zero.`,
+  );
+  at("whatif").replaceChildren(panel(found, CHANCES[0], widthOf("whatif"), at("whatif").querySelector("details")?.open));
 }
 
 // The page
@@ -221,16 +254,19 @@ async function start() {
   const { send_token: token } = await sender.json();
   const others = await Client.open(CAMPAIGN, { ...options, token });
   at("problem").hidden = true;
-  const { labels, mechanism } = client.campaign, form = at("poll");
-  showQuestions(labels);
+  const { mechanism } = client.campaign, { questions } = mechanism, form = at("poll");
+  if (!questions) throw new Error("The campaign demo-poll is no survey: delete it, and start the collector again");
+  showQuestions(questions);
+  for (const id of ["epsilon", "people"]) at(id).addEventListener("input", () => showWhatIf(questions));
+  showWhatIf(questions);
   setText(at("bits-total"), `one message of ${mechanism.messageBits} bits`);
-  const described = `${mechanism.name}, d = ${mechanism.dim}, ε = ${mechanism.epsilon}`;
+  const described = `${mechanism.name} of ${questions.length} questions, ε = ${mechanism.epsilon}`;
   setText(at("mechanism"), `${described}, digest ${client.campaign.digest}`);
   let canPay = await showBudget(ledger, mechanism.epsilon);
   const refresh = () => {
-    const missing = answersOf(form, labels).filter(Number.isNaN).length;
-    at("send").disabled = !canPay || missing > 0;
-    setText(at("missing"), canPay && missing > 0 ? `Answer all ${labels.length} statements first.` : "");
+    const isEmpty = Object.values(recordOf(form, questions)).every((answer) => answer === null);
+    at("send").disabled = !canPay || isEmpty;
+    setText(at("missing"), canPay && isEmpty ? "Answer at least one question first." : "");
   };
   form.addEventListener("input", refresh);
   refresh();
@@ -251,12 +287,16 @@ async function start() {
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    void during(at("send"), () => sendAndShow(client, answersOf(form, labels)));
+    setText(at("thanks"), "");
+    void during(at("send"), async () => {
+      const spent = await ledger.spent();
+      if (!spent || (await asksAgain(spent, mechanism.epsilon))) await sendAndShow(client, recordOf(form, questions));
+    });
   });
-  at("simulate").addEventListener("click", () => void during(at("simulate"), () => addSimulated(others)));
+  at("simulate").addEventListener("click", () => void during(at("simulate"), () => addSimulated(others, questions)));
   at("simulate").disabled = false;
   for (;;) {
-    await readEstimate(labels).catch(() => setText(at("count"), "The collector does not answer; trying again."));
+    await readEstimate(mechanism).catch(() => setText(at("count"), "The collector does not answer; trying again."));
     await new Promise((resolve) => setTimeout(resolve, 1000 * POLL_SECONDS));
   }
 }

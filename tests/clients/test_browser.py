@@ -5,6 +5,7 @@ The browser is SSTQ_CHROMIUM or the Chromium on the PATH. SSTQ_PICTURES=docs ren
 
 import json
 import os
+import re
 import threading
 from dataclasses import replace
 from functools import partial
@@ -36,9 +37,9 @@ ROOT = Path(__file__).parents[2]
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="NO BROWSER: the poll and the client are not tested there; set SSTQ_CHROMIUM"
 )
-ANSWERS = ["0.5", "1", "-0.5", "0", "-1"]
 VECTOR = [0.5, 0, -0.5, 0.1, 0.2, 0.3]
 MECHANISMS = {
+    "answers": sstq.Survey(3.0, {"c": sstq.Choice(["a", "b"]), "n": sstq.Number(0, 8), "n by c": sstq.By("c", "n")}),
     "travel": sstq.GroupUnit(dim=3, epsilon=3.0, groups=5, blocks=2, frames=64),
     "readings": sstq.SSTQ(dim=6, epsilon=2.0, bits=3),
 }
@@ -94,8 +95,12 @@ def page(browser, server):
 
 
 def answer(page):
-    for question, value in enumerate(ANSWERS):
-        page.check(f"input[name=q{question}][value='{value}']")
+    """Answer all questions but one: what is left out is no answer."""
+    page.check("input[name=q0][value='by bike']")
+    page.check("input[name=q1][value='none of these']")
+    page.check("input[name=q1][value='the people']")
+    assert not page.is_checked("input[name=q1][value='none of these']")
+    page.fill("input[name=q2]", "38")
 
 
 def counted(page):
@@ -112,9 +117,11 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     playwright.expect(page.locator("#sent")).to_be_visible(timeout=20_000)
     body = asked.value.post_data_buffer
     mechanism = sstq.from_json(json.dumps(server.http.get(f"/v1/campaigns/{POLL}").json()["mechanism"]))
-    (row,), (frame,) = mechanism.messages_from_bytes(body, 1).columns
+    (sent,), (question,) = mechanism.messages_from_bytes(body, 1).columns
     bits = "".join(page.locator("#bits span").all_text_contents())
-    assert bits == f"{row:09b}{frame:011b}"
+    assert bits == f"{sent:020b}{question:02b}"
+    assert list(mechanism.questions)[question] in page.text_content("#fields")
+    playwright.expect(page.locator("#thanks")).to_have_text("Sent, thank you.")
     shown = page.text_content("#request")
     assert shown.splitlines()[-1].startswith(body.hex(" "))
     for name in ("Idempotency-Key", "SSTQ-Digest", "SSTQ-Count"):
@@ -134,12 +141,31 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     playwright.expect(page.locator("#count")).to_contain_text(f"{estimate['count']:,} private")
     page.click("summary")
     rows = [row.locator("td").all_text_contents() for row in page.locator("#chart tbody tr").all()]
-    assert [row[0].replace("−", "-") for row in rows] == [f"{value:+.2f}" for value in estimate["value"]]
-    assert [row[1] for row in rows] == [f"± {1.96 * error:.2f}" for error in estimate["stderr"]]
-    assert page.locator("#chart svg path.truth").count() == 5
+    found = [
+        item for each in estimate["questions"] for item in zip(each["estimate"], each["low"], each["high"], strict=True)
+    ]
+    assert [row[0] for row in rows] == [f"{100 * share:.0f} %" for share, _, _ in found]
+    assert [row[1] for row in rows] == [f"{100 * low:.0f} % to {100 * high:.0f} %" for _, low, high in found]
+    assert page.locator("#chart svg path.truth").count() == len(found) == 5 + 4 + 12 + 5
+    # Grey until the interval is above zero, and not for ever.
+    pale = [not low > 0 for _, low, _ in found]
+    shown = page.eval_on_selector_all("#chart rect.bar", "all => all.map((one) => one.classList.contains('pale'))")
+    assert shown == pale
+    assert not all(pale)
     page.click("summary")
+    whiskers = "(document.querySelector('#whatif .error').getAttribute('d'))"
+    widths = []
+    for epsilon in ("1", "4"):
+        page.fill("#epsilon", epsilon)
+        low, high = map(float, re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", page.evaluate(whiskers))[0])
+        widths.append(high - low)
+        assert f"ε = {epsilon} in all per person" in page.text_content("#whatif-text")
+    assert widths[1] < widths[0]
+    page.fill("#epsilon", "2")
     folder = Path(os.environ.get("SSTQ_PICTURES", tmp_path))
     page.screenshot(path=folder / "browser-poll.png", full_page=True)
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.click("#look")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
 
@@ -151,6 +177,14 @@ def test_the_ledger_outlives_the_page_and_lets_nobody_answer_three_times(page, s
         page.wait_for_selector("#simulate:enabled")
         answer(page)
         page.click("#send")
+        if spent == 4:  # the page asks before it spends ε again
+            playwright.expect(page.locator("#again-text")).to_contain_text("spends ε = 2 more, 4 in all")
+            before = server.status(POLL)["received"]
+            page.click("text=Do not send")
+            playwright.expect(page.locator("#send")).to_be_enabled()
+            assert server.status(POLL)["received"] == before
+            page.click("#send")
+            page.click("text=Send again")
         playwright.expect(page.locator("#budget")).to_contain_text(f"ε = {spent} of 4 spent")
     before = server.status(POLL)["received"]
     page.reload()
@@ -162,7 +196,7 @@ def test_the_ledger_outlives_the_page_and_lets_nobody_answer_three_times(page, s
             const { Client, Ledger } = await import("./sstq.js");
             const ledger = await Ledger.open("demo-poll", { epsilon: 4 });
             const client = await Client.open(new URL("../demo-poll", location).href, { mostEpsilon: 2, ledger });
-            return client.send([0, 0, 0, 0, 0]).catch((error) => [error.code, error.message]);
+            return client.send({}).catch((error) => [error.code, error.message]);
         }"""
     )
     assert refused == ["ledger", "epsilon = 2 is more than is left: 0 of 4"]
@@ -184,17 +218,19 @@ def test_pages_that_race_for_the_last_budget_spend_it_once(page):
 
 
 @needs_browser
-def test_groups_and_coordinates_are_sent_from_a_page_of_another_origin(browser, server, elsewhere):
-    """Estimates are within six standard errors: a false failure of one of eleven numbers is rarer than 1e-7."""
+def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(browser, server, elsewhere):
+    """Estimates are within six standard errors: a false failure of one of twelve numbers is rarer than 1e-7."""
     page = browser.new_page()
     page.goto(f"{elsewhere}/test/")  # a list of files, but a page of that origin
     sent = page.evaluate(
         """async ([url, vector]) => {
             const { Client } = await import("/sstq.js");
             const open = (name) => Client.open(`${url}/${name}`, { mostEpsilon: 3, patience: 10 });
-            const groups = Array.from({ length: 400 }, (_, i) => i % 5);
+            const groups = Array.from({ length: 120 }, (_, i) => i % 5);
             const travel = await open("travel"), readings = await open("readings");
+            const answers = await open("answers"), people = groups.map((i) => ({ c: i % 2 ? "b" : "a", n: i }));
             return [
+                await answers.send(people) + await answers.send({ c: "?", n: NaN }),
                 await travel.send(groups.map(() => new Float32Array([0.2, -0.5, 0.3])), groups),
                 await readings.send(groups.map(() => vector)),
             ];
@@ -202,8 +238,9 @@ def test_groups_and_coordinates_are_sent_from_a_page_of_another_origin(browser, 
         [server.url, VECTOR],
     )
     page.close()
-    assert sent == [400, 400]
-    readings, travel = server.estimate("readings", 400), server.estimate("travel", 400)
+    assert sent == [121, 120, 120]
+    assert sum(each["count"] for each in server.estimate("answers", 121)["questions"]) == 121
+    readings, travel = server.estimate("readings", 120), server.estimate("travel", 120)
     z = (np.array(readings["value"]) - VECTOR) / readings["stderr"]
     assert np.abs(z).max() < 6
     shares = travel["groups"]
@@ -245,7 +282,7 @@ def test_a_changed_campaign_is_refused_and_said(browser, server):
 
     def change(route):
         answered = route.fetch()
-        route.fulfill(response=answered, body=answered.text().replace('"clip":2.2', '"clip":1.2'))
+        route.fulfill(response=answered, body=answered.text().replace('"high":60', '"high":61'))
 
     page.route(f"**/v1/campaigns/{POLL}", change)
     page.goto(f"{server.url}/demo/")
@@ -258,7 +295,7 @@ def test_a_changed_campaign_is_refused_and_said(browser, server):
 def test_a_collector_that_is_gone_or_refuses_is_said(browser, server):
     page = browser.new_page()
     page.goto(f"{server.url}/demo/")
-    playwright.expect(page.locator("#missing")).to_have_text("Answer all 5 statements first.")
+    playwright.expect(page.locator("#missing")).to_have_text("Answer at least one question first.")
     page.route("**/messages", lambda route: route.abort())
     page.click("#simulate")
     host = server.url.removeprefix("http://")
@@ -289,9 +326,9 @@ def test_a_poll_that_is_there_stays_as_it_is(tmp_path):
     collector = Collector(Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR))
     ensure_poll(collector)
     (entry,) = collector.refresh()
-    collector.change(entry, replace(entry.campaign, labels=tuple("abcde")), {})
+    collector.change(entry, replace(entry.campaign, most_messages=2), {})
     ensure_poll(collector)
     (entry,) = collector.refresh()
-    assert entry.campaign.labels == tuple("abcde")
+    assert entry.campaign.most_messages == 2
     assert (entry.campaign.name, entry.campaign.senders, entry.campaign.readers) == (POLL, "everybody", "public")
     collector.store.close()

@@ -1,11 +1,10 @@
-"""The poll of `sstq serve --demo`: a campaign that everybody may send to and read, and its web page.
+"""The poll of `sstq serve --demo`: a survey that everybody may send to and read, and its web page.
 
 The page is examples/browser together with the JavaScript client. Wheels contain a copy; a checkout has the files.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from starlette.requests import Request
@@ -13,7 +12,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from sstq.client.campaigns import Campaign
-from sstq.mechanisms.frameunit.mechanism import FrameUnit
+from sstq.mechanisms.survey.mechanism import Survey
+from sstq.mechanisms.survey.questions import Choice, MultiChoice, Number
 from sstq.service.dashboard import Files
 from sstq.service.node import Collector
 
@@ -22,13 +22,12 @@ __all__ = ["POLL", "demo_routes", "ensure_poll"]
 POLL = "demo-poll"
 """The name of the campaign."""
 
-_STATEMENTS = (
-    "I am paid fairly",
-    "My manager listens to me",
-    "I can say what I think",
-    "My workload is too high",
-    "I am thinking of leaving",
-)
+_QUESTIONS = {
+    "How do you get to work?": Choice(["on foot", "by bike", "by bus or train", "by car", "I work at home"]),
+    "What do you like about your work?": MultiChoice(["the tasks", "the people", "the pay", "the freedom"]),
+    "How many hours do you work per week?": Number(0, 60, bins=12),
+    "My workload is too high": Choice(["strongly disagree", "disagree", "no opinion", "agree", "strongly agree"]),
+}
 _EPSILON, _VISITORS = 2.0, 100_000
 
 # The files of the page, in a wheel and in a checkout.
@@ -40,10 +39,8 @@ def ensure_poll(collector: Collector) -> None:
     """Create the campaign unless it exists."""
     if collector.store.campaign(POLL) is not None:
         return
-    # Answers are from −1 to 1, so that no visitor's vector is clipped.
-    dim = len(_STATEMENTS)
-    mechanism = FrameUnit(dim, _EPSILON, clip=math.sqrt(dim), clients=_VISITORS)
-    campaign = Campaign(POLL, mechanism, labels=_STATEMENTS, senders="everybody", readers="public")
+    survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
+    campaign = Campaign(POLL, survey, senders="everybody", readers="public")
     collector.create(campaign, {"release_every": 5})
 
 
