@@ -17,6 +17,7 @@ __all__ = [
     "optimized_mse_bound",
     "rounding_variance",
     "surrogate_curvature",
+    "surrogate_loss",
 ]
 
 
@@ -45,6 +46,12 @@ def flat_second_moment(codebook: Codebook, epsilon: float, density: Density) -> 
     gap = probability_gap(codebook.size, epsilon)
     loss = rounding_variance(codebook, density) + float(np.sum(codebook.values**2)) / math.expm1(check_epsilon(epsilon))
     return (loss + density.moment(2)) / gap
+
+
+def surrogate_loss(codebook: Codebook, epsilon: float) -> float:
+    """ℒ_SSTQ(Γ) = Σ_k (c_{k+1} − c_k)³/12 + Σ_i c_i²/(e^ε − 1), with B = 1 (Definition 4.1)."""
+    penalty = np.sum(codebook.values**2) / math.expm1(check_epsilon(epsilon))
+    return float(np.sum(np.diff(codebook.values) ** 3) / 12 + penalty)
 
 
 def surrogate_curvature(codebook: Codebook, epsilon: float) -> float:

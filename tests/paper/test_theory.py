@@ -24,7 +24,6 @@ from sstq.scalar.codebooks import (
     Codebook,
     optimized_codebook,
     panter_dite_codebook,
-    surrogate_loss,
     uniform_codebook,
 )
 from sstq.scalar.densities import Density
@@ -37,7 +36,7 @@ SETTINGS = [  # d, frame size, factor on the default level
     (100, None, 1.3),
     (600, None, 1.0),
 ]
-BUDGETS = [0.1, 0.5, 1.0, 3.0, 6.0, 12.0]
+BUDGETS = [0.1, 1.0, 3.0, 12.0]
 
 
 def unit_vectors(dim):
@@ -206,8 +205,8 @@ def test_surrogate_is_strictly_convex(seed):
         for book in books:
             assert theory.surrogate_curvature(book, epsilon) == pytest.approx(curvature, rel=1e-6, abs=1e-12)
         distance2 = np.sum((books[0].values - books[1].values) ** 2)
-        mean = sum(surrogate_loss(book, epsilon) for book in books) / 2
-        assert mean - surrogate_loss(middle, epsilon) >= curvature / 8 * distance2 * (1 - 1e-9)
+        mean = sum(theory.surrogate_loss(book, epsilon) for book in books) / 2
+        assert mean - theory.surrogate_loss(middle, epsilon) >= curvature / 8 * distance2 * (1 - 1e-9)
 
 
 def test_surrogate_is_not_convex_beyond_ordered_codebooks():
@@ -255,7 +254,7 @@ def test_optimized_codebook_can_be_worse():
     assert errors[1] > 1.02 * errors[0]
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 3.0, 6.0])
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_uniform_surrogate_loses_next_to_nothing(epsilon):
     # Strikingly right: a codebook made for a uniform density has at most 0.3 % more error than the best one for the
     # true density of the coordinates, found by descent from the surrogate's.
@@ -272,7 +271,7 @@ def test_uniform_surrogate_loses_next_to_nothing(epsilon):
         book = Codebook("any", np.concatenate([[-1.0], -half[::-1], half, [1.0]]))
         return 1000 * beta2 * theory.flat_second_moment(book, epsilon, density) - 1
 
-    for bits in (2, 3, 4, 5, 6):
+    for bits in (2, 4, 6):
         start = optimized_codebook(bits, epsilon).values[(1 << bits) // 2 : -1]
         best = minimize(error, start, args=(bits,), method="L-BFGS-B", bounds=[(0, 1)] * len(start))
         assert error(start, bits) < 1.003 * best.fun

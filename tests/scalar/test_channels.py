@@ -17,7 +17,7 @@ from sstq.scalar.metric_aware import (
     resolve_rate,
 )
 
-EPSILONS = [0.01, 0.1, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0]
+EPSILONS = [0.01, 0.5, 3.0, 20.0]
 GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
 
 

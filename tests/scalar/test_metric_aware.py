@@ -66,11 +66,6 @@ def test_calibrated_rates_of_uniform_codebooks(size: int, rate: float) -> None:
     assert found == pytest.approx(3 * (size - 1) / (2 * size - 3), rel=1e-14)
 
 
-def test_an_unknown_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"rate must be .calibrated. or .paper., got .fast."):
-        resolve_rate(np.array([-1.0, 1.0]), 1.0, "fast")
-
-
 # --- the metric-aware loss and its optimum ---
 
 

@@ -99,19 +99,8 @@ def panter_dite_codebook(bits: int, density: Density) -> Codebook:
     return Codebook("panter-dite", np.maximum.accumulate(values))
 
 
-def surrogate_loss(codebook: Codebook, epsilon: float) -> float:
-    """Return ℒ_SSTQ(Γ) = Σ_k (c_{k+1} − c_k)³/12 + Σ_i c_i²/(e^ε − 1), with B = 1 (paper, Definition 4.1).
-
-    Examples:
-        >>> round(surrogate_loss(uniform_codebook(1), np.log(3.0)), 6)
-        1.666667
-    """
-    penalty = (codebook.values**2).sum() / math.expm1(check_argument("epsilon", epsilon))
-    return float((np.diff(codebook.values) ** 3).sum() / 12 + penalty)
-
-
 def optimized_codebook(bits: int, epsilon: float) -> Codebook:
-    """Return the minimiser of the surrogate loss (paper, Definition 4.1), which is strictly convex.
+    """Return the minimiser of Σ_k (c_{k+1} − c_k)³/12 + Σ_i c_i²/(e^ε − 1) (paper, Definition 4.1), strictly convex.
 
     Setting the derivative at an interior codeword to zero gives, with λ = 1/(e^ε − 1) and gap_k = c_{k+1} − c_k,
 
