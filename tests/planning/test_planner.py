@@ -88,8 +88,8 @@ def test_the_prediction_agrees_with_the_exact_error_of_the_mechanism(options):
     assert found.bias**2 == pytest.approx(exact.bias2, rel=0.1, abs=1e-9 * found.request.clip**2)
 
 
-@pytest.mark.parametrize(("dim", "epsilon"), [(256, 1.0), (256, 3.0), (5000, 6.0), (2, 3.0)])
-@pytest.mark.parametrize("clients", [1, 1000, 10**6])
+@pytest.mark.parametrize(("dim", "epsilon"), [(256, 1.0), (5000, 6.0), (2, 3.0)])
+@pytest.mark.parametrize("clients", [1, 10**6])
 def test_frames_are_those_that_frameunit_recommends(dim, epsilon, clients):
     best = best_candidate(dim, epsilon, clients, None, "private")
     assert best.name == "frameunit"
@@ -110,8 +110,8 @@ def test_the_planner_leaves_out_only_what_is_worse():
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "bits"), [(2, None), (1000, 12)])
 def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
-    for epsilon in (0.02, 1.0, 6.0, 20.0):
-        for clients in (1, 10**3, 10**6):
+    for epsilon in (0.02, 3.0, 20.0):
+        for clients in (1, 10**6):
             best = best_candidate(dim, epsilon, clients, bits, "private")
             assert all(best.mse <= one.mse for one in _without_frames(dim, epsilon, clients, bits, 0.0))
 
@@ -124,41 +124,36 @@ def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
     "options",
     [
         {"dim": 1000, "epsilon": 3.0},
-        {"dim": 1000, "epsilon": 3.0, "bits": 14},
         {"dim": 300, "epsilon": 1.0, "coin": "public", "bits": 2, "clip": 3.0},
         {"dim": 20, "epsilon": 3.0, "bits": 8},
     ],
 )
-@pytest.mark.parametrize("clients", [1, 137])
-def test_the_error_of_so_many_clients_needs_as_many(options, clients):
-    error = plan(clients=clients, **options).relative_error
+def test_the_error_of_so_many_clients_needs_as_many(options):
+    error = plan(clients=137, **options).relative_error
     back = plan(target_error=error, **options)
-    assert (back.clients, back.solved_for) == (clients, "clients")
+    assert (back.clients, back.solved_for) == (137, "clients")
     assert back.relative_error == pytest.approx(error, rel=1e-8)
-    if clients > 1:
-        assert plan(clients=clients - 1, **options).relative_error > error
+    assert plan(clients=136, **options).relative_error > error
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        {"dim": 1000, "clients": 5000},
         {"dim": 1000, "clients": 5000, "bits": 12},
         {"dim": 1000, "clients": 300, "coin": "any"},
     ],
 )
-@pytest.mark.parametrize("epsilon", [0.3, 2.0])
-def test_the_error_of_an_epsilon_needs_that_epsilon(options, epsilon):
-    error = plan(epsilon=epsilon, **options).relative_error
+def test_the_error_of_an_epsilon_needs_that_epsilon(options):
+    error = plan(epsilon=2.0, **options).relative_error
     back = plan(target_error=error, **options)
     assert back.solved_for == "epsilon"
-    assert back.epsilon == pytest.approx(epsilon, rel=2e-5)
+    assert back.epsilon == pytest.approx(2.0, rel=2e-5)
     assert back.relative_error <= error * (1 + 1e-8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("coin", "share"), [("private", 1.4), ("public", 1.0), ("public", 1.4)])
+@pytest.mark.parametrize(("coin", "share"), [("private", 1.4), ("public", 1.0)])
 def test_no_shorter_message_has_the_target_error(coin, share):
     best = plan(200, 5000, 3.0, coin=coin).relative_error
     found = plan(200, 5000, 3.0, coin=coin, target_error=share * best)
@@ -197,7 +192,7 @@ def test_rounds_and_totals():
 @pytest.mark.slow
 @pytest.mark.parametrize(("coin", "least"), [("private", 8), ("public", 1), ("any", 1)])
 def test_no_message_is_longer_than_allowed(coin, least):
-    for bits in range(least, least + 9):
+    for bits in (least, least + 2, least + 8):
         found = plan(100, 10**5, 3.0, bits=bits, coin=coin)
         built = found.build()
         assert built.message_bits == found.bits <= bits
@@ -214,21 +209,16 @@ def best_error(clients, epsilon, bits=None, coin="private"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"bits": 11}, {"coin": "public", "bits": 4}])
-@pytest.mark.parametrize("clients", [30, 10**5])
-def test_more_epsilon_never_errs_more(changes, clients):
+def test_more_epsilon_never_errs_more(changes):
     # Where frames are too few for the bits, ε is chosen from a grid, within 0.1 % of the best.
-    errors = [
-        best_error(clients, epsilon, **changes) for epsilon in (0.1, 0.5, 1.0, 2.0, 3.0, 3.5, 4.5, 6.0, 8.0, 12.0)
-    ]
+    errors = [best_error(10**5, epsilon, **changes) for epsilon in (0.1, 1.0, 3.0, 3.5, 4.5, 6.0, 12.0)]
     assert np.all(np.diff(errors) <= 1e-3 * np.array(errors[:-1]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("coin", ["private", "public"])
-@pytest.mark.parametrize("epsilon", [1.0, 3.0, 7.0])
-def test_more_bits_never_err_more(coin, epsilon):
-    least = 8 if coin == "private" else 1
-    errors = [best_error(10**4, epsilon, coin=coin, bits=bits) for bits in [*range(least, least + 10), None]]
+@pytest.mark.parametrize(("coin", "least"), [("private", 8), ("public", 1)])
+def test_more_bits_never_err_more(coin, least):
+    errors = [best_error(10**4, 3.0, coin=coin, bits=bits) for bits in [*range(least, least + 10), None]]
     assert np.all(np.diff(errors) <= 1e-12)
 
 

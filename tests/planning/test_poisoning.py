@@ -167,8 +167,8 @@ STRATA = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, coin="public", frame_size=64)
 LARGEST = float(np.max(STRATA.decoding_values)) * STRATA.bound
 
 
-@pytest.mark.parametrize("answers", [8, 12, 40, 1000])
-@pytest.mark.parametrize("fraction", [0.002, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("answers", [8, 1000])
+@pytest.mark.parametrize("fraction", [0.002, 0.1, 0.5])
 def test_the_bound_of_strata_holds_for_every_even_spread_and_is_not_loose(answers, fraction):
     """By enumeration of the honest counts, for attackers who spread evenly over 1, 2, …, N strata."""
     size, clients = STRATA.frame.size, 64 * answers
@@ -191,13 +191,8 @@ def test_few_clients_are_not_averaged_by_strata():
     few = MESSAGES_PER_STRATUM * STRATA.frame.size - 1
     assert poisoning_bound(STRATA, 0.01, few).estimator == "mean"
     assert poisoning_bound(STRATA, 0.01, few + 1).estimator == "strata"
-    assert poisoning_bound(STRATA, 0.01, few + 1, strata=False).estimator == "mean"
-
-
-def test_strata_of_messages_with_a_private_index():
     private = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, frame_size=64)
     assert poisoning_bound(private, 0.01, 5000).estimator == "mean"
-    assert poisoning_bound(private, 0.01, 5000, strata=True) == poisoning_bound(STRATA, 0.01, 5000)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +206,6 @@ def test_strata_of_messages_with_a_private_index():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         poisoning_bound(STRATA, **arguments)
-    with pytest.raises(ValueError, match="strata must be False or None for vqsgd"):
-        poisoning_bound(sstq.mechanism("vqsgd", dim=5, epsilon=1.0), 0.1, 1000, strata=True)
 
 
 def test_every_mechanism_of_the_registry_has_a_bound():

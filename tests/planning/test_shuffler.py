@@ -23,8 +23,8 @@ from sstq.planning.shuffler import central_error
     [
         (1000, None, 100_000, 1, 0.138),
         (1000, None, 100_000, 16, 0.0165),
-        (1000, None, 100_000, 64, 0.0068),
-        (1000, None, 100_000, 256, 0.0033),
+        pytest.param(1000, None, 100_000, 64, 0.0068, marks=pytest.mark.soak),
+        pytest.param(1000, None, 100_000, 256, 0.0033, marks=pytest.mark.soak),
         (64, 10, 59_000, 1, 0.028),
         (64, 10, 59_000, 16, 0.0054),
     ],
@@ -60,7 +60,6 @@ def test_no_other_number_of_rows_inside_is_better(messages, groups):
     ("clients", "epsilon", "delta", "messages", "groups"),
     [
         (1, 1.0, 1e-6, 1, None),
-        (3, 0.3, 1e-9, 3, 2),
         (40, 1.0, 1e-6, 2, None),
         (3000, 0.3, 1e-9, 3, 2),
         (10**6, 0.1, 1e-6, 1, None),
@@ -109,9 +108,7 @@ def test_wrong_arguments(wrong, message):
             call(**given)
 
 
-@pytest.mark.parametrize(
-    ("messages", "groups", "kind"), [(4, None, "gaussian"), (4, None, "spike"), (2, 3, "gaussian")]
-)
+@pytest.mark.parametrize(("messages", "groups", "kind"), [(4, None, "spike"), (2, 3, "gaussian")])
 def test_rounds_have_the_predicted_error(messages, groups, kind, seed):
     """Within 3 % and chance, with false failures below 1e-8: the noise has half as many directions as coordinates.
 

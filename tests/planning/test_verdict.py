@@ -69,11 +69,9 @@ def test_in_cohorts_all_rounds_count():
     [
         HOSPITALS,
         ROUNDS,
-        {"dim": 300, "clients": 100, "epsilon": 3.0},
         {"dim": 300, "clients": 100, "epsilon": 3.0, "coin": "public"},
         {"dim": 300, "clients": 20, "epsilon": 3.0, "bits": 10},
         {"dim": 1, "clients": 1, "epsilon": 0.1},
-        {"dim": 2000, "clients": 100, "epsilon": 1.0, "rounds": 2},
         {"dim": 300, "clients": 1000, "epsilon": 3.0, "mean_norm": 0.3},
         {"dim": 7850, "clients": 600, "rounds": 60, "epsilon": 8.0, "participation": "once"},
     ],

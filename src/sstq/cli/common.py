@@ -38,10 +38,6 @@ MechanismOption = Annotated[
     ),
 ]
 
-VectorsArgument = Annotated[
-    list[Path],
-    typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."),
-]
 ColumnsOption = Annotated[
     str | None,
     typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet, or one array of an .npz."),

@@ -8,7 +8,7 @@ import socket
 import stat
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -77,20 +77,10 @@ def serve(
     """
     from sstq.service import Settings, create_app
     from sstq.service.app import serve as run
-    from sstq.service.database import sqlite_url
 
-    token, shown = _prepare(folder, host, port, certificate, private_key)
+    common, shown = _prepare("collector", folder, host, port, database, certificate, private_key)
     with check_usage():
-        settings = Settings.from_environment(
-            database=database or sqlite_url(folder / "collector.sqlite3"),
-            administrator_token=token,
-            host=host,
-            port=port,
-            certificate=certificate,
-            private_key=private_key,
-            upgrade=upgrade,
-            demo=demo,
-        )
+        settings = Settings.from_environment(**common, upgrade=upgrade, demo=demo)
     with _refused_without_upgrade("serve", folder):
         app = create_app(settings)
 
@@ -138,18 +128,12 @@ def shuffler(
 
     Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080 --public-url https://shuffle.example
     """
-    from sstq.service.database import sqlite_url
     from sstq.service.shuffler import ShufflerSettings, run_shuffler
 
-    token, shown = _prepare(folder, host, port, certificate, private_key)
+    common, shown = _prepare("shuffler", folder, host, port, database, certificate, private_key)
     with check_usage():
         settings = ShufflerSettings.from_environment(
-            database=database or sqlite_url(folder / "shuffler.sqlite3"),
-            administrator_token=token,
-            host=host,
-            port=port,
-            certificate=certificate,
-            private_key=private_key,
+            **common,
             upgrade=upgrade,
             public_url=public_url,
             collector=collector.rstrip("/"),
@@ -164,11 +148,21 @@ def shuffler(
         run_shuffler(settings, started)
 
 
-def _prepare(folder: Path, host: str, port: int, certificate: Path | None, private_key: Path | None) -> tuple[str, str]:
-    """Check what can be checked, create the folder, and return the administrator's token with what to print of it.
+def _prepare(
+    service: str,
+    folder: Path,
+    host: str,
+    port: int,
+    database: str | None,
+    certificate: Path | None,
+    private_key: Path | None,
+) -> tuple[dict[str, Any], str]:
+    """Check what can be checked, create the folder, and return settings with what to print of the token.
 
     From now on nobody else can read what is written: databases, keys and tokens.
     """
+    from sstq.service.database import sqlite_url
+
     if (certificate is None) != (private_key is None):
         raise WrongUsage("--certificate and --private-key must be given together")
     check_port(host, port)
@@ -176,7 +170,10 @@ def _prepare(folder: Path, host: str, port: int, certificate: Path | None, priva
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
-    return kept_token(folder)
+    token, shown = kept_token(folder)
+    url = database or sqlite_url(folder / f"{service}.sqlite3")
+    settings = {"database": url, "administrator_token": token, "host": host, "port": port}
+    return settings | {"certificate": certificate, "private_key": private_key}, shown
 
 
 @contextmanager

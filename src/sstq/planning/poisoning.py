@@ -54,16 +54,14 @@ class PoisoningBound:
     estimator: str
 
 
-def poisoning_bound(
-    mechanism: Mechanism, fraction: float, clients: int | None = None, *, strata: bool | None = None
-) -> PoisoningBound:
+def poisoning_bound(mechanism: Mechanism, fraction: float, clients: int | None = None) -> PoisoningBound:
     """Return how far a fraction of malicious clients can move the mean.
 
     Args:
         mechanism: any mechanism of the registry.
         fraction: α, the malicious share of all messages, 0 to 1.
-        clients: n, the total number of clients; required for means by strata, otherwise unused.
-        strata: whether the mean is taken by strata; by default as the mechanism's aggregator does.
+        clients: n, the total number of clients; required for SSTQ with a public coin, whose aggregator takes means
+            by strata of enough clients, otherwise unused.
 
     Examples:
         >>> import sstq
@@ -76,12 +74,8 @@ def poisoning_bound(
         clients = check_number("clients", clients, 1, 2**32, integer=True)
     message, honest = mechanism.largest_message(), mechanism.largest_honest_mean()
     plain = PoisoningBound(fraction, message, fraction * (message + honest), 2 * fraction * honest, "mean")
-    if strata is None:
-        strata = isinstance(mechanism, SSTQ) and mechanism.coin == "public"
-    if not strata:
+    if not isinstance(mechanism, SSTQ) or mechanism.coin != "public":
         return plain
-    if not isinstance(mechanism, SSTQ):
-        raise ValueError(f"strata must be False or None for {mechanism.name}, whose means are not taken by strata")
     if clients is None:
         raise ValueError("clients must be given: whether the mean is taken by strata depends on it")
     if not uses_strata(clients, mechanism.frame.size):
