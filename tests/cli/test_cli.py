@@ -347,7 +347,9 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=[pytest.mark.slow] * (name == "compare")) for name in WRITERS]
+)
 def test_no_file_is_overwritten_unless_forced(tmp_path, spec, vectors_file, command):
     places = {"{spec}": spec, "{vectors}": vectors_file}
     arguments, name = WRITERS[command]

@@ -19,16 +19,17 @@ RESULTS = ("mean.npy", "stderr.npy", "summary.json")
 GROUPS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
 
 
-@pytest.fixture(params=["private", "public"])
+@pytest.fixture
 def files(tmp_path, request):
     """A mechanism, Parquet messages of people from three countries, and the results of `aggregate` on them."""
-    mechanism = sstq.SSTQ(DIM, 4.0, bits=2, coin=request.param)
+    coin = getattr(request, "param", "private")
+    mechanism = sstq.SSTQ(DIM, 4.0, bits=2, coin=coin)
     (tmp_path / "m.json").write_text(mechanism.to_json())
     x = np.random.default_rng(1).standard_normal((3000, DIM)) / 2
     people = pa.table({"country": ["DE", "FR", "007"] * 1000, "x": x.tolist()})
     pq.write_table(people, tmp_path / "people.parquet")
     options = []
-    if request.param == "public":
+    if coin == "public":
         np.save(tmp_path / "ids.npy", np.arange(3000))
         options = ["--clients", tmp_path / "ids.npy"]
     encoded = ("encode", tmp_path / "people.parquet", "--by", "country", "-m", tmp_path / "m.json")
@@ -61,6 +62,7 @@ def test_messages_have_types_that_every_engine_reads(files):
     assert facts(run("inspect", files / "messages.parquet"))["checksums"] == "verified"
 
 
+@pytest.mark.parametrize("files", ["private", "public"], indirect=True)
 def test_duckdb_counts_and_aggregate_reads_the_table(files):
     counted = query(files, "--table", files / "messages.parquet")
     by_group = query(files, "--table", files / "messages.parquet", "--by", "country")
