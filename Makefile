@@ -17,7 +17,7 @@ help:
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
-	@echo "make release-check  wheel and sources built, installed in a clean environment, and the README run in it"
+	@echo "make release-check  wheel, sources and npm package built and checked; the README run with newest and lowest versions"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
 	@echo "make format  apply the formatting that make check asks for"
 	@echo "make docs    serve the documentation on a local port"
@@ -58,7 +58,7 @@ check: $(VENV)/extra-check
 	$(PYTEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-release-check: $(VENV)/extra-quick
+release-check: $(VENV)/extra-release
 	$(BIN)/python -m tests.release_check
 
 format: $(VENV)/extra-check

@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-import tomllib
+import sys
 import venv
 from pathlib import Path
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 VECTORS = "import numpy as np; np.save('vectors.npy', np.random.default_rng(0).normal(size=(100, 8)))"
 SERVICE = """
-import json, re, subprocess, sys
+import os, subprocess
 server = subprocess.Popen(["sstq", "serve", "--folder", "collector", "--port", "0"], stdout=subprocess.PIPE, text=True)
 try:
     url, token = (server.stdout.readline().split()[-1] for _ in range(2))
@@ -21,6 +21,8 @@ try:
     def sstq(*words):
         subprocess.run(["sstq", *words], check=True, stdout=subprocess.DEVNULL)
     sstq("campaign", "create", "trial", "--mechanism", "mechanism.json", *admin)
+    quota = ["sstq", "campaign", "senders", "trial", "--people", "100", *admin]
+    os.environ["SSTQ_SEND_TOKEN"] = subprocess.run(quota, check=True, capture_output=True, text=True).stdout.strip()
     sstq("send", url + "/trial", "vectors.npy", "--most-epsilon", "3")
     sstq("campaign", "close", "trial", *admin)
     sstq("campaign", "export", "trial", "--output", "trial.npz", *admin)
@@ -39,20 +41,17 @@ def build_wheel(folder):
     return Path(wheel)
 
 
-def lowest(*extras):
-    """The lowest versions that pyproject.toml allows, as requirements."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
-    return [requirement.replace(">=", "==") for requirement in wanted if not requirement.startswith("sstq[")]
-
-
 class Environment:
-    """A new virtual environment with these requirements."""
+    """A new virtual environment with a wheel, as pip resolves it, or uv ("highest" or "lowest-direct" versions)."""
 
-    def __init__(self, folder, *requirements):
+    def __init__(self, folder, wheel, *, resolution=None):
         self.folder = Path(folder)
-        venv.create(self.folder / "environment", with_pip=True)
-        self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *map(str, requirements))
+        venv.create(self.folder / "environment", with_pip=resolution is None)
+        if resolution is None:
+            self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+        else:
+            place = ["--python", self.folder / "environment" / "bin" / "python"]
+            self.run(sys.executable, "-m", "uv", "pip", "install", "--resolution", resolution, *place, str(wheel))
 
     def run(self, *command, code=0):
         """Run a command in the folder; CommandError unless it ends with this code and without a traceback."""

@@ -1,11 +1,12 @@
-"""Check a release: build the wheel and the sources, and try them with pinned, newest and lowest versions.
+"""Check a release: build wheel, sources and npm package, check their metadata, and try the wheel without our pins.
 
     make release-check
 
-The README runs with the pinned versions of constraints.txt; the commands run with the newest versions and with the
-lowest ones that pyproject.toml allows. The archives are left in dist/. It needs the network, and ten minutes.
+The README and the commands run in two empty environments: with the newest version of every dependency, and with the
+lowest that pyproject.toml allows. The archives are left in dist/. It needs the network, npm, and about ten minutes.
 """
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,39 +14,42 @@ from pathlib import Path
 from hatchling.builders.sdist import SdistBuilder
 
 from sstq._version import __version__
-from tests.installing import CommandError, Environment, build_wheel, lowest, try_commands
+from tests.installing import CommandError, Environment, build_wheel, try_commands
 from tests.test_documentation import ROOT, blocks, shell_lines
 
 README = ROOT / "README.md"
-EXTRAS = ("data", "plots", "learning", "service")
+DIST: Path = ROOT / "dist"
+EXTRAS = "data,plots,learning,service,flower"
+STATED_IN = {
+    "CITATION.cff": f"version: {__version__}\n",
+    "CHANGELOG.md": f"({__version__})",
+    "clients/js/package.json": f'"version": "{__version__}"',
+}
 
 
 def check() -> None:
-    version_is_stated_everywhere()
-    wheel = build_wheel(ROOT / "dist")
-    (sources,) = SdistBuilder(str(ROOT)).build(directory=str(ROOT / "dist"), versions=["standard"])
-    say(f"built {wheel.name} and {Path(sources).name}")
-    with tempfile.TemporaryDirectory() as folder:
-        pinned = Environment(folder, "--constraint", ROOT / "constraints.txt", f"{wheel}[flower]")
-        for code in blocks(README, "python"):
-            pinned.run("python", "-c", code)
-        for line in shell_lines(README):
-            pinned.run("/bin/sh", "-c", line)
-        say("the README runs as it stands")
-    extras = f"{wheel}[{','.join(EXTRAS)}]"
-    for versions, requirements in {"newest": [extras], "lowest": [extras, *lowest(*EXTRAS)]}.items():
+    for name, text in STATED_IN.items():
+        if text not in (ROOT / name).read_text():
+            sys.exit(f"{name} must name version {__version__}")
+    wheel = build_wheel(DIST)
+    (sources,) = SdistBuilder(str(ROOT)).build(directory=str(DIST), versions=["standard"])
+    tool("twine", "check", "--strict", wheel, sources)
+    tool("check_wheel_contents", wheel)
+    subprocess.run(["npm", "pack", "--silent", "--pack-destination", DIST, ROOT / "clients" / "js"], check=True)  # noqa: S607
+    say(f"built and checked {', '.join(sorted(path.name for path in DIST.iterdir()))}")
+    for versions in ("highest", "lowest-direct"):
         with tempfile.TemporaryDirectory() as folder:
-            try_commands(Environment(folder, *requirements), service=True)
-            say(f"the commands work with the {versions} versions")
+            environment = Environment(folder, f"{wheel}[{EXTRAS}]", resolution=versions)
+            for code in blocks(README, "python"):
+                environment.run("python", "-c", code)
+            for line in shell_lines(README):
+                environment.run("/bin/sh", "-c", line)
+            try_commands(environment, service=True)
+        say(f"the README and the commands work with the {versions} versions")
 
 
-def version_is_stated_everywhere() -> None:
-    citation = f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
-    changes = any(
-        line.startswith("## ") and __version__ in line for line in (ROOT / "CHANGELOG.md").read_text().splitlines()
-    )
-    if not (citation and changes):
-        sys.exit(f"CITATION.cff and CHANGELOG.md must name version {__version__}")
+def tool(name: str, *arguments: object) -> None:
+    subprocess.run([sys.executable, "-m", name, *map(str, arguments)], check=True)
 
 
 def say(what: str) -> None:
@@ -55,5 +59,5 @@ def say(what: str) -> None:
 if __name__ == "__main__":
     try:
         check()
-    except CommandError as error:
+    except (CommandError, subprocess.CalledProcessError) as error:
         sys.exit(str(error))
