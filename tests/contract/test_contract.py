@@ -9,7 +9,7 @@ import pytest
 
 import sstq
 from sstq import testing
-from sstq.mechanisms.agreement import Agreement
+from sstq.mechanisms.parameters import Agreement
 from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, RECORDS, build, build_small, reread
 
 every_case = pytest.mark.parametrize("case", [*CASES, *RECORDS])

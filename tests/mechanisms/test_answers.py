@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
-from sstq.mechanisms.answers import answer, answer_files
-from sstq.mechanisms.encoding import encode_files
+from sstq.mechanisms.answers import answer, answer_files, encode_files
 from sstq.messages.vectors import open_vectors
 
 ROWS = [[1.0, 2.0], [np.nan, 0.0], [np.inf, 1.0], [0.5, -0.5]]

@@ -12,8 +12,8 @@ from scipy.stats import chi2
 import sstq
 from sstq.accounting import Ledger, RoundCapExceeded, ledger_price, price, shuffled_epsilon
 from sstq.checks import RANGES
+from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.base import LocalReport
-from sstq.mechanisms.encoding import encode_files
 from sstq.messages.vectors import open_vectors
 from tests.contract.cases import CASES
 

@@ -100,7 +100,7 @@ def encode(
     Example: sstq encode people.csv --columns age,bmi --delimiter ';' -m mechanism.json -o messages.sstq
     """
     from sstq.mechanisms import LocalReport
-    from sstq.mechanisms.encoding import encode_files
+    from sstq.mechanisms.answers import encode_files
     from sstq.messages.files import write_messages
     from sstq.messages.parquet import SUFFIXES
 

@@ -87,8 +87,7 @@ def send(
     from sstq.client import Client
     from sstq.client.sent import SentRecord
     from sstq.mechanisms import LocalReport
-    from sstq.mechanisms.answers import answer_files
-    from sstq.mechanisms.encoding import encode_files
+    from sstq.mechanisms.answers import answer_files, encode_files
 
     if "://" not in url:
         raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")

@@ -1,4 +1,4 @@
-"""Answers to a server's document: a device sends a message whatever its data are.
+"""Encoding files, and answers to a server's document: a device sends a message whatever its data are.
 
 Whether a device answers is seen by the server. So data that cannot be encoded are replaced here, where a mechanism's
 `encode`, which the owner of the data calls, raises an error. Only what does not depend on private values is refused:
@@ -7,21 +7,19 @@ shapes, types, options.
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from sstq.mechanisms.base import Ints, Mechanism, Rows
+from sstq.mechanisms.base import Ints, LocalReport, Mechanism, Rows
 from sstq.messages.batch import Messages
 from sstq.messages.vectors import Read, VectorFile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source
-
-__all__ = ["answer", "answer_files", "plain_numbers"]
 
 
 def answer(
@@ -76,6 +74,43 @@ def answer_files(
     places = np.cumsum([file.count for file in files])[:-1]
     parts = zip(files, np.split(unknown, places), strict=True)
     return [replace(file, read=partial(_read_known, file, part)) for file, part in parts], groups
+
+
+def encode_files(
+    mechanism: Mechanism,
+    files: Iterable[VectorFile],
+    rng: RngLike = None,
+    *,
+    clients: NDArray[np.uint64] | None = None,
+    groups: NDArray[np.int64] | None = None,
+    report: LocalReport | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Iterator[Messages]:
+    """Yield the messages of files, a bounded piece at a time; `advance` is called with the size of each piece.
+
+    Slots come one after the other, as in `Mechanism.encode`, so files are read once per slot. Files that were opened
+    with a column of public labels yield these with the messages; a file's column of private groups takes the place of
+    `groups`.
+    """
+    source, several = bit_source(rng), list(files)
+    for slot in range(mechanism.messages):
+        start = 0
+        for file in several:
+            first = start
+            for rows, labels, secret in file.pieces():
+                stop = start + len(rows)
+                ids = None if clients is None else clients[start:stop]
+                if secret is None and groups is not None:
+                    secret = groups[start:stop]
+                try:
+                    whole = mechanism._held(rows, secret)
+                except ValueError as error:
+                    raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
+                # Each vector is reported once.
+                once = report if slot == 0 else None
+                yield replace(mechanism._encode_slots(whole, source, ids, once, slots=1), labels=labels)
+                start = stop
+                advance(len(rows))
 
 
 def _read_known(file: VectorFile, unknown: Any, size: int) -> Read:

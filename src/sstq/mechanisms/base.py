@@ -1,12 +1,10 @@
-"""The base class of every mechanism: input checks, clipping, encoding and expected errors."""
+"""The base class of every mechanism: encoding, messages and counts, the secret draw, and expected errors."""
 
 import math
 import os
-import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, cast, get_args
@@ -19,22 +17,27 @@ from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.checks import ArgumentError, check_number
 from sstq.exactness import log_upper, round_up
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.agreement import Agreement
 from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
+from sstq.mechanisms.errors import ExpectedError as ExpectedError
+from sstq.mechanisms.errors import Unbiased as Unbiased
+from sstq.mechanisms.errors import mean_error
+from sstq.mechanisms.inputs import ClippedWarning as ClippedWarning
+from sstq.mechanisms.inputs import EncoderInput as EncoderInput
+from sstq.mechanisms.inputs import Floats as Floats
+from sstq.mechanisms.inputs import Floats32 as Floats32
+from sstq.mechanisms.inputs import Ints as Ints
+from sstq.mechanisms.inputs import LocalReport as LocalReport
+from sstq.mechanisms.inputs import Rows as Rows
+from sstq.mechanisms.inputs import Words as Words
+from sstq.mechanisms.inputs import check_vectors, placed, warn_if_clipped, with_groups
 from sstq.mechanisms.laws import Law, channel_law
+from sstq.mechanisms.parameters import Agreement
 from sstq.mechanisms.trial_vectors import typical_vector
-from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Field, FloatField, Layout
 from sstq.plots.canvas import card
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
-
-Floats = NDArray[np.float64]
-Floats32 = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
-Rows = NDArray[Any]
 
 SIGNS = np.array([1.0, -1.0])
 SIGNS.setflags(write=False)
@@ -48,85 +51,6 @@ Trust = Literal["local", "aggregator", "none"]
 
 NUMBERS_OF_A_DRAW = 16
 """About how many numbers drawing one message takes."""
-
-# Batches of at least so many vectors are checked for clipping, on at most so many of them.
-_LEAST_BATCH, _MOST_MEASURED, _CLIPPED_SHARE = 20, 4096, 0.05
-
-
-class ClippedWarning(UserWarning):
-    """Many vectors of a batch are longer than clip. It depends on the data: keep it local.
-
-    Examples:
-        >>> issubclass(ClippedWarning, UserWarning)
-        True
-    """
-
-
-class Unbiased(StrEnum):
-    """When the expected estimate is the (clipped) vector; only `ALWAYS` is truthy.
-
-    Examples:
-        >>> bool(Unbiased.ALWAYS), bool(Unbiased.OVER_FRAMES)
-        (True, False)
-    """
-
-    NEVER = "never"
-    OVER_FRAMES = "over frames"
-    ALWAYS = "always"
-
-    def __bool__(self) -> bool:
-        return self is Unbiased.ALWAYS
-
-
-@dataclass(frozen=True)
-class ExpectedError:
-    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates.
-
-    Examples:
-        >>> ExpectedError(bias2=0.01, variance=0.04).total
-        0.05
-    """
-
-    bias2: float
-    variance: float
-
-    @property
-    def total(self) -> float:
-        """The mean squared error, bias² + variance."""
-        return self.bias2 + self.variance
-
-
-@dataclass
-class LocalReport:
-    """Local counts: vectors, vectors longer than clip, and representations that missed the certificate.
-
-    A missed certificate makes estimates slightly biased; privacy is unaffected. The counts depend on the data: keep
-    them local.
-
-    Examples:
-        >>> import sstq
-        >>> report = LocalReport()
-        >>> messages = sstq.FrameUnit(dim=2, epsilon=1.0).encode(np.array([[3.0, 4.0], [0.1, 0.2]]), report=report)
-        >>> report.vectors, report.clipped
-        (2, 1)
-    """
-
-    vectors: int = 0
-    clipped: int = 0
-    missed: int = 0
-
-
-@dataclass(frozen=True)
-class EncoderInput:
-    """The input of an encoder: checked vectors, (n, d), with `words_each` secret words each.
-
-    `clients` are their identifiers if the coin is public.
-    """
-
-    rows: Rows
-    words: Words
-    clients: Words | None
-    report: LocalReport | None
 
 
 class Mechanism(Agreement):
@@ -170,6 +94,8 @@ class Mechanism(Agreement):
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
+    # Whether rows are vectors that are scaled down to clip, so that their owner is warned of it.
+    _clips: ClassVar[bool] = True
     # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.
     _draws_by: ClassVar[str] = "channel"
 
@@ -306,25 +232,9 @@ class Mechanism(Agreement):
             True
         """
         rows = self._held(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
-        self._warn_if_clipped(rows)
+        if self._clips and self.groups is None:
+            warn_if_clipped(rows, self.clip)
         return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
-
-    def _warn_if_clipped(self, rows: Rows) -> None:
-        """Warn the owner of the vectors, and nobody else, if many of a batch are longer than clip."""
-        if len(rows) < _LEAST_BATCH or self.groups is not None:
-            return
-        some = rows[:: -(-len(rows) // _MOST_MEASURED)]
-        # Without a copy of the vectors. Rounding must not count those of norm clip.
-        lengths = np.sqrt(np.einsum("ij,ij->i", some, some, dtype=np.float64))
-        share = float(np.mean(lengths > self.clip * (1 + 1e-6)))
-        if share > _CLIPPED_SHARE:
-            warnings.warn(
-                f"{100 * share:.0f} % of the vectors are longer than clip = {self.clip:g} and were scaled down; use a "
-                "larger clip, or bounds with the range of each column. This line depends on the "
-                "data: keep it local",
-                ClippedWarning,
-                stacklevel=3,
-            )
 
     @cached_property
     def _scaling(self) -> Bounds | None:
@@ -539,17 +449,9 @@ class Mechanism(Agreement):
 
     def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """The error of the mean of these rows, each held by this many clients."""
-        bias, variance, count = np.zeros(self.estimate_dim), 0.0, len(rows)
-        for part in row_chunks(count, self._row_cost):
-            mean, variances = self._row_error(rows[part])
-            # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
-            with np.errstate(over="ignore"):
-                bias += np.sum(mean - self._estimated(rows[part]), axis=0)
-            variance += float(np.sum(variances))
-        with np.errstate(over="ignore"):
-            bias2 = float(np.sum((bias / count) ** 2))
-        independent = variance / (count * count * repeats * self.messages)
-        return ExpectedError(bias2, self._variance_of_mean(rows, repeats, independent))
+        single = mean_error(rows, self._estimated, self._row_error, row_chunks(len(rows), self._row_cost))
+        independent = single.variance / (repeats * self.messages)
+        return ExpectedError(single.bias2, self._variance_of_mean(rows, repeats, independent))
 
     def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
         """The variance of the mean of these rows, given that of the mean of independent messages."""
@@ -571,36 +473,15 @@ class Mechanism(Agreement):
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
         """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
-        rows = as_vectors(X)
-        if rows.shape[-1:] != (self.dim,) or rows.ndim > 2:
-            raise ValueError(f"X must have shape ({self.dim},) or (n, {self.dim}), got {rows.shape}")
-        rows = np.atleast_2d(rows)
-        if not kernels.all_finite(rows):
-            row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
-            column = np.flatnonzero(~np.isfinite(rows[row]))[0]
-            raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
-        return rows
+        return check_vectors(X, self.dim)
 
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        """What each person holds, as rows: the vectors, preceded by private groups if there are any.
-
-        Floats hold all groups exactly.
-        """
+        """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
         if self.groups is None:
             if groups is not None:
                 raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
             return rows if self._scaling is None else self._scaling.inward(rows)
-        if groups is None:
-            raise ValueError(f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None")
-        labels = np.atleast_1d(np.asarray(groups))
-        if labels.ndim != 1 or len(labels) != len(rows):
-            raise ValueError(f"groups must be {len(rows)} integers, got an array of shape {labels.shape}")
-        if labels.dtype.kind not in "iu" and len(labels):
-            raise ValueError(f"groups must be integers, got dtype {labels.dtype}")
-        wrong = np.flatnonzero((labels < 0) | (labels >= self.groups))
-        if len(wrong):
-            raise ValueError(f"groups must be from 0 to {self.groups - 1}, got {labels[wrong[0]]} at row {wrong[0]}")
-        return np.concatenate([labels[:, None].astype(rows.dtype), rows], axis=1)
+        return with_groups(rows, groups, self.groups)
 
     def groups_in_turn(self, count: int) -> Ints | None:
         """One group per row, in turn, for trials; None without private groups."""
@@ -608,11 +489,7 @@ class Mechanism(Agreement):
 
     def _estimated(self, rows: Rows) -> Rows:
         """The true values that estimates of these rows should have: the vectors, at the place of their groups."""
-        if self.groups is None:
-            return rows
-        placed = np.zeros((len(rows), self.groups, self.dim), dtype=np.float64)
-        placed[np.arange(len(rows)), rows[:, 0].astype(np.int64)] = rows[:, 1:]
-        return placed.reshape(len(rows), -1)
+        return rows if self.groups is None else placed(rows, self.groups)
 
     def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""

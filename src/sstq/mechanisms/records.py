@@ -16,6 +16,7 @@ class RecordMechanism(Mechanism):
     """
 
     clip = 1.0
+    _clips = False
 
     @abstractmethod
     def some_people(self, count: int, rng: np.random.Generator) -> Any:
@@ -28,9 +29,6 @@ class RecordMechanism(Mechanism):
     @abstractmethod
     def _mended(self, X: Any, source: BitSource) -> Rows:
         """Read what a device holds, with something harmless in the place of data that cannot be encoded."""
-
-    def _warn_if_clipped(self, rows: Rows) -> None:
-        pass
 
     @property
     def _row_memory(self) -> int:

@@ -5,8 +5,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from sstq.checks import ArgumentError, did_you_mean
-from sstq.mechanisms.agreement import read_document
 from sstq.mechanisms.base import Mechanism
+from sstq.mechanisms.parameters import read_document
 
 # The limits for JSON: rows of a frame per dimension, or in all; 2^16 rows are usual with private groups. The paper's
 # recipe takes 30 steps.
