@@ -12,7 +12,7 @@ from sstq.baselines import candidates as base
 from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
 from sstq.baselines.mmrc import MMRC
 from sstq.baselines.rrsc import RRSC
-from sstq.exactness import TOTAL, exp_lower
+from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.randomness import streams
 from tests.contract.cases import reread
@@ -74,6 +74,17 @@ def worst_ratio(mechanism, clients=6):
                 return None
             worst = max(worst, *(a / b for a, b in zip(p, q, strict=True) if a))
     return worst
+
+
+@all_classes
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_every_pair_of_inputs_is_within_e_to_the_epsilon(cls, epsilon):
+    mechanism = cls(8, epsilon, bits=3, clip=0.5, seed=2)
+    worst = worst_ratio(mechanism)
+    assert worst <= exp_lower(epsilon)
+    assert log_upper(worst) <= mechanism.privacy_loss() <= epsilon
+    if cls is not MMRC:
+        assert log_upper(worst) > epsilon - 1e-9
 
 
 class FirstAccepted(KClosest):

@@ -8,7 +8,7 @@ import pytest
 from sstq.baselines import sqkr_coders as coders
 from sstq.baselines.sqkr import SQKR
 from sstq.baselines.sqkr_coders import best_k, central_binomial, paper_k
-from sstq.exactness import TOTAL
+from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.trial_vectors import structured_vectors
@@ -65,6 +65,27 @@ def largest_ratio(distributions):
     return max(max(column) / min(column) for column in zip(*distributions, strict=True))
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+@pytest.mark.parametrize(("k", "coin"), [(1, "private"), (2, "private"), (3, "private"), (2, "public")])
+def test_subsampled_messages_are_private_for_every_pair(k, coin, epsilon, seed):
+    # Few steps: privacy does not depend on how good the representation is.
+    mechanism = SQKR(3, epsilon, k=k, coin=coin, steps=5)
+    choices = np.random.default_rng(seed).integers(0, 1 << 64, size=(6, 2 * k), dtype=np.uint64)
+    choices[0, k:], choices[1, k:] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
+    reached = set()
+    for choice in choices:
+        outcomes = [subsampled_distribution(mechanism, x, choice) for x in inputs(3)]
+        # What is not the channel's does not depend on the data.
+        assert len({index for _, index in outcomes}) == 1
+        reached |= {distribution for distribution, _ in outcomes}
+    assert all(sum(distribution) == 1 for distribution in reached)
+    # Given the token, and so for every mixture over tokens: for any pair of vectors.
+    ratio = largest_ratio(reached)
+    assert ratio <= exp_lower(epsilon)
+    assert log_upper(ratio) == mechanism.privacy_loss() <= epsilon
+    assert mechanism.privacy_loss() > epsilon - 1e-10
+
+
 def dense_distribution(mechanism, x, rounding):
     """The exact distribution of a dense message given the words that round: all 2^N z, both ends of both sides."""
     size = mechanism.frame.size
@@ -86,9 +107,27 @@ def dense_distribution(mechanism, x, rounding):
     return tuple(distribution)
 
 
-@pytest.mark.parametrize(
+dense_sizes = pytest.mark.parametrize(
     ("dim", "frame", "size"), [(1, "hadamard", 1), (2, "hadamard", 4), (3, "hadamard", 8), (2, "fourier", 5)]
 )
+
+
+@dense_sizes
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+def test_dense_messages_are_private_for_every_pair(dim, frame, size, epsilon, seed):
+    # Few steps: privacy does not depend on how good the representation is.
+    mechanism = SQKR(dim, epsilon, variant="dense", frame=frame, frame_size=size, steps=5)
+    words = np.random.default_rng(seed).integers(0, 1 << 64, size=(3, -(-size // 2)), dtype=np.uint64)
+    words[0], words[1] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
+    reached = {dense_distribution(mechanism, x, rounding) for x in inputs(dim) for rounding in words}
+    assert all(sum(distribution) == 1 for distribution in reached)
+    ratio = largest_ratio(reached)
+    assert ratio <= exp_lower(epsilon)
+    # Opposite bits reach the ratio, ties or not.
+    assert log_upper(ratio) == mechanism.privacy_loss() <= epsilon
+
+
+@dense_sizes
 def test_dense_moments_are_the_enumeration(dim, frame, size):
     mechanism = SQKR(dim, 1.5, variant="dense", frame=frame, frame_size=size, steps=5)
     signs = 2 * np.unpackbits(np.arange(1 << size, dtype=np.uint8)[:, None], axis=1, bitorder="little")[:, :size] - 1.0
