@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sstq.accounting import gaussian_sigma
 from sstq.aggregation import Estimate
 from sstq.learning import PrivateClassifier, Question
 from sstq.learning.course import Course
-from sstq.mechanisms import GroupUnit
+from sstq.mechanisms import ClippedWarning, GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
 DELTA = 1e-6
@@ -102,6 +103,8 @@ def train_in_cohorts(
         gradients = (errors[:, :, None] * rows[part][:, None, :]).reshape(len(part), -1)
         mechanism = METHODS[method].build(gradients.shape[1], _CLIP, _BITS, epsilon=epsilon, frame_seed=number)
         aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.encode(gradients, rng=np.random.default_rng([seed, 18, number])))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClippedWarning)  # gradients are clipped on purpose
+            aggregator.update(mechanism.encode(gradients, rng=np.random.default_rng([seed, 18, number])))
         weights -= rate / np.sqrt(number) * aggregator.mean().value.reshape(weights.shape)
     return weights

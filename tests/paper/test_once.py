@@ -12,7 +12,7 @@ from paper.reproduction.methods import FULL, Scale
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS, once_jobs, once_section
 from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
 from paper.reproduction.runner import read_result, run_jobs
-from paper.tables import learn_table
+from paper.tables import draw_tables, flights_table, learn_table
 from sstq.accounting import gaussian_sigma
 
 DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_datasets=("digits",))
@@ -93,8 +93,26 @@ def test_cohorts_learn_without_noise(seed):
 
 
 @pytest.mark.slow
-def test_a_table_is_learned_and_judged():
+def test_a_table_is_learned_judged_and_drawn(tmp_path):
     row = learn_table("digits", 6.0, 0)
     assert row["accuracy"] == row[row["chosen"]]
     # Measured: 0.7 to 0.8 for 1,259 people at a total ε of 6; guessing gets 0.12.
     assert row["logistic"] > row["accuracy"] > 0.4 > row["majority"]
+    assert row["planned"]
+    assert row["useful"]
+    draw_tables([row], tmp_path / "learn.png")
+    assert (tmp_path / "learn.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_flights_that_did_not_arrive_are_left_out(tmp_path):
+    pytest.importorskip("pandas")
+    lines = [
+        "year,month,day,hour,dep_delay,arr_delay,distance,carrier,origin",
+        "2013,1,1,5,2,11,1400,UA,EWR",
+        "2013,1,1,5,4,16,1416,UA,LGA",
+        "2013,1,1,6,,,1089,AA,JFK",
+    ]
+    (tmp_path / "flights.csv").write_text("\n".join(lines))
+    X, y = flights_table(tmp_path / "flights.csv")
+    assert y.tolist() == ["False", "True"]
+    assert X.shape == (2, 8)  # five numbers, one carrier, two origins

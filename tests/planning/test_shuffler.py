@@ -205,7 +205,7 @@ def test_a_classifier_behind_a_shuffler():
     assert found.noise == pytest.approx(10 * math.sqrt(0.02755 / 59_000), rel=0.01)
     # Sixteen times less noise than with nobody to trust, in squares and more.
     assert found.noise < plan_classifier(10, 64, 59_000, 1.0).noise / 10
-    options = {"classes": 10, "dim": 5000, "clients": 200, "epsilon": 1.0, "trust": "shuffler", "messages": 1}
+    options = {"classes": 10, "dim": 5000, "clients": 100, "epsilon": 1.0, "trust": "shuffler", "messages": 1}
     poor = plan_classifier(**options).verdict()
     assert not poor.feasible
     for remedy in poor.remedies:

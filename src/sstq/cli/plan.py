@@ -111,10 +111,9 @@ def _facts(found: Plan) -> Facts:
         spent = [(name, f"{total} (epsilon {found.epsilon!r} x {found.request.answers})") for name, total in spent]
     facts: Facts = [("mechanism", f"{found.label}, {found.bits} bits per message"), *spent]
     if isinstance(found, ClassifierPlan):
-        usual, most = found.usual_features, found.most_features
         facts += [
             ("noise per coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
-            ("features worth their noise", f"about {usual:,}, at most {most:,}"),
+            ("directions worth their noise", f"about {found.directions:,}, at most {found.most_directions:,}"),
             ("people", f"{found.people:,}"),
         ]
     else:
