@@ -261,6 +261,44 @@ def test_long_names_leave_room_for_the_bars(page, server, width):
 
 
 @needs_browser
+def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
+    asked = {"country": sstq.Choice(["AT", "CH", "DE"]), "age": sstq.Number(0, 110, bins=22), "city": sstq.Choice(LONG)}
+    survey = sstq.Survey(4.0, asked | {"age by country": sstq.By("country", "age")}, people=5000)
+    server.create("survey", survey, senders="token")
+    as_owner(page)
+    page.goto(f"{server.url}/survey")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    rng = np.random.default_rng(5)
+    country = rng.choice(["AT", "CH"], 5000, p=[0.3, 0.7])
+    people = {"country": country, "age": rng.normal(45, 9, 5000), "city": rng.choice(LONG, 5000)}
+    body = survey.encode({name: column[:1] for name, column in people.items()}, rng=5).to_bytes()
+    assert server.send("survey", survey, body, 1).status_code == 200
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("One message")
+    assert page.locator("#estimate-figures .plot:visible").count() == 0  # there is nothing to see
+    assert server.send("survey", survey, survey.encode(people, rng=5).to_bytes(), 5000).status_code == 200
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("5,001")
+    described = {each["name"]: each for each in server.estimate("survey", 5001)["questions"]}
+    assert page.locator("#estimate-figures figcaption").all_text_contents() == list(described)
+    for name, scale in (("country", 100), ("age", 100), ("city", 100), ("age by country", 1)):
+        rows, found = table(page, name), described[name]
+        assert [row[0] for row in rows] == found["items"]
+        for place, column in enumerate(("estimate", "low", "high"), 1):
+            shown = [float(row[place].removesuffix(" %").replace("−", "-").replace("–", "nan")) for row in rows]
+            wanted = [float("nan") if value is None else scale * value for value in found[column]]
+            assert shown == pytest.approx(wanted, rel=1e-3, nan_ok=True)
+    colours = "Chart.getChart(document.querySelector('#estimate-figures canvas')).data.datasets[0].backgroundColor"
+    pale = [colour.endswith("40") for colour in page.evaluate(colours)]
+    assert pale == [low <= 0 for low in described["country"]["low"]] == [False, False, True]  # nobody is in DE
+    assert "Median" in page.text_content("#estimate-figures figure:nth-child(2) .text")
+    assert not page.is_visible("#error-section")
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert server.administer("PATCH", "/v1/campaigns/survey", json={"closed": True}).status_code == 200
+    playwright.expect(page.locator("#state")).to_have_text("■ closed")
+
+
+@needs_browser
 def test_an_alarm_is_at_the_top_and_one_message_is_pale(page, server):
     server.create("alike", SMALL)
     one = SMALL.encode(np.zeros((1, 6)))

@@ -3,6 +3,7 @@
 import { Figure } from "./charts.js";
 import { Refused, address, ask, read } from "./collector.js";
 import { at, compact, count, element, number, setFacts, setText } from "./page.js";
+import { drawQuestion } from "./survey.js";
 
 const MOST_BARS = 60,
   MOST_HOURS = 168,
@@ -50,6 +51,7 @@ export class ShownCampaign {
     const { labels, group_labels: groupLabels, image_shape: shape, mechanism } = this.document;
     this.shape = shape;
     this.labels = labels;
+    this.unit = mechanism.mechanism === "frequencies" ? "category" : "coordinate";
     this.groups = mechanism.groups
       ? (groupLabels ?? Array.from({ length: mechanism.groups }, (_, group) => `Group ${group}`))
       : null;
@@ -60,7 +62,12 @@ export class ShownCampaign {
     document.title = `${this.name} · sstq collector`;
     at("csv").href = address(`${this.path}/estimate?format=csv`).href;
     at("csv").download = `${this.name}.csv`;
-    if (this.groups) {
+    const { questions } = this.document.mechanism;
+    // A survey has no error as a whole: its questions have units of their own.
+    at("error-section").hidden = Boolean(questions);
+    if (questions)
+      this.panels = questions.map(({ name }) => this.figure("estimate-figures", name));
+    else if (this.groups) {
       this.shares = this.figure("estimate-figures", "Share of each group");
       if (this.shape)
         this.pictures = this.groups
@@ -68,7 +75,7 @@ export class ShownCampaign {
           .map((group) => this.figure("estimate-figures", `Mean of ${group}`, true));
       else this.bars = this.figure("estimate-figures", "Mean of each group");
     } else if (this.shape) this.pictures = [this.figure("estimate-figures", "Mean image", true)];
-    else this.bars = this.figure("estimate-figures", "Mean of each coordinate");
+    else this.bars = this.figure("estimate-figures", this.unit === "category" ? "Share of each category" : "Mean of each coordinate");
     if (this.pictures) {
       const grid = element("div", { className: "images" }, ...this.pictures.map(({ root }) => root));
       at("estimate-figures").append(grid);
@@ -101,6 +108,7 @@ export class ShownCampaign {
     );
     setText(at("mechanism-text"), `${mechanism.mechanism}: each message has ${bits} bits.`);
     setFacts(at("mechanism"), [
+      ...(mechanism.questions ? [["questions", count(mechanism.questions.length)]] : []),
       ...plain.map(([name, value]) => [
         name.replaceAll("_", " "),
         typeof value === "number" ? (Number.isInteger(value) ? count(value) : number(value)) : String(value),
@@ -144,7 +152,7 @@ export class ShownCampaign {
     const facts = [
       ["Messages received", count(received)],
       ["In this estimate", count(this.covered)],
-      ["Standard error", number(error)],
+      this.panels ? ["Questions", count(this.panels.length)] : ["Standard error", number(error)],
     ];
     const { checks } = this.estimate;
     if (checks) facts.push(["Test of the messages", verdict(checks)]);
@@ -221,7 +229,11 @@ export class ShownCampaign {
     this.figures.forEach(({ root }) => {
       root.hidden = false;
     });
-    const size = this.document.mechanism.dim;
+    if (this.panels) {
+      this.showQuestions(covered);
+      return;
+    }
+    const size = this.document.mechanism.dim ?? this.document.mechanism.categories;
     const names = this.labels ?? Array.from({ length: size }, (_, place) => String(place));
     if (groups) {
       this.showGroups(groups, names);
@@ -234,7 +246,7 @@ export class ShownCampaign {
     const places = largest(value, stderr, MOST_BARS);
     const left =
       size > MOST_BARS
-        ? ` The ${MOST_BARS} coordinates that stand out most are shown; all ${count(size)} are in the CSV.`
+        ? ` The ${MOST_BARS} bars that stand out most are shown; all ${count(size)} are in the CSV.`
         : "";
     const width = region.half_width ?? stderr;
     setText(
@@ -249,6 +261,16 @@ export class ShownCampaign {
     this.bars.describe(
       `${places.length} bars; the highest is ${names[top]} with ${number(value[top])} ± ${number(width[top])}. The table below has all bars.`,
     );
+  }
+
+  showQuestions(covered) {
+    setText(
+      at("estimate-text"),
+      covered > 1
+        ? `${count(covered)} messages, each with one answer to one question and ε = ${number(this.progress.epsilon)} in all. Intervals hold for all bars of a question at once with probability ${100 * this.estimate.region.level} %. Pale bars say nothing yet: their interval reaches zero, or both ends of the range.`
+        : "One message: it answers one question, and says almost nothing.",
+    );
+    this.estimate.questions.forEach((question, place) => drawQuestion(this.panels[place], question));
   }
 
   // What the tests of the messages say: only alarms are worth a place at the top.
@@ -317,6 +339,7 @@ export class ShownCampaign {
   }
 
   showError() {
+    if (this.panels) return;
     const { measured, predicted } = this.progress;
     const [last, then] = [measured.at(-1), predicted.at(-1)];
     const parts = last ? [`Now ${number(last[1])} with ${count(last[0])} messages.`] : [];

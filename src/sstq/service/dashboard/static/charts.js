@@ -18,7 +18,7 @@ const DARK = {
 };
 const colours = () => (document.documentElement.dataset.look === "dark" ? DARK : LIGHT);
 
-// Chart.js has no error bars: a dataset's `errors` are drawn as whiskers, along the axis of the values.
+// Chart.js has no error bars: a dataset's `ends` are drawn as whiskers, along the axis of the values.
 const whiskers = {
   id: "whiskers",
   afterDatasetsDraw(chart) {
@@ -30,15 +30,13 @@ const whiskers = {
       ctx.lineTo(...(lying ? to : [to[1], to[0]]));
     };
     chart.data.datasets.forEach((dataset, index) => {
-      if (!dataset.errors || !chart.isDatasetVisible(index)) return;
+      if (!dataset.ends || !chart.isDatasetVisible(index)) return;
       ctx.save();
       ctx.strokeStyle = colours().ink;
       ctx.lineWidth = 1.5;
       chart.getDatasetMeta(index).data.forEach((bar, place) => {
-        const value = dataset.data[place],
-          error = dataset.errors[place];
-        if (value === null || error === null) return;
-        const [low, high] = [value - error, value + error].map((end) => values.getPixelForValue(end));
+        if (dataset.data[place] === null || !dataset.ends[place]) return;
+        const [low, high] = dataset.ends[place].map((end) => values.getPixelForValue(end));
         const [across, size] = lying ? [bar.y, bar.height] : [bar.x, bar.width];
         const cap = Math.min(5, size / 3);
         ctx.beginPath();
@@ -48,6 +46,30 @@ const whiskers = {
       });
       ctx.restore();
     });
+  },
+};
+
+// The median of a histogram and its interval, whose bars are the bins between `edges`.
+const median = {
+  id: "median",
+  beforeDatasetsDraw(chart) {
+    const { band } = chart.options;
+    if (!band) return;
+    const { ctx, chartArea, scales } = chart;
+    const [first, second] = band.edges;
+    const [value, low, high] = [band.value, band.low, band.high].map((at) =>
+      scales.x.getPixelForValue((at - first) / (second - first) - 0.5),
+    );
+    ctx.save();
+    ctx.fillStyle = `${colours().ink}18`;
+    ctx.fillRect(low, chartArea.top, high - low, chartArea.height);
+    ctx.strokeStyle = colours().ink;
+    ctx.setLineDash([5, 4]);
+    ctx.beginPath();
+    ctx.moveTo(value, chartArea.top);
+    ctx.lineTo(value, chartArea.bottom);
+    ctx.stroke();
+    ctx.restore();
   },
 };
 
@@ -112,14 +134,25 @@ export class Figure {
     const scroll = element("div", { className: "scroll", tabIndex: 0, role: "region" }, this.table);
     scroll.setAttribute("aria-label", `Table: ${caption}`);
     const plot = image ? this.canvas : element("div", { className: "plot" }, this.canvas);
+    const behind = element("details", {}, element("summary", { textContent: "Show as a table" }), scroll);
+    this.shown = [plot, behind];
+    this.text = element("p", { className: "text", hidden: true });
     this.root = element(
       "figure",
       {},
       this.caption,
+      this.text,
       plot,
-      element("details", {}, element("summary", { textContent: "Show as a table" }), scroll),
+      behind,
     );
     this.chart = null;
+  }
+
+  // A sentence above the picture, or in its place.
+  tell(text, hasPicture) {
+    this.text.hidden = false;
+    for (const part of this.shown) part.hidden = !hasPicture;
+    if (this.text.textContent !== text) this.text.textContent = text;
   }
 
   describe(text) {
@@ -146,7 +179,7 @@ export class Figure {
       this.chart.options = made;
       this.chart.update("none");
     } else {
-      this.chart = new Chart(this.canvas, { type, data, options: made, plugins: [whiskers] });
+      this.chart = new Chart(this.canvas, { type, data, options: made, plugins: [whiskers, median] });
     }
   }
 
@@ -155,16 +188,20 @@ export class Figure {
     this.root.remove();
   }
 
-  // series: [{label, values, errors}], over the same names.
-  bars(names, series, what) {
+  // series: [{label, values, errors or ends}], over the same names. Pale are bars that say nothing: those within their
+  // error of zero or without an error, or the given ones.
+  bars(names, series, what, { pale = null, standing = false, band = null, limits = null } = {}) {
     const { bars } = colours();
-    const datasets = series.map(({ label, values, errors }, index) => ({
+    const within = (value, error) => error === null || Math.abs(value) <= error;
+    const around = ({ values, errors }) =>
+      errors && values.map((value, place) => (errors[place] === null ? null : [value - errors[place], value + errors[place]]));
+    const datasets = series.map(({ label, values, errors, ends = around({ values, errors }) }, index) => ({
       label,
       data: values,
       errors,
-      // Pale where the value is within its error of zero, or the error is not known.
+      ends,
       backgroundColor: values.map((value, place) =>
-        errors && !(Math.abs(value) > errors[place] && errors[place] !== null)
+        (pale ? pale[place] : errors && within(value, errors[place]))
           ? `${bars[index % bars.length]}40`
           : bars[index % bars.length],
       ),
@@ -173,24 +210,21 @@ export class Figure {
       maxBarThickness: 48,
     }));
     // The axis holds the whiskers.
-    const ends = series.flatMap(({ values, errors }) =>
-      values.flatMap((value, place) =>
-        value === null ? [] : [value - (errors?.[place] ?? 0), value + (errors?.[place] ?? 0)],
-      ),
-    );
-    const [plot, least, most] = [this.canvas.parentElement, Math.min(0, ...ends), Math.max(0, ...ends)];
+    const reached = datasets.flatMap(({ data, ends }) => data.flatMap((value, place) => ends?.[place] ?? value ?? []));
+    const [plot, least, most] = [this.canvas.parentElement, Math.min(0, ...reached), Math.max(0, ...reached)];
     // Bars lie where names are long or the page is narrow, each with a line of its own.
     const narrow = plot.clientWidth < 600;
-    const lying = narrow || Math.max(...names.map((name) => name.length)) > 4;
+    const lying = !standing && (narrow || Math.max(...names.map((name) => name.length)) > 4);
     plot.style.height = lying ? `${Math.max(8, 4 + 1.4 * names.length * Math.max(1, 0.6 * series.length))}rem` : "";
-    const value = scale(what, { suggestedMin: least, suggestedMax: most });
+    const inside = limits ? { min: limits[0], ...(most > 0.9 * limits[1] ? { max: limits[1] } : {}) } : {};
+    const value = scale(what, { suggestedMin: least, suggestedMax: most, ...inside });
     const name = scale("", {
       ticks: { autoSkip: !lying, callback: (_, place) => shortened(names[place], narrow ? 14 : 32) },
     });
     const label = ({ dataset, dataIndex, raw }) =>
-      `${dataset.label}: ${number(raw)}${dataset.errors ? ` ± ${number(dataset.errors[dataIndex])}` : ""}`;
+      `${dataset.label}: ${number(raw)}${dataset.ends?.[dataIndex] ? `, ${dataset.ends[dataIndex].map(number).join(" to ")}` : ""}`;
     const made = options(lying ? value : name, lying ? name : value, series.length > 1, label);
-    Object.assign(made, { indexAxis: lying ? "y" : "x" });
+    Object.assign(made, { indexAxis: lying ? "y" : "x", band });
     made.interaction.axis = lying ? "y" : "x";
     this.draw("bar", { labels: names, datasets }, made);
     this.rows(
