@@ -200,28 +200,34 @@ def test_wrong_columns_are_refused_before_anything_is_sampled(change, words):
         assert len(answer(survey, table, rng=1)) == 2
 
 
+def test_columns_of_one_name_are_refused(tmp_path):
+    survey, names = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])}), ["c", "c"]
+    rows = [["A", "B"], ["B", "A"], ["A", "A"]]
+    table = pyarrow.table([*zip(*rows, strict=True)], names=names)
+    for twice in (pandas.DataFrame(rows, columns=names), table):
+        with pytest.raises(ValueError, match="every column once, got several called 'c'"):
+            survey.encode(twice)
+    (tmp_path / "people.csv").write_text("c,b,c\nA,1,B\n")
+    pq.write_table(table, tmp_path / "people.parquet")
+    for name, words in (("people.csv", "every column once, got several called 'c'"), ("people.parquet", "Multiple")):
+        with pytest.raises(ValueError, match=words):
+            read_table(tmp_path / name, survey)
+
+
+def test_nobodys_vector_has_numbers_of_somebody_else():
+    read = sstq.Vector(4).read
+    for flat in ([[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0, 3.0, 4.0]):
+        assert not read(flat, "v", strict=False).any()
+    hidden = np.ma.masked_array(np.ones((2, 4)), mask=[[True] * 4, [False] * 4])
+    assert read(hidden, "v", strict=True).sum(axis=1).tolist() == [0, 4]
+
+
 @pytest.mark.parametrize("column", ["AB", b"AB", {"A", "B"}, {"A": 0, "B": 1}, 3, None, np.array("A"), iter("AB")])
 def test_what_is_no_column_is_refused_whatever_its_values(column):
     survey = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])})
     for send in (survey.encode, lambda table: answer(survey, table)):
         with pytest.raises(ValueError, match="column 'c' must have one value per person, got"):
             send({"c": column})
-
-
-def test_columns_of_one_name_are_refused():
-    survey, names = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])}), ["c", "c"]
-    rows = [["A", "B"], ["B", "A"], ["A", "A"]]
-    for table in (pandas.DataFrame(rows, columns=names), pyarrow.table([*zip(*rows, strict=True)], names=names)):
-        with pytest.raises(ValueError, match="every column once, got several called c"):
-            survey.encode(table)
-
-
-def test_nobodys_vector_has_numbers_of_somebody_else():
-    read = sstq.Vector(4).read
-    assert not read([[1.0, 2.0], [3.0, 4.0]], "v", strict=False).any()
-    assert not read([1.0, 2.0, 3.0, 4.0], "v", strict=False).any()
-    hidden = np.ma.masked_array(np.ones((2, 4)), mask=[[True] * 4, [False] * 4])
-    assert read(hidden, "v", strict=True).sum(axis=1).tolist() == [0, 4]
 
 
 def test_integers_of_any_size_are_answered_as_any_other():
@@ -277,22 +283,6 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
         survey.encode(table, rng=1)
 
 
-def test_counts_are_the_state_and_shards_merge(seed):
-    survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
-    sent = survey.encode(some_table(2000), seed)
-    whole, counted, other = survey.aggregator(), survey.aggregator(), survey.aggregator()
-    whole.update(sent)
-    pairs, times = np.unique(np.stack([c.astype(np.int64) for c in sent.columns]), axis=1, return_counts=True)
-    counted.update_counts({"answer": pairs[0], "question": pairs[1]}, times)
-    other.update(sent[:700])
-    rest = survey.aggregator()
-    rest.update(sent[700:])
-    other.merge(rest)
-    for same in (counted, other):
-        assert np.array_equal(same.sums(), whole.sums())
-        assert np.array_equal(same.mean().value, whole.mean().value)
-
-
 def test_what_nobody_answered_is_unknown():
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
     result = results(survey, {name: column[:1] for name, column in some_table(1, 3).items()})
@@ -329,21 +319,6 @@ def test_the_plan_says_which_questions_cannot_work():
     assert survey.plan(clients=needed + needed // 100)["age"].works
 
 
-def test_the_predicted_error_of_shares_is_the_measured_one():
-    survey = sstq.Survey(epsilon=2.0, questions={"x": sstq.Choice(list("abcdefgh")), "y": sstq.Choice(list("ab"))})
-    people = {"x": np.random.default_rng(1).choice(list("abcdefgh"), 20_000), "y": ["a", "b"] * 10_000}
-    predicted = survey.plan(clients=20_000)["x"].error
-    assert np.mean(results(survey, people)["x"].stderr) == pytest.approx(predicted, rel=0.1)
-
-
-def test_the_predicted_error_of_marks_is_the_stated_one():
-    """Everybody answers, with half of the labels: the errors of marks and of answers add up."""
-    survey = sstq.Survey(epsilon=3.0, questions={"u": sstq.MultiChoice(["a", "b", "c", "d"])})
-    people = {"u": [["a", "b"], ["c", "d"]] * 10_000}
-    predicted = survey.plan(clients=20_000)["u"].error
-    assert np.mean(results(survey, people)["u"].stderr) == pytest.approx(predicted, rel=0.1)
-
-
 def test_each_marked_label_is_better_one_by_one_or_all_at_once():
     """By the formula: at small ε one of two labels is drawn, at larger ε the cube is sent."""
     small, large = (sstq.Survey(e, {"u": sstq.MultiChoice(["a", "b"])}).parts[0] for e in (0.5, 3.0))
@@ -351,34 +326,48 @@ def test_each_marked_label_is_better_one_by_one_or_all_at_once():
     assert (large.mechanism.name, large.items) == ("frameunit", 1)
 
 
+def test_predicted_errors_are_the_measured_ones():
+    """Of shares, and of marks: everybody answers with half of the labels, and errors of marks and answers add up."""
+    people = {"x": np.random.default_rng(1).choice(list("abcdefgh"), 20_000), "u": [["a", "b"], ["c", "d"]] * 10_000}
+    survey = sstq.Survey(3.0, {"x": sstq.Choice(list("abcdefgh")), "u": sstq.MultiChoice(list("abcd"))})
+    plan, result = survey.plan(clients=20_000), results(survey, people)
+    for name in people:
+        assert np.mean(result[name].stderr) == pytest.approx(plan[name].error, rel=0.1)
+
+
+def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
+    questions = {"a": sstq.Choice(["x", "y"]), "b": sstq.Choice(["x", "y"]), "v": sstq.Vector(2)}
+    plan = sstq.Survey(2.0, questions, weights={"a": 1.0, "b": 1e-6, "v": 1e-6}).plan(100)
+    assert plan["b"].needed == pytest.approx(1e6 * plan["a"].needed, rel=0.1)
+    assert not plan["b"].works
+    assert plan["v"].needed > 1e5
+
+
 @pytest.mark.parametrize(
-    ("questions", "words"),
+    ("make", "words"),
     [
-        ({}, "1 to 1000 questions"),
-        ({"x": 3}, "must be Choice"),
-        ({"x": sstq.By("y", "z")}, "group must name a Choice"),
-        ({"y": sstq.Choice(["a"]), "x": sstq.By("y", "y")}, "value must name a Number or a Vector"),
-        (QUESTIONS | {"again": sstq.By("country", "age")}, "same By twice"),
-    ],
-)
-def test_bad_schemas_are_refused(questions, words):
-    with pytest.raises(ValueError, match=words):
-        sstq.Survey(epsilon=1.0, questions=questions)
-
-
-def test_bad_questions_are_refused():
-    for make, words in (
+        (dict, "1 to 1000 questions"),
+        (lambda: {"x": 3}, "must be Choice"),
+        (lambda: {"x": sstq.By("y", "z")}, "group must name a Choice"),
+        (lambda: {"y": sstq.Choice(["a"]), "x": sstq.By("y", "y")}, "value must name a Number or a Vector"),
+        (lambda: QUESTIONS | {"again": sstq.By("country", "age")}, "same By twice"),
+        (lambda: {"\udc00": sstq.Choice(["a"])}, "questions must have names"),
         (lambda: sstq.Choice([]), "labels must be"),
         (lambda: sstq.Choice("abc"), "labels must be a list"),
         (lambda: sstq.Choice(["a", "a"]), "distinct"),
+        (lambda: sstq.Choice(["a", "no answer"]), "is added"),
         (lambda: sstq.Choice(["a", 1]), "labels must be"),
+        (lambda: sstq.Choice(["\ud800"]), "labels must be UTF-8 texts"),
+        (lambda: sstq.MultiChoice([-(2**53), 1]), "integers of at most"),
         (lambda: sstq.Number(3, 3), "low must be below high"),
         (lambda: sstq.Number(0, 1, bins=1), "bins must be"),
         (lambda: sstq.Vector(0), "dim must be"),
         (lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights={"y": 1.0}), "weights must name"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            make()
+    ],
+)
+def test_bad_questions_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        sstq.Survey(epsilon=1.0, questions=make())
 
 
 def test_tampered_documents_are_refused():
@@ -439,23 +428,6 @@ def test_ambiguous_schemas_are_refused(text, words):
         survey_from_schema(text)
 
 
-def test_files_with_two_columns_of_one_name_are_refused(tmp_path):
-    survey = sstq.Survey(epsilon=2.0, questions={"a": sstq.Choice(["x", "y"])})
-    (tmp_path / "people.csv").write_text("a,b,a\nx,1,y\n")
-    pq.write_table(pyarrow.table([["x"], ["y"]], names=["a", "a"]), tmp_path / "people.parquet")
-    for name, words in (("people.csv", "every column once, got several called 'a'"), ("people.parquet", "Multiple")):
-        with pytest.raises(ValueError, match=words):
-            read_table(tmp_path / name, survey)
-
-
-@pytest.mark.parametrize("labels", [["\ud800"], [2**53], [-(2**53), 1]])
-def test_labels_and_names_that_json_cannot_hold_are_refused(labels):
-    with pytest.raises(ValueError, match="labels must be UTF-8 texts, or integers of at most"):
-        sstq.Choice(labels)
-    with pytest.raises(ValueError, match="questions must have names"):
-        sstq.Survey(2.0, {"\udc00": sstq.Choice(["a"])})
-
-
 def test_integers_that_nulls_turned_into_floats_are_labels():
     survey = sstq.Survey(2.0, {"c": sstq.Choice([1, 2]), "m": sstq.MultiChoice([7, 8])})
     table = pandas.DataFrame({"c": [1, None, 2], "m": [[7.0], [8], None]})
@@ -463,15 +435,6 @@ def test_integers_that_nulls_turned_into_floats_are_labels():
         assert survey._columns(table, strict).tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
     with pytest.raises(ValueError, match="labels of type int, got float in row 0"):
         survey.encode({"c": [1.5], "m": [[]]})
-
-
-def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
-    questions = {"a": sstq.Choice(["x", "y"]), "b": sstq.Choice(["x", "y"]), "v": sstq.Vector(2)}
-    survey = sstq.Survey(2.0, questions, weights={"a": 1.0, "b": 1e-6, "v": 1e-6})
-    plan = survey.plan(100)
-    assert plan["b"].needed == pytest.approx(1e6 * plan["a"].needed, rel=0.1)
-    assert plan["v"].needed > 1e5
-    assert not plan["b"].works
 
 
 def test_shuffled_surveys_take_their_own_law():

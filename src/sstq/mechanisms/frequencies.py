@@ -118,19 +118,17 @@ class FrequencyAggregator(SparseAggregator):
 
         That of one uniform message is added, because few messages may be all alike.
         """
-        mechanism, draw, count = self._mechanism, self._mechanism.draw, self._count
+        mechanism, count = self._mechanism, self._count
         if count < 2:
             return np.full((mechanism.categories, mechanism.categories), np.nan)
         codes, counts = self._sent()
-        own, other = hit_rates(draw)
+        own, other = hit_rates(mechanism.draw)
         rates, both = self._rates(), np.zeros((mechanism.categories, mechanism.categories))
         for part in row_chunks(len(codes), 4 * mechanism.categories):
             held = mechanism.holds(codes[part, None], np.arange(mechanism.categories)).astype(np.float64)
             both += held.T @ (held * counts[part, None])
-        one = draw.inside / draw.size
-        two = one * (draw.inside - 1) / (draw.size - 1)  # how often a uniform set holds two given categories
-        both += two - one**2 + (one - two) * np.eye(mechanism.categories)
-        return np.asarray((both / count - np.outer(rates, rates)) / ((own - other) ** 2 * (count - 1)))
+        scatter = (both / count - np.outer(rates, rates)) / (own - other) ** 2
+        return np.asarray((scatter + mechanism.uniform_covariance / count) / (count - 1))
 
     def _sent(self) -> tuple[Ints, Ints]:
         """The messages that were sent, and how often each."""
@@ -236,6 +234,14 @@ class Frequencies(RecordMechanism):
     def share_variance(self) -> float:
         """The variance of one message's estimate of the share of a category that nobody has."""
         return share_variance(self.draw)
+
+    @property
+    def uniform_covariance(self) -> Floats:
+        """The covariances of all shares, (k, k), as one uniform message estimates them."""
+        own, other = hit_rates(self.draw)
+        one = self.draw.inside / self.draw.size
+        two = one * (self.draw.inside - 1) / (self.draw.size - 1)  # how often a set holds two given categories
+        return np.asarray((two - one**2 + (one - two) * np.eye(self.categories)) / (own - other) ** 2)
 
     def variance_at(self, share: float) -> float:
         """The variance of one message's estimate of a share, over messages and people."""

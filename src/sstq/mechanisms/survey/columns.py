@@ -17,10 +17,7 @@ def columns_of(X: Any, names: list[str], strict: bool) -> dict[str, Any]:
     if isinstance(X, np.ndarray | str) or not hasattr(X, "__getitem__") or (isinstance(known, list) and X is known):
         raise ValueError(f"X must be a table or a dict of columns, got {type(X).__name__}")
     header = list(known)
-    if strict and (missing := [name for name in names if name not in header]):
-        raise ValueError(f"X must have the columns {', '.join(names)}, got none called {', '.join(missing)}")
-    if twice := [name for name in names if header.count(name) > 1]:
-        raise ValueError(f"X must have every column once, got several called {twice[0]}")
+    check_header("X", names if strict else [name for name in names if name in header], header)
     columns = {name: X[name] for name in names if name in header}
     for name, values in columns.items():
         # Whatever the values are: texts and sets have other items than one per person, in order.
@@ -31,6 +28,14 @@ def columns_of(X: Any, names: list[str], strict: bool) -> dict[str, Any]:
     if len(set(lengths.values())) != 1:
         raise ValueError(f"X must have columns of one length, got {lengths}")
     return columns
+
+
+def check_header(table: str, names: list[str], header: list[str]) -> None:
+    """Refuse a table in which a column that is asked for is missing, or there twice."""
+    if missing := [name for name in names if name not in header]:
+        raise ValueError(f"{table} must have the columns {', '.join(names)}, got none called {', '.join(missing)}")
+    if twice := [name for name in names if header.count(name) > 1]:
+        raise ValueError(f"{table} must have every column once, got several called {twice[0]!r}")
 
 
 def cells_of(values: Any) -> list[Any]:

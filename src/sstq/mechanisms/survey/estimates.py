@@ -15,7 +15,7 @@ from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
 _QUARTILES = (0.25, 0.5, 0.75)
 # Draws of the largest of many correlated errors, some at a time.
-_DRAWS, _AT_ONCE = 20_000, 2_000
+_DRAWS, _AT_ONCE = 10_000, 2_000
 # A picture has bars for so few items, with names of at most so many letters; so many fit side by side.
 _MOST_BARS, _LONGEST_NAME, _LETTERS = 40, 28, 75
 
@@ -88,12 +88,14 @@ class NumberEstimate(QuestionEstimate):
         edges: the ends of the bins.
         raw_cdf: the share of people up to each bin's upper end, as estimated; it may fall.
         cdf_covariance: the covariances of its errors, (bins, bins).
+        cdf_of_one: the variance of it from one message that is uniform, (bins,).
         centre: the mean of the bins' middles and its standard error.
     """
 
     edges: Floats = field(default_factory=lambda: np.empty(0))
     raw_cdf: Floats = field(default_factory=lambda: np.empty(0))
     cdf_covariance: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    cdf_of_one: Floats | float = 0.0
     centre: tuple[float, float] = (math.nan, math.nan)
 
     def mean(self, level: float = 0.95) -> Interval:
@@ -120,9 +122,11 @@ class NumberEstimate(QuestionEstimate):
         """Return a band that contains the whole distribution function at the bins' upper ends.
 
         It is around the raw estimate, as wide as the joint law of its errors asks for, and is widened where it would
-        not hold the isotonic one. The last end has no error: all numbers are within the bounds.
+        not hold the isotonic one. As in the interval of Agresti and Coull, z² messages that are uniform are added, so
+        that it holds for few people as well. The last end has no error: all numbers are within the bounds.
         """
-        reach = self._reach(level) * self.cdf_stderr
+        z = self._reach(level)
+        reach = z * np.sqrt(self.cdf_stderr**2 + self.cdf_of_one * (z / self.count) ** 2)
         low, high = np.minimum(self.raw_cdf - reach, self.cdf), np.maximum(self.raw_cdf + reach, self.cdf)
         low[-1] = high[-1] = 1.0
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
@@ -262,12 +266,11 @@ def over_answers(values: Floats, errors: Floats, between: Any) -> tuple[Floats, 
     return shares, np.sqrt(np.maximum(variance, 0.0)) / answered
 
 
-def sums_over_answers(weights: Floats, values: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Weighted sums of shares over those who have an answer, and the covariances of these ratios, as above."""
-    answered = _enough(1 - values[-1], math.sqrt(covariance[-1, -1]))
+def sums_over_answers(weights: Floats, values: Floats, error: float) -> tuple[Floats, Floats]:
+    """Weighted sums of shares over those who have an answer, and which sums of all shares have the ratios' errors."""
+    answered = _enough(1 - values[-1], error)
     ratios = weights @ values[:-1] / answered
-    known = np.column_stack([weights, ratios])
-    return ratios, known @ covariance @ known.T / answered**2
+    return ratios, np.column_stack([weights, ratios]) / answered
 
 
 def _enough(answered: float, error: float) -> float:

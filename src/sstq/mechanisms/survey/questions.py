@@ -46,13 +46,13 @@ class Question(ABC):
     def candidates(self, questions: Questions) -> Candidates:
         """The mechanisms that can answer the question."""
 
-    @abstractmethod
     def examples(self) -> list[Any]:
-        """Values of a column that differ as much as they can."""
+        """Values of its column that differ as much as they can."""
+        raise NotImplementedError("there is no column")
 
-    @abstractmethod
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The column as records, (n, width); ValueError for values of a wrong type if `strict`, else no answer."""
+        raise NotImplementedError("there is no column")
 
     def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
         """What the mechanism encodes, from the records of all questions; one of `items` items is drawn."""
@@ -64,7 +64,25 @@ class Question(ABC):
 
 
 @dataclass(frozen=True)
-class Choice(Question):
+class _Labelled(Question):
+    labels: Sequence[Label]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", _labels(self.labels))
+
+    @property
+    def numbers(self) -> dict[Label, int]:
+        """The number of each label."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    @property
+    def kind(self) -> type:
+        """The type of the labels."""
+        return type(self.labels[0])
+
+
+@dataclass(frozen=True)
+class Choice(_Labelled):
     """One of several labels, which are texts or integers.
 
     Examples:
@@ -74,10 +92,6 @@ class Choice(Question):
 
     type = "choice"
     width = 1
-    labels: Sequence[Label]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", _labels(self.labels))
 
     def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
         """Frequencies with one category more."""
@@ -90,7 +104,7 @@ class Choice(Question):
 
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The number of each label; that of no answer is the last one."""
-        kind, numbers = type(self.labels[0]), {label: place for place, label in enumerate(self.labels)}
+        kind, numbers = self.kind, self.numbers
         cells = labels_of(cells_of(values), kind)
         for row, value in enumerate(cells):
             if strict and value is not None and type(value) is not kind:
@@ -106,7 +120,7 @@ class Choice(Question):
 
 
 @dataclass(frozen=True)
-class MultiChoice(Question):
+class MultiChoice(_Labelled):
     """Any number of labels, also none of them; a column has a list of labels per person.
 
     Examples:
@@ -115,10 +129,6 @@ class MultiChoice(Question):
     """
 
     type = "multichoice"
-    labels: Sequence[Label]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", _labels(self.labels))
 
     @property
     def width(self) -> int:  # type: ignore[override]
@@ -136,7 +146,7 @@ class MultiChoice(Question):
 
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
-        kind, numbers = type(self.labels[0]), {label: place for place, label in enumerate(self.labels)}
+        kind, numbers = self.kind, self.numbers
         cells = cells_of(values)
         marks = np.zeros((len(cells), self.width))
         for row, value in enumerate(cells):
@@ -234,13 +244,17 @@ class Number(Question):
         """The histogram, the distribution function and the mean, which are sums of shares."""
         edges, bins = self.edges, self.bins
         weights = np.vstack([np.eye(bins), np.tri(bins), (edges[1:] + edges[:-1]) / 2])
-        ratios, covariance = sums_over_answers(weights, found[0].value, aggregators[0].covariance())
+        ratios, sums = sums_over_answers(weights, found[0].value, found[0].stderr[-1])
+        covariance = sums @ aggregators[0].covariance() @ sums.T
         errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(edges)]
         shares = _shares(name, labels, found[0].value, found[0], 0.0)
         own = {"estimate": ratios[:bins], "stderr": errors[:bins], "centre": (float(ratios[-1]), float(errors[-1]))}
         cumulated = slice(bins, 2 * bins)
         of_cdf = {"raw_cdf": ratios[cumulated], "cdf_covariance": covariance[cumulated, cumulated], "edges": edges}
+        sums = sums[cumulated]
+        of_one = np.sum(sums @ aggregators[0]._mechanism.uniform_covariance * sums, axis=1)
+        of_cdf["cdf_of_one"] = np.maximum(of_one, 0.0)
         return NumberEstimate(**(vars(shares) | own | of_cdf))
 
 
@@ -334,14 +348,6 @@ class By(Question):
             group = np.where(np.isnan(values), len(choice.labels), group)
         none = group == len(choice.labels)
         return np.concatenate([group, np.where(none, 0.0, values)], axis=1)
-
-    def examples(self) -> list[Any]:
-        """There is no column."""
-        return []
-
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
-        """There is no column."""
-        raise NotImplementedError
 
     def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
         """The means of all groups, in the units of the value."""

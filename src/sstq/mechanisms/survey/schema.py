@@ -12,6 +12,7 @@ from typing import Any
 
 from sstq.checks import check_argument
 from sstq.files.strict_json import read_json
+from sstq.mechanisms.survey.columns import check_header
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Vector, question_from_dict
 from sstq.messages.vectors import IDENTIFIERS
@@ -126,23 +127,15 @@ def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[A
         import pyarrow.parquet
 
         table = pyarrow.parquet.read_table(path, columns=None)
-        _check_header(path, list(asked), table.column_names)
+        check_header(os.fspath(path), list(asked), table.column_names)
         return {name: table[name].to_pylist() for name in asked}
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
-        _check_header(path, list(asked), list(reader.fieldnames or ()))
+        header = list(reader.fieldnames or ())
+        _refuse_other_marks(path, header)
+        check_header(os.fspath(path), list(asked), header)
         rows = list(reader)
     return {name: [_cell(row[name], asked[name], Path(path).name, name) for row in rows] for name in asked}
-
-
-def _check_header(path: str | os.PathLike[str], asked: list[str], header: list[str]) -> None:
-    """Refuse a table in which a column that is asked for is missing, or there twice."""
-    _refuse_other_marks(path, header)
-    if missing := [name for name in asked if name not in header]:
-        needed = f"must have the columns {', '.join(asked)}"
-        raise ValueError(f"{os.fspath(path)} {needed}, got none called {', '.join(missing)}")
-    if twice := [name for name in asked if header.count(name) > 1]:
-        raise ValueError(f"{os.fspath(path)} must have every column once, got several called {twice[0]!r}")
 
 
 def _cell(text: str | None, question: Any, file: str, name: str) -> Any:
