@@ -8,7 +8,7 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL
-from sstq.mechanisms.groupunit.blocks import alignments, best_blocks, block_numbers
+from sstq.mechanisms.groupunit.mechanism import alignments, best_blocks, block_numbers
 from sstq.mechanisms.groupunit.shares import ShareCodes, shares_from_hits
 from sstq.mechanisms.subsets import affine_draw, hit_rates, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors

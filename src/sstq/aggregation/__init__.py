@@ -2,10 +2,9 @@
 
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state, write_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.frame_sums import FamilyAggregator
 from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.aggregation.pooling import pool
-from sstq.aggregation.sparse_counts import SparseAggregator
+from sstq.aggregation.sparse_counts import FamilyAggregator, SparseAggregator
 from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 

@@ -310,7 +310,7 @@ class Mechanism(Agreement):
 
     def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
-        return Messages(self.layout, columns, self.digest(), clients=clients, simulated=simulated, in_clear=in_clear)
+        return Messages(self.layout, columns, self._digest, clients=clients, simulated=simulated, in_clear=in_clear)
 
     def _check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
