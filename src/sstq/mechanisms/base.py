@@ -76,7 +76,7 @@ class Mechanism(Agreement):
         trust: who must be trusted: nobody ("local"), the "aggregator", or everyone ("none", no privacy).
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
-        sweeps: the families that `sstq frontier` shows: labels, and the options of each point.
+        sweeps: the families that `sstq compare --frontier` shows: labels, and the options of each point.
 
     Examples:
         >>> import sstq
