@@ -11,15 +11,13 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import row_draw
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     LEAST_ROWS,
     RowMechanism,
     RowParameters,
     check_frame_size,
-    solve_choice,
-    solve_frames,
+    solve_rows,
 )
 from sstq.mechanisms.parameters import Ranges
 
@@ -127,20 +125,10 @@ class FrameUnit(RowMechanism):
         size = check_frame_size(size, dim, blocks=1)
         if bits is not None:
             bits = check_number("bits", bits, 1, size.bit_length(), integer=True)
-        choice = solve_choice(common["epsilon"], size if bits is None else 1 << (bits - 1), 1, inside)
-        draw = row_draw(choice, common["dim"], size, coordinates=common["dim"])
-        solved = FrameUnitParameters(
-            **common,
-            frames=solve_frames(frames, clients, draw, common["messages"]),
-            bits=bits,
-            bounds=bounds,
-            coin=coin or ("private" if bits is None else "public"),
-            frame_size=size,
-            inside=choice.inside,
-            threshold=choice.threshold,
-            alignment=draw.alignment,
-        )
-        self._hold(solved)
+        rows = None if bits is None else 1 << (bits - 1)
+        solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, rows=rows)
+        coin = coin or ("private" if bits is None else "public")
+        self._hold(FrameUnitParameters(**common, **solved, bits=bits, bounds=bounds, coin=coin))
 
     def _check_solved(self) -> None:
         if self.bits is not None:

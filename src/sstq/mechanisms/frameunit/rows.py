@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -348,11 +349,45 @@ def check_frame_size(size: Any, block_dim: int, blocks: int) -> int:
     return int(check_number("frame_size", size, block_dim, CANDIDATES_MAX // (2 * blocks), integer=True))
 
 
-def solve_choice(epsilon: float, rows: int, blocks: int, inside: Any) -> KClosest:
-    """The draw from so many rows of every block, with k of them inside, or of the largest alignment."""
+def solve_rows(
+    common: Mapping[str, Any],
+    size: int,
+    *,
+    inside: Any,
+    frames: Any,
+    clients: Any,
+    rows: int | None = None,
+    blocks: int = 1,
+    groups_per_block: int = 1,
+    share_people: float = 0.0,
+) -> dict[str, Any]:
+    """Solve the draw and the number of frames; returns them as `RowParameters` names them.
+
+    Args:
+        common: the options that were checked: dim, epsilon, messages, and groups if there are any.
+        size: N, the rows of a frame.
+        inside: k, or None for the k of the largest alignment.
+        frames: G, or None for as many as the clients need.
+        clients: the number of clients, or None.
+        rows: how many rows of a frame take part; all unless given.
+        blocks: B, the number of blocks.
+        groups_per_block: the number of groups in a block.
+        share_people: the share of people who send no row.
+    """
+    rows, dim, epsilon = rows or size, common["dim"], common["epsilon"]
     if inside is None:
-        return best_draw(epsilon, rows, blocks)
-    return whole_budget(epsilon, 2 * rows * blocks, check_number("inside", inside, 1, rows, integer=True))
+        choice = best_draw(epsilon, rows, blocks)
+    else:
+        inside = check_number("inside", inside, 1, rows, integer=True)
+        choice = whole_budget(epsilon, 2 * rows * blocks, inside)
+    draw = row_draw(choice, groups_per_block * dim, size, blocks, common.get("groups", 1) * dim)
+    return {
+        "frames": solve_frames(frames, clients, draw, common["messages"], share_people),
+        "frame_size": size,
+        "inside": choice.inside,
+        "threshold": choice.threshold,
+        "alignment": draw.alignment,
+    }
 
 
 def solve_frames(frames: Any, clients: Any, draw: RowDraw, messages: int, share_people: float = 0.0) -> int:

@@ -4,21 +4,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints
-from sstq.mechanisms.frameunit.alignment import row_draw
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     LEAST_ROWS,
     RowMechanism,
     RowParameters,
     check_frame_size,
-    solve_choice,
-    solve_frames,
+    solve_rows,
 )
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.groupunit.shares import ShareCodes
@@ -135,26 +133,16 @@ class GroupUnit(RowMechanism):
         block_dim = groups_per_block * dim
         size = _usual_size(block_dim, epsilon, blocks) if frame_size is None else frame_size
         size = check_frame_size(size, block_dim, blocks)
-        choice = solve_choice(epsilon, size, blocks, inside)
-        draw = row_draw(choice, block_dim, size, blocks, groups * dim)
+        parts: dict[str, Any] = {"blocks": blocks, "groups_per_block": groups_per_block, "share_people": share_people}
+        solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, **parts)
         shares: dict[str, int] = {}
         if share_people:
             share_draw = affine_draw(epsilon, groups)
             shares = {"share_size": share_draw.size, "share_inside": share_draw.inside}
             shares["share_threshold"] = share_draw.threshold
-        solved = GroupUnitParameters(
-            **common,
-            blocks=blocks,
-            frames=solve_frames(frames, clients, draw, common["messages"], share_people),
-            coin="private" if coin is None else coin,
-            frame_size=size,
-            inside=choice.inside,
-            threshold=choice.threshold,
-            alignment=draw.alignment,
-            share_people=share_people,
-            **shares,
-        )
-        self._hold(solved)
+        coin = "private" if coin is None else coin
+        given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": coin}
+        self._hold(GroupUnitParameters(**common, **solved, **given, **shares))
 
     def _check_solved(self) -> None:
         blocks = check_number("blocks", self.blocks, 1, self.groups, integer=True)
