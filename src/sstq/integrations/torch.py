@@ -2,7 +2,7 @@
 
 A model's trainable parameters form one vector. A client encodes it, a server averages messages and takes a step with
 any optimizer. Only the message leaves the client. Nothing here refuses because of the data: a refusal would reveal
-something about it. Non-finite numbers make the vector zero, which is counted only locally.
+something about it. A vector with nan or infinity is sent as zero, which only the local log says.
 
 Needs the extra: ``pip install 'sstq[torch]'``.
 """
@@ -10,7 +10,6 @@ Needs the extra: ``pip install 'sstq[torch]'``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -22,25 +21,14 @@ except ImportError as error:
     raise ImportError("sstq.integrations.torch needs PyTorch: pip install 'sstq[torch]'") from error
 
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.base import LocalReport
+from sstq.mechanisms.answers import answer
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
-__all__ = ["UpdateReport", "encode_gradients", "encode_update", "set_gradients", "trainable_parameters"]
+__all__ = ["encode_gradients", "encode_update", "set_gradients", "trainable_parameters"]
 
 Parameters: TypeAlias = torch.nn.Module | torch.optim.Optimizer | Iterable[torch.Tensor]
 """A source of parameters: a module, an optimizer, or the tensors themselves."""
-
-
-@dataclass
-class UpdateReport(LocalReport):
-    """Counts about a client's own updates. They depend on the data, so they must stay with the client.
-
-    Attributes:
-        not_finite: how many updates had nan or infinity, and were sent as the zero vector instead.
-    """
-
-    not_finite: int = 0
 
 
 def trainable_parameters(source: Parameters) -> list[torch.Tensor]:
@@ -83,7 +71,6 @@ def encode_gradients(
     rng: RngLike = None,
     *,
     client: int | None = None,
-    report: UpdateReport | None = None,
 ) -> Messages:
     """Encode the gradients of all parameters as one private message.
 
@@ -95,7 +82,6 @@ def encode_gradients(
         mechanism: a mechanism of the same dimension; gradients longer than its clip are scaled down to it.
         rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         client: with a public coin, an identifier of this client and round that no other message has.
-        report: counts of clipped and non-finite gradients, which depend on the data; keep it local.
 
     Examples:
         >>> import torch, sstq
@@ -107,7 +93,7 @@ def encode_gradients(
         (1, 2)
     """
     chosen = trainable_parameters(parameters)
-    return _encode(_flat([parameter.grad for parameter in chosen], chosen), mechanism, rng, client, report)
+    return _encode(_flat([parameter.grad for parameter in chosen], chosen), mechanism, rng, client)
 
 
 def encode_update(
@@ -117,7 +103,6 @@ def encode_update(
     rng: RngLike = None,
     *,
     client: int | None = None,
-    report: UpdateReport | None = None,
 ) -> Messages:
     """Encode the change by local training, parameters now minus parameters before, as one private message.
 
@@ -127,7 +112,6 @@ def encode_update(
         mechanism: a mechanism of the same dimension; updates longer than its clip are scaled down to it.
         rng: as for `encode_gradients`.
         client: as for `encode_gradients`.
-        report: as for `encode_gradients`.
 
     Examples:
         >>> import torch, sstq
@@ -141,7 +125,7 @@ def encode_update(
     chosen = trainable_parameters(parameters)
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is sent as zero
         update = _flat(chosen, chosen) - _flat(before, chosen)
-    return _encode(update, mechanism, rng, client, report)
+    return _encode(update, mechanism, rng, client)
 
 
 def set_gradients(parameters: Parameters, vector: ArrayLike) -> None:
@@ -188,14 +172,7 @@ def _flat(tensors: Sequence[torch.Tensor | None], parameters: list[torch.Tensor]
     return numbers
 
 
-def _encode(
-    vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike, client: int | None, report: UpdateReport | None
-) -> Messages:
-    """Encode one vector as one message; a vector with nan or infinity is sent as zero."""
+def _encode(vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike, client: int | None) -> Messages:
     if len(vector) != mechanism.dim:
         raise ValueError(f"mechanism must have dim = {len(vector)}, the trainable parameters, got {mechanism.dim}")
-    if not np.isfinite(vector).all():
-        vector = np.zeros_like(vector)
-        if report is not None:
-            report.not_finite += 1
-    return mechanism.encode(vector, rng, clients=None if client is None else [client], report=report)
+    return answer(mechanism, vector, rng=rng, clients=None if client is None else [client])

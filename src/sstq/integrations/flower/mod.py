@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from sstq.integrations.flower.budget import Limits, NodeBudget, size_limits
 from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
 from sstq.integrations.flower.wire import METRICS, RECORD, Answer, Request
-from sstq.mechanisms import LocalReport, Mechanism
+from sstq.mechanisms import Mechanism
 
-__all__ = ["COUNTS", "SstqMod"]
+__all__ = ["SstqMod"]
 
-COUNTS = "sstq-counts"
-"""The record in the context's state with counts that depend on the node's data; it must stay there."""
+_WARNED = "sstq-warned"  # the record in the node's state that says that a warning was logged
 
 
 class SstqMod:
@@ -33,8 +32,7 @@ class SstqMod:
     1. Before the training: the request is read, its mechanism is rebuilt from its integers, and mechanism, shapes and
        budget are checked. Invalid requests are refused with an error reply, for reasons that do not depend on data.
     2. The training function runs. If it fails (SystemExit included), or its update is not finite, the update is the
-       zero vector, because a different kind of reply would leak; the node counts this locally and logs it in
-       its log.
+       zero vector, because a different kind of reply would leak; only the node's own log says so.
     3. The reply must hold the arrays that the server asks for, in their shapes. It may leave out others that were sent
        (such as a frozen backbone) and add none. Anything else is refused, always in the same words. This is
        visible, so the form of a reply must not depend on data (such as a head with one class per label of the node).
@@ -98,16 +96,16 @@ class SstqMod:
             round_id = _round_id(message, request)
             budget.permit(request.mechanism, round_id)
         except ValueError as error:
-            return _refuse(message, context, error)
+            return _refuse(message, error)
         if request.evaluates:
             _warn_of_clear_replies(context)
 
         try:
             update, shared = _train(message, context, call_next, sent, self._share_metrics)
             budget.charge(request.mechanism, round_id)
-            payload = _encode(request.mechanism, update, clients, context)
+            payload = _encode(request.mechanism, update, clients)
         except ValueError as error:
-            return _refuse(message, context, error)
+            return _refuse(message, error)
         answer = Answer(payload, request.mechanism.digest(), request.number)
         content = RecordDict({RECORD: answer.to_record()})
         if shared:
@@ -146,17 +144,16 @@ def _train(
     try:
         reply = call_next(message, context)
         if not reply.has_error():
-            return _update(reply, sent, context), _shared(reply, share_metrics)
+            return _update(reply, sent), _shared(reply, share_metrics)
         log(ERROR, "SstqMod: the training failed (%s); a zero update is sent in its place", reply.error.reason)
     except _OtherFormError:
         raise
     except (Exception, SystemExit) as error:
         log(ERROR, "SstqMod: the training failed; a zero update is sent in its place", exc_info=error)
-    _count(context, "failed")
     return np.zeros_like(sent.vector), {}
 
 
-def _update(reply: Message, sent: _Sent, context: Context) -> NDArray[np.float64]:
+def _update(reply: Message, sent: _Sent) -> NDArray[np.float64]:
     """Return the model of the reply minus the model of the request, or zeros if that is not finite."""
     try:
         model = sole_arrays(reply.content, "the training's reply")
@@ -171,25 +168,16 @@ def _update(reply: Message, sent: _Sent, context: Context) -> NDArray[np.float64
     if np.isfinite(update).all():
         return update
     log(WARNING, "SstqMod: the update is not finite; a zero update is sent in its place")
-    _count(context, "not-finite")
     return np.zeros_like(update)
 
 
-def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int] | None, context: Context) -> bytes:
+def _encode(mechanism: Mechanism, update: NDArray[np.float64], clients: list[int] | None) -> bytes:
     """Return the message's bytes; those of a zero update if this one cannot be encoded, which should not happen."""
     for vector in (update, np.zeros_like(update)):
-        report = LocalReport()
         try:
-            payload = mechanism.encode(vector, clients=clients, report=report).to_bytes()
+            return mechanism.encode(vector, clients=clients).to_bytes()
         except Exception as error:
             log(ERROR, "SstqMod: the update cannot be encoded; a zero update is sent in its place", exc_info=error)
-            _count(context, "failed")
-            continue
-        _count(context, "answered")
-        for field in fields(report):
-            if field.name != "vectors":
-                _count(context, field.name, getattr(report, field.name))
-        return payload
     raise ValueError("the update cannot be encoded; the node's operator can find the reason in the log")
 
 
@@ -200,8 +188,8 @@ def _shared(reply: Message, names: Sequence[str]) -> dict[str, MetricRecordValue
 
 def _warn_of_clear_replies(context: Context) -> None:
     """Warn once per run that more than private messages leaves the node."""
-    if "warned" not in (context.state.metric_records.get(COUNTS) or {}):
-        _count(context, "warned")
+    if _WARNED not in context.state:
+        context.state[_WARNED] = MetricRecord()
         log(
             WARNING,
             "SstqMod: this run also asks for evaluations or queries. Their replies (loss, accuracy, numbers of "
@@ -209,14 +197,6 @@ def _warn_of_clear_replies(context: Context) -> None:
         )
 
 
-def _refuse(message: Message, context: Context, error: ValueError) -> Message:
-    _count(context, "refused")
+def _refuse(message: Message, error: ValueError) -> Message:
     log(INFO, "SstqMod: refused: %s", error)
     return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, f"SstqMod: {error}"), reply_to=message)
-
-
-def _count(context: Context, what: str, times: int = 1) -> None:
-    counts = context.state.metric_records.get(COUNTS) or MetricRecord()
-    so_far = counts.get(what, 0)
-    counts[what] = times + (so_far if isinstance(so_far, int) else 0)
-    context.state[COUNTS] = counts
