@@ -8,12 +8,12 @@ from functools import cache, partial
 import numpy as np
 
 from benchmarks.harness import Result, benchmark, fastest
-from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon, two_level_shuffled_epsilon
+from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.aggregation import Estimate
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import shuffled_mechanism
-from tests.accounting.references import attained_delta
+from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 
 EPSILON, DELTA, PEOPLE, ROUNDS = 1.0, 1e-6, 2000, 40
 # Dimensions, groups, people and messages of the plans.

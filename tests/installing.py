@@ -46,11 +46,12 @@ class Environment:
 
     def __init__(self, folder, wheel, *, resolution=None):
         self.folder = Path(folder)
-        venv.create(self.folder / "environment", with_pip=resolution is None)
+        venv.create(self.folder / "environment")
+        # The pip or uv of this environment, and modules that nobody imports are not compiled: that would take longest.
+        place = ["--python", self.folder / "environment" / "bin" / "python"]
         if resolution is None:
-            self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+            self.run(sys.executable, "-m", "pip", *place, "install", "--quiet", "--no-compile", str(wheel))
         else:
-            place = ["--python", self.folder / "environment" / "bin" / "python"]
             self.run(sys.executable, "-m", "uv", "pip", "install", "--resolution", resolution, *place, str(wheel))
 
     def run(self, *command, code=0):

@@ -8,6 +8,8 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
+from sstq.accounting.shuffling import Crowd
+
 
 def histograms(densities):
     """The distribution of the shuffled messages of clients with these densities, by histogram."""
@@ -116,3 +118,16 @@ def claimed_delta(epsilon, share, clients, total):
         excess = _excess(np.full(likely.sum(), c), rest[likely], ratio, scale)
         result += binom.pmf(c, clients, 2 * inside) * float(np.sum(weights[likely] * excess))
     return result / clients
+
+
+def shuffled_delta(epsilon, clients, total, messages=None):
+    """The δ that the code gives n clients' shuffled messages at a total ε: tighter each time, as δ is known better."""
+    crowd, best, near = Crowd.of(epsilon, clients, messages), 1.0, 1e-6
+    while (delta := crowd.delta(total, near)) < 0.99 * best:
+        best, near = delta, max(delta, 1e-100)
+    return min(best, delta)
+
+
+def two_level_shuffled_epsilon(epsilon, share, clients, delta, messages=1):
+    """The ε that the code gives the shuffled messages of a two-level draw."""
+    return Crowd.two_level(epsilon, share, clients, messages).epsilon(delta)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.accounting import shuffled_epsilon, two_level_shuffled_epsilon
+from sstq.accounting import shuffled_epsilon
 from sstq.accounting.blanket import Blanket, _rest
 from sstq.accounting.losses import Sum
 from sstq.exactness import TOTAL
@@ -24,6 +24,7 @@ from tests.accounting.references import (
     hockey_stick,
     product,
     two_level,
+    two_level_shuffled_epsilon,
 )
 
 TAIL = 1e-14
@@ -71,20 +72,6 @@ def test_two_slots_of_a_small_crowd_stay_within_the_composed_bound(seed):
                 first, second = (histograms([own, *others]) for own in densities[:2])
                 value = hockey_stick(product(first, first), product(second, second), Fraction(math.exp(total)))
                 assert value <= most
-
-
-def test_silent_clients_of_a_small_crowd(seed):
-    """Silence is one more message, with the same probability for every vector; its number is seen."""
-    generator = np.random.default_rng(seed)
-    size, inside, ratio, taken = 3, 1, Fraction(int(generator.integers(15, 90)), 10), Fraction(3, 8)
-    densities = [two_level(size, members, ratio) for members in itertools.combinations(range(size), inside)]
-    blanket = Blanket.exact(ratio, 1 - size * min(densities[0])).taken(float(taken))
-    silent = [[1 - taken, *(taken * chance for chance in density)] for density in densities]
-    for total in (0.0, generator.uniform(0, 1) * math.log(ratio)):
-        most = bound(blanket, 3, total)
-        for others in itertools.combinations_with_replacement(silent, 2):
-            first, second = (histograms([own, *others]) for own in silent[:2])
-            assert hockey_stick(first, second, Fraction(math.exp(total))) <= most
 
 
 @pytest.mark.parametrize("ratio", [Fraction(11, 10), Fraction(3), Fraction(400)])

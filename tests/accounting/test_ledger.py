@@ -146,25 +146,20 @@ def test_the_renyi_cost_of_a_round_is_that_of_randomized_response():
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
 def test_the_adaptive_filter_never_undercuts_the_optimum(epsilon, delta):
-    terms = Terms.choose(4.0, delta, None, "adaptive", 0.0)
+    terms = Terms.choose(4.0, delta, None)
     for rounds in (1, 10, 100, 1000):
         assert compose(epsilon, rounds, delta) <= float(terms.total(Counter({epsilon: rounds}))) * (1 + 1e-9)
 
 
 def test_delta_allows_more_rounds(tmp_path):
-    basic = Ledger(tmp_path / "basic", epsilon=8.0)
-    adaptive = Ledger(tmp_path / "adaptive", epsilon=8.0, delta=1e-6)
-    optimal = Ledger(tmp_path / "optimal", epsilon=8.0, delta=1e-6, round_cap=0.1, composition="optimal")
-    assert [ledger.composition for ledger in (basic, adaptive, optimal)] == ["basic", "adaptive", "optimal"]
-    assert basic.rounds_left(0.1) == 79
-    assert optimal.rounds_left(0.1) == rounds_allowed(0.1, 8.0, 1e-6) == 238
-    assert 200 <= adaptive.rounds_left(0.1) <= 238
-    assert adaptive.rounds_left(4.0) == 2  # large rounds fall back on the sum
+    assert Ledger(tmp_path / "sum", epsilon=8.0).rounds_left(0.1) == 79
+    filtered = Ledger(tmp_path / "filter", epsilon=8.0, delta=1e-6)
+    assert 200 <= filtered.rounds_left(0.1) <= rounds_allowed(0.1, 8.0, 1e-6) == 238
+    assert filtered.rounds_left(4.0) == 2  # large rounds fall back on the sum
 
 
-@pytest.mark.parametrize("composition", ["adaptive", "optimal"])
-def test_rounds_left_is_what_can_be_spent(path, composition):
-    ledger = Ledger(path, epsilon=1.0, delta=1e-3, round_cap=0.2, composition=composition)
+def test_rounds_left_is_what_can_be_spent(path):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-3, round_cap=0.2)
     ledger.spend(0.05, "small")
     left = ledger.rounds_left(0.2)
     assert left >= 4
@@ -175,21 +170,13 @@ def test_rounds_left_is_what_can_be_spent(path, composition):
         ledger.spend(0.2, "one more")
 
 
-def test_optimal_charges_the_cap(path):
-    ledger = Ledger(path, epsilon=8.0, delta=1e-6, round_cap=0.1, composition="optimal")
-    for name in range(3):
-        ledger.spend(0.1, name)
-    assert ledger.spent == pytest.approx(min(0.3, compose(0.1, 3, 1e-6)))
-    assert ledger.rounds_left(0.09) < 260  # and not the 290 that 0.09 alone would allow
-
-
 # Opening
 
 
 def test_a_ledger_is_opened_with_its_own_terms(path):
     Ledger(path, epsilon=2.0, delta=1e-6, round_cap=1.0).spend(0.5, "a")
     ledger = Ledger(path)
-    assert (ledger.epsilon, ledger.delta, ledger.round_cap, ledger.composition) == (2.0, 1e-6, 1.0, "adaptive")
+    assert (ledger.epsilon, ledger.delta, ledger.round_cap) == (2.0, 1e-6, 1.0)
     ledger.spend(0.5, "b")
     assert len(Ledger(path, epsilon=2, delta=1e-6, round_cap=1).entries) == 2
 
@@ -212,10 +199,6 @@ def test_other_terms_are_refused(path, terms):
         ({"epsilon": math.inf}, "epsilon must be a number"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta must be a number"),
         ({"epsilon": 1.0, "round_cap": 0.0}, "round_cap must be a number"),
-        ({"epsilon": 1.0, "composition": "best"}, "composition must be"),
-        ({"epsilon": 1.0, "composition": "adaptive"}, "composition must not be 'adaptive' with delta = 0.0"),
-        ({"epsilon": 1.0, "delta": 1e-6, "composition": "basic"}, "composition must not be 'basic' with delta"),
-        ({"epsilon": 1.0, "delta": 1e-6, "composition": "optimal"}, "round_cap must be given"),
         ({"delta": 1e-6}, "epsilon must be given"),
     ],
 )
@@ -328,7 +311,6 @@ def rewritten(path, change):
         lambda lines: lines[0].pop("delta"),
         lambda lines: lines[0].update(epsilon="8"),
         lambda lines: lines[0].update(epsilon=math.nan),
-        lambda lines: lines[0].update(composition="adaptive"),
         lambda lines: lines[0].update(order=2.0),
         lambda lines: lines[1].update(epsilon=-1.0),
         lambda lines: lines[1].update(epsilon=math.inf),
@@ -608,50 +590,3 @@ def test_a_delta_has_a_price_but_no_ledger(name):
     assert price(mechanism) == 1.0
     with pytest.raises(ValueError, match=rf"pure ε, but mechanism '{name}' is \(ε, δ\)-private with delta = 0.001"):
         ledger_price(mechanism)
-
-
-# Rounds with a δ of their own
-
-
-def test_shuffled_rounds_add_up_their_own_delta_exactly(path):
-    ledger = Ledger(path, epsilon=2.0, delta=2.5e-7, rounds_delta=2.5e-7)
-    assert (ledger.composition, ledger.rounds_delta) == ("basic", 2.5e-7)
-    assert ledger.rounds_left(0.5, 1e-7) == 2
-    assert ledger.spend(0.5, 1, delta=1e-7).delta == 1e-7
-    ledger.spend(0.5, 2, delta=1e-7)
-    with pytest.raises(BudgetExhausted, match=r"delta = 1e-07 is more than is left: 5e-08 of rounds_delta = 2.5e-07"):
-        ledger.spend(0.5, 3, delta=1e-7)
-    ledger.spend(0.5, 3)
-    with pytest.raises(BudgetExhausted, match=r"epsilon = 0.75 is more than is left"):
-        ledger.spend(0.75, 4, delta=5e-8)
-    again = Ledger(path)
-    assert [entry.delta for entry in again.entries] == [1e-7, 1e-7, 0.0]
-    assert (again.spent, again.spent_delta) == (1.5, 2e-7)
-    assert again.rounds_left(0.1, 1e-3) == 0
-
-
-def test_a_part_of_delta_is_for_the_rounds_and_the_rest_for_composition(path, tmp_path):
-    ledger = Ledger(path, epsilon=2.0, delta=1e-6, rounds_delta=5e-7)
-    rest = Ledger(tmp_path / "rest", epsilon=2.0, delta=5e-7)
-    for number in range(40):
-        ledger.spend(0.02, number, delta=1e-8)
-        rest.spend(0.02, number)
-    assert ledger.composition == "adaptive"
-    assert ledger.spent == rest.spent
-    assert ledger.spent_delta == pytest.approx(4e-7)
-    assert ledger.rounds_left(0.02, 1e-8) in (9, 10)
-    assert 10 < ledger.rounds_left(0.02) == rest.rounds_left(0.02)
-    capped = Ledger(tmp_path / "capped", 2.0, 1e-6, 0.1, "optimal", 5e-7)
-    assert capped.rounds_left(0.1) == rounds_allowed(0.1, 2.0, 5e-7)
-
-
-def test_a_ledger_without_a_part_for_rounds_refuses_their_delta(path):
-    with pytest.raises(BudgetExhausted, match=r"delta = 1e-09 is more than is left: 0.0 of rounds_delta = 0.0"):
-        Ledger(path, epsilon=2.0).spend(0.5, 2, delta=1e-9)
-
-
-@pytest.mark.parametrize("rounds_delta", [2e-6, -1e-7, math.nan, "1e-7"])
-def test_rounds_get_a_part_of_delta(path, rounds_delta):
-    with pytest.raises(ValueError, match=r"rounds_delta|delta must be a number"):
-        Ledger(path, epsilon=1.0, delta=1e-6, rounds_delta=rounds_delta)
-    assert not path.exists()

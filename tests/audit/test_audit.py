@@ -10,7 +10,7 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import sstq
-from sstq.audit import check_encoder, empirical_audit, exact_audit, sampler_test, worst_pairs
+from sstq.audit import check_encoder, empirical_audit, exact_audit, worst_pairs
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
 from sstq.mechanisms.laws import FlatLaw, HalfSpaceLaw, TableLaw, TwoLevelLaw, law_from_dict, mass
@@ -234,41 +234,6 @@ def test_pairs_are_different_vectors_within_the_clip():
                 assert max(np.linalg.norm(x), np.linalg.norm(other)) <= mechanism.clip * (1 + 1e-12)
 
 
-# The sampler
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["sstq", "frameunit/small", "groupunit/shares", "vqsgd", "mmrc"])
-def test_the_sampler_agrees_with_the_integers(case, seed):
-    # Three times in a row a sound one fails with probability 1e-9.
-    mechanism = build(case)
-    tests = (sampler_test(mechanism, samples=2000, rng=seed + run) for run in range(3))
-    assert any(test.passed for test in tests)
-
-
-@pytest.mark.slow
-def test_the_level_of_the_sampler_test_is_kept(seed):
-    mechanism, alpha, runs = build("vqsgd"), 0.1, 60
-    failures = sum(not sampler_test(mechanism, 400, alpha, rng=seed + run).passed for run in range(runs))
-    # Binomial(60, α) exceeds this with probability below 1e-6; a test that never fails has probability 0.9^60 = 0.002,
-    # so that no lower limit is set.
-    assert failures <= binom.isf(1e-6, runs, alpha)
-
-
-def test_a_biased_source_is_found(seed, monkeypatch):
-    class Biased(sstq.randomness.secret.SeededBits):
-        """The highest bit of a word is 1 in 55 % of the cases."""
-
-        def words(self, count):
-            drawn = super().words(count)
-            tilted = self._rng.random(count) < 0.1
-            return np.where(tilted, drawn | np.uint64(1 << 63), drawn)
-
-    monkeypatch.setattr("sstq.audit.encoder.bit_source", Biased)
-    # 20,000 words, 1,000 of them turned: seven standard deviations in one class alone.
-    assert not sampler_test(build("vqsgd"), samples=20_000, rng=seed).passed
-
-
 # The command
 
 
@@ -307,7 +272,6 @@ def test_the_empirical_audit_gives_a_verdict(spec):
     done = run("empirical", spec, "--samples", 1000, "--seed", 1)
     assert done.exit_code == 0
     assert "none found" in done.stdout
-    assert "agrees with the integers" in done.stdout
 
 
 def test_the_empirical_audit_warns_of_too_few_messages(tmp_path):

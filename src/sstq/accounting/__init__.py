@@ -1,14 +1,12 @@
 """Privacy accounting: what several messages of one client reveal together, and a ledger that enforces a budget.
 
 A message is ε-LDP. `compose` gives the total ε of T messages, `rounds_allowed` and `epsilon_per_round` solve for T and
-ε, `subsampled_epsilon` and `shuffled_epsilon` give the ε in a crowd, and `Ledger` refuses to spend too much.
+ε, `shuffled_epsilon` gives the ε in a shuffled crowd, and `Ledger` refuses to spend too much.
 """
 
-from sstq.accounting.composition import METHODS as METHODS
 from sstq.accounting.composition import compose as compose
 from sstq.accounting.composition import epsilon_per_round as epsilon_per_round
 from sstq.accounting.composition import gaussian_sigma as gaussian_sigma
-from sstq.accounting.composition import optimal_delta as optimal_delta
 from sstq.accounting.composition import rounds_allowed as rounds_allowed
 from sstq.accounting.ledger import Ledger as Ledger
 from sstq.accounting.ledger import ledger_price as ledger_price
@@ -19,8 +17,5 @@ from sstq.accounting.ledger_file import LedgerDamaged as LedgerDamaged
 from sstq.accounting.ledger_file import LedgerError as LedgerError
 from sstq.accounting.ledger_file import RoundAlreadySpent as RoundAlreadySpent
 from sstq.accounting.ledger_file import RoundCapExceeded as RoundCapExceeded
-from sstq.accounting.shuffling import shuffled_delta as shuffled_delta
 from sstq.accounting.shuffling import shuffled_epsilon as shuffled_epsilon
-from sstq.accounting.shuffling import subsampled_epsilon as subsampled_epsilon
 from sstq.accounting.shuffling import two_level_local_epsilon as two_level_local_epsilon
-from sstq.accounting.shuffling import two_level_shuffled_epsilon as two_level_shuffled_epsilon

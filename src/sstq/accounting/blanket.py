@@ -10,7 +10,6 @@ to μ, whatever their vectors are. Put α = (1 − γ)/(E − 1), and α = 1/(E 
                                      0               otherwise, which is α(E − 1),
 
 Z₁, …, Z_n being independent. A two-level draw of one of M candidates, a share κ of them inside, has α = κ/(κE + 1 − κ).
-A client that takes part with a secret probability p has p·α instead of α.
 
 docs/proofs.md has the proof, and why every step of the computation errs on the safe side. It takes the pair of
 worlds in which a of n messages are in the first inside set, b in the second and r elsewhere. With c = a + b, (c, r)
@@ -23,7 +22,7 @@ References:
 
 import math
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -78,10 +77,6 @@ class Blanket:
         if ratio > 1:
             inside = min(inside, round_up(apart / (ratio - 1)))
         return cls(grown, inside)
-
-    def taken(self, probability: float) -> "Blanket":
-        """The blanket of clients that take part with this secret probability and otherwise send nothing."""
-        return replace(self, inside=round_up(Fraction(self.inside) * Fraction(probability)))
 
     @property
     def elsewhere(self) -> float:

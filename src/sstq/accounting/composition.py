@@ -2,7 +2,7 @@
 
 Everything rests on one fact (Kairouz, Oh, Viswanath 2015): among all ε-LDP mechanisms binary randomized response,
 which tells the truth with probability e^ε/(1 + e^ε), reveals the most. Its privacy loss is +ε or −ε, so the loss of T
-rounds is a random walk, and δ(ε′) is its expected excess over ε′.
+rounds is a random walk, and δ(ε′) is its expected excess over ε′. Rounds of different ε are convolved on a grid.
 """
 
 import math
@@ -15,10 +15,8 @@ import numpy as np
 from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down
 from sstq.accounting.losses import Losses, Sum
 from sstq.accounting.shuffling import Crowd
-from sstq.checks import RANGES, check_argument, check_option
+from sstq.checks import RANGES, check_argument
 from sstq.exactness import round_up
-
-METHODS = ("basic", "advanced", "optimal", "pld")
 
 _EPSILON_MIN, _EPSILON_MAX, _ = RANGES["round_epsilon"]
 ROUNDS_MAX = int(RANGES["rounds"][1])
@@ -30,33 +28,25 @@ _SPARE = 1 + 1e-9
 # One or two units in the last place: losses are rounded up, which matters if δ is this small.
 _ROUND_UP = 1 + 2.0**-52
 
-# The masses of every loss are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
-_PLD_ROUNDS_MAX = 10**5
-_PLD_CELLS = 1 << 16
+# The masses of every loss on a grid are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
+_GRID_ROUNDS_MAX = 10**5
+_GRID_CELLS = 1 << 16
 
 
 def compose(
-    epsilon: float | Sequence[float],
-    rounds: int | None = None,
-    delta: float = 0.0,
-    method: str = "optimal",
-    *,
-    clients: int | None = None,
+    epsilon: float | Sequence[float], rounds: int | None = None, delta: float = 0.0, *, clients: int | None = None
 ) -> float:
     """Return the total ε of all messages of one client, for a given δ.
 
     The server may choose each round's mechanism by what it saw before, as long as the ε of each round is fixed
-    beforehand. (If it is not, only "basic" holds; `Ledger` counts such rounds correctly.)
+    beforehand. (If it is not, only δ = 0 holds; `Ledger` counts such rounds correctly.)
 
     Args:
-        epsilon: the ε of every round, or a sequence with one ε per round.
+        epsilon: the ε of every round, or a sequence with one ε per round, at most 1e5 of them if they differ.
         rounds: T, if all rounds have the same ε; 1 by default.
-        delta: the total δ. With δ = 0 the result is the sum of all ε, whatever the method.
-        method: "basic", the sum, which needs no δ; "advanced", the classical bound; "optimal", exact for equal ε;
-            "pld", numerical convolution for any ε (T ≤ 1e5).
-        clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for the
-            assumptions. Half of δ pays for the shuffling (all of it with "basic"); with "pld" and equal ε the shuffled
-            rounds' losses are composed instead, which is much tighter.
+        delta: the total δ. With δ = 0 the result is the sum of all ε, the best possible bound.
+        clients: how many clients' messages a trusted shuffler mixes in every round, all of the same ε; see
+            `shuffled_epsilon` for the assumptions.
 
     Examples:
         >>> compose([0.5, 0.25, 0.25])
@@ -64,25 +54,31 @@ def compose(
         >>> compose(1.0, 100, delta=1e-6)
         83.53...
         >>> compose(1.0, 100, delta=1e-6, clients=100_000)
-        0.733...
+        0.148...
 
     References:
-        Dwork, Rothblum, Vadhan: Boosting and Differential Privacy. FOCS 2010 (advanced). Kairouz, Oh, Viswanath: The
-        Composition Theorem for Differential Privacy. ICML 2015 (optimal).
+        Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.
     """
     epsilons = _count_rounds(epsilon, rounds)
-    delta, method, clients = _checked(delta, method, clients)
-    alone = _total(epsilons, delta, method)
-    return alone if clients is None else min(alone, _shuffled_total(epsilons, delta, method, clients))
+    delta, clients = _checked(delta, clients)
+    basic = round_up(basic_total(epsilons))
+    if not delta:
+        return basic
+    if len(epsilons) > 1:
+        if clients is not None:
+            raise ValueError("clients must be left out when epsilon has one number per round")
+        return _grid_total(epsilons, delta, basic)
+    ((each, count),) = epsilons.items()
+    walk = _Walk(each, count)
+    alone = furthest(lambda total: walk.fits(total, delta), basic, 0.0)
+    return alone if clients is None else min(alone, Crowd.of(each, clients, rounds=count).epsilon(delta))
 
 
-def rounds_allowed(
-    epsilon: float, total_epsilon: float, delta: float = 0.0, method: str = "optimal", *, clients: int | None = None
-) -> int:
-    """Return how many rounds of ε stay within a total (ε′, δ): at most 10⁹, and 0 if not even one fits.
+def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0, *, clients: int | None = None) -> int:
+    """Return how many rounds of ε stay within a total (ε′, δ), 0 if not even one fits.
 
-    See `compose` for the arguments. Doubles are taken at their exact values: 0.3 is a little less than three
-    times 0.1, so only two rounds fit.
+    The most are 10⁹; of shuffled rounds, 10⁵ or as many as fit without a shuffler. See `compose` for the arguments.
+    Doubles are taken at their exact values: 0.3 is a little less than three times 0.1, so only two rounds fit.
 
     Examples:
         >>> rounds_allowed(0.1, 8.0, delta=1e-6)
@@ -92,16 +88,13 @@ def rounds_allowed(
     """
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
     total = check_argument("total_epsilon", total_epsilon)
-    delta, method, clients = _checked(delta, method, clients)
-    # The sum of all ε is a valid bound for every method.
+    delta, clients = _checked(delta, clients)
     basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
-    limit = _PLD_ROUNDS_MAX if method == "pld" else ROUNDS_MAX
-    return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta, method, clients), basic, limit)
+    limit = ROUNDS_MAX if clients is None else max(basic, _GRID_ROUNDS_MAX)
+    return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta, clients), basic, limit)
 
 
-def epsilon_per_round(
-    rounds: int, total_epsilon: float, delta: float = 0.0, method: str = "optimal", *, clients: int | None = None
-) -> float:
+def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0, *, clients: int | None = None) -> float:
     """Return the greatest ε per round, at most 100, for which T rounds stay within a total (ε′, δ).
 
     Arguments are those of `compose`.
@@ -113,30 +106,11 @@ def epsilon_per_round(
         0.156...
     """
     rounds, total = check_argument("rounds", rounds), check_argument("total_epsilon", total_epsilon)
-    delta, method, clients = _checked(delta, method, clients)
+    delta, clients = _checked(delta, clients)
     basic = min(_EPSILON_MAX, round_down(Fraction(total) / rounds))
     if basic < _EPSILON_MIN:
         raise ValueError(f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} per round")
-    return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta, method, clients), basic, _EPSILON_MAX)
-
-
-def optimal_delta(epsilon: float, rounds: int, total_epsilon: float) -> float:
-    """Return the least δ for which any T = `rounds` rounds of ε-LDP are (ε′, δ)-private, with ε′ = `total_epsilon`.
-
-    δ(ε′) = Σ_l C(T, l)·[e^((T−l)ε) − e^(ε′ + lε)]⁺ / (1 + e^ε)^T, to about twelve digits. Knowing only that a mechanism
-    is ε-LDP, no smaller δ can be proved.
-
-    Examples:
-        >>> optimal_delta(1.0, 100, 80.0)
-        7.015...e-06
-
-    References:
-        Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy. ICML 2015, Theorem 3.3 (there at
-        ε′ = (T − 2i)ε; between these points the same sum holds).
-    """
-    epsilon, rounds = check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("rounds", rounds)
-    total = check_argument("total_epsilon", total_epsilon)
-    return 0.0 if rounds * Fraction(epsilon) <= Fraction(total) else _Walk(epsilon, rounds).delta(total)
+    return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta, clients), basic, _EPSILON_MAX)
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
@@ -168,14 +142,13 @@ def basic_total(epsilons: Counter[float]) -> Fraction:
     return sum((count * Fraction(epsilon) for epsilon, count in epsilons.items()), Fraction(0))
 
 
-def optimal_total(epsilon: float, rounds: int, delta: float) -> float:
-    """The least ε′ for which T rounds of ε are (ε′, δ)-private."""
-    walk = _Walk(epsilon, rounds)
-    return furthest(lambda total: walk.fits(total, delta), round_up(rounds * Fraction(epsilon)), 0.0)
-
-
 class _Walk:
-    """The positive privacy losses of T rounds of randomized response, and their probabilities."""
+    """The positive privacy losses of T rounds of randomized response, and their probabilities.
+
+    δ(ε′) = Σ_l C(T, l)·[e^((T−l)ε) − e^(ε′ + lε)]⁺ / (1 + e^ε)^T (Kairouz, Oh, Viswanath, Theorem 3.3, there at
+    ε′ = (T − 2i)ε; between these points the same sum holds). Knowing only that a mechanism is ε-LDP, no smaller δ can
+    be proved.
+    """
 
     def __init__(self, epsilon: float, rounds: int) -> None:
         from scipy.stats import binom
@@ -196,15 +169,15 @@ class _Walk:
         return self.delta(total) * _SPARE <= delta
 
 
-def _pld_total(epsilons: Counter[float], delta: float) -> float:
-    """The ε′ of the sum of all rounds' losses, on a grid of ε if all rounds have the same."""
-    rounds, basic = epsilons.total(), round_up(basic_total(epsilons))
-    if rounds > _PLD_ROUNDS_MAX:
-        raise ValueError(f"rounds must be at most {_PLD_ROUNDS_MAX} for method 'pld', got {rounds}")
+def _grid_total(epsilons: Counter[float], delta: float, basic: float) -> float:
+    """The ε′ of the sum of all rounds' losses, on a grid."""
+    if epsilons.total() > _GRID_ROUNDS_MAX:
+        raise ValueError(f"epsilon must have at most {_GRID_ROUNDS_MAX} different rounds, got {epsilons.total()}")
     # A power of two, so that multiples are exact.
-    step = None if len(epsilons) == 1 else 2.0 ** math.floor(math.log2(basic / _PLD_CELLS))
-    parts = [(Losses.of_response(epsilon, step), count) for epsilon, count in epsilons.items()]
-    return Sum(parts, delta).epsilon(delta, basic)
+    step = 2.0 ** math.floor(math.log2(basic / _GRID_CELLS))
+    return Sum([(Losses.of_response(epsilon, step), count) for epsilon, count in epsilons.items()], delta).epsilon(
+        delta, basic
+    )
 
 
 def _count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Counter[float]:
@@ -219,49 +192,18 @@ def _count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Count
     return Counter(check_argument("epsilon", value, of="round_epsilon") for value in epsilon)
 
 
-def _checked(delta: float, method: str, clients: int | None) -> tuple[float, str, int | None]:
-    """The arguments that all functions here share; without δ every method is the basic one."""
+def _checked(delta: float, clients: int | None) -> tuple[float, int | None]:
+    """The arguments that all functions here share."""
     delta = check_delta(delta, positive=clients is not None)
-    check_option("method", method, METHODS)
-    clients = None if clients is None else check_argument("clients", clients, of="crowd")
-    return delta, method if delta else "basic", clients
+    return delta, None if clients is None else check_argument("clients", clients, of="crowd")
 
 
-def _total(epsilons: Counter[float], delta: float, method: str) -> float:
-    if method == "basic":
-        return round_up(basic_total(epsilons))
-    if method == "advanced":
-        # √(2 ln(1/δ)·Σε²) + Σε(e^ε − 1): it can exceed the plain sum, and never beats the optimal bound.
-        squares = math.fsum(count * epsilon**2 for epsilon, count in epsilons.items())
-        drift = math.fsum(count * epsilon * math.expm1(epsilon) for epsilon, count in epsilons.items())
-        return (math.sqrt(2 * math.log(1 / delta) * squares) + drift) * (1 + 1e-14)
-    if method == "pld":
-        return _pld_total(epsilons, delta)
-    if len(epsilons) > 1:
-        raise ValueError("method 'optimal' needs the same epsilon in every round; use 'pld' for different ones")
-    ((epsilon, rounds),) = epsilons.items()
-    return optimal_total(epsilon, rounds, delta)
-
-
-def _shuffled_total(epsilons: Counter[float], delta: float, method: str, clients: int) -> float:
-    if method == "pld" and len(epsilons) == 1:
-        ((epsilon, rounds),) = epsilons.items()
-        return Crowd.of(epsilon, clients, None, rounds, 1.0).epsilon(delta)
-    shuffling = delta if method == "basic" else delta / 2
-    each = shuffling / epsilons.total()
-    amplified: Counter[float] = Counter()
-    for epsilon, count in epsilons.items():
-        amplified[max(_EPSILON_MIN, Crowd.of(epsilon, clients, None, 1, 1.0).epsilon(each))] += count
-    return _total(amplified, delta - shuffling, method)
-
-
-def _fits(epsilon: float, rounds: int, total: float, delta: float, method: str, clients: int | None) -> bool:
-    """Whether T rounds of ε are (total, δ)-private; for "optimal" δ is compared, which needs no search."""
+def _fits(epsilon: float, rounds: int, total: float, delta: float, clients: int | None) -> bool:
+    """Whether T rounds of ε are (total, δ)-private."""
     if rounds * Fraction(epsilon) <= Fraction(total):
         return True
-    epsilons = Counter({epsilon: rounds})
-    if clients is not None and _shuffled_total(epsilons, delta, method, clients) <= total:
+    if not delta:
+        return False
+    if _Walk(epsilon, rounds).fits(total, delta):
         return True
-    if method == "optimal":
-        return _Walk(epsilon, rounds).fits(total, delta)
-    return _total(epsilons, delta, method) <= total
+    return clients is not None and Crowd.of(epsilon, clients, rounds=rounds).delta(total, delta) <= delta

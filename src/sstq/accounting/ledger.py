@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sstq.accounting import ledger_file
-from sstq.accounting.bounds import check_delta, greatest_count, round_down
+from sstq.accounting.bounds import greatest_count, round_down
 from sstq.accounting.composition import ROUNDS_MAX
 from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, RoundCapExceeded, Terms
 from sstq.checks import check_argument
@@ -46,10 +46,6 @@ class Ledger:
         epsilon: the total; leave it out to open an existing ledger with its own terms.
         delta: the δ of the total. With 0 the sum of all ε must stay within `epsilon`.
         round_cap: the maximum ε that this client allows for one round, all its messages together.
-        composition: how rounds add up when δ > 0: "adaptive" (default), which charges any ε at any time; or "optimal",
-            which charges every round as `round_cap` and so allows the most rounds when all have that ε.
-        rounds_delta: the part of `delta` for rounds that have a δ of their own, such as shuffled ones; what is left of
-            it is for composition. If nothing is left, all ε and all δ add up.
 
     Examples:
         >>> import tempfile
@@ -74,13 +70,11 @@ class Ledger:
         epsilon: float | None = None,
         delta: float = 0.0,
         round_cap: float | None = None,
-        composition: str | None = None,
-        rounds_delta: float = 0.0,
     ) -> None:
         # Two names of one file must not have two locks.
         self._path = Path(path).resolve()
         if epsilon is not None:
-            self._terms = Terms.choose(epsilon, delta, round_cap, composition, rounds_delta)
+            self._terms = Terms.choose(epsilon, delta, round_cap)
             with self._locked() as lock:
                 if self._path.exists():
                     self._read()
@@ -89,8 +83,8 @@ class Ledger:
                     raise LedgerDamaged(f"{self._path}: {problem}")
                 else:
                     self._write(lock, ())
-        elif (delta, round_cap, composition, rounds_delta) != (0.0, None, None, 0.0):
-            raise ValueError("epsilon must be given with delta, round_cap, composition or rounds_delta, got None")
+        elif (delta, round_cap) != (0.0, None):
+            raise ValueError("epsilon must be given with delta or round_cap, got None")
         else:
             self._terms = ledger_file.read_ledger(self._path)[0]
 
@@ -115,21 +109,6 @@ class Ledger:
         return self._terms.round_cap
 
     @property
-    def composition(self) -> str:
-        """How rounds add up: "basic", "adaptive" or "optimal"."""
-        return self._terms.composition
-
-    @property
-    def rounds_delta(self) -> float:
-        """The part of δ that rounds with a δ of their own may use up."""
-        return self._terms.rounds_delta
-
-    @property
-    def spent_delta(self) -> float:
-        """The sum of the δ of all entries, rounded up."""
-        return round_up(_deltas(self._read()))
-
-    @property
     def entries(self) -> tuple[Entry, ...]:
         """All rounds paid for, in order."""
         return self._read()
@@ -144,31 +123,26 @@ class Ledger:
         """The part of the total ε that is left, rounded down. With δ > 0 a round may cost less than its ε."""
         return self._left(self._terms.total(_epsilons(self._read())))
 
-    def rounds_left(self, epsilon: float, delta: float = 0.0) -> int:
-        """Return how many more rounds of (ε, δ) can be spent; at most 10⁹."""
-        epsilon, delta = check_argument("epsilon", epsilon, of="answer_epsilon"), check_delta(delta)
+    def rounds_left(self, epsilon: float) -> int:
+        """Return how many more rounds of ε can be spent; at most 10⁹."""
+        epsilon = check_argument("epsilon", epsilon, of="answer_epsilon")
         if self.round_cap is not None and epsilon > self.round_cap:
             return 0
-        entries = self._read()
-        epsilons = _epsilons(entries)
+        epsilons = _epsilons(self._read())
         if not self._allows(epsilons):
             return 0
-        most = (Fraction(self.rounds_delta) - _deltas(entries)) // Fraction(delta) if delta else ROUNDS_MAX
-        limit = max(0, min(most, ROUNDS_MAX))
-        return greatest_count(lambda rounds: self._allows(epsilons + Counter({epsilon: rounds})), 0, limit)
+        return greatest_count(lambda rounds: self._allows(epsilons + Counter({epsilon: rounds})), 0, ROUNDS_MAX)
 
-    def spend(self, epsilon: float, round_id: str | int, delta: float = 0.0) -> Entry:
-        """Pay for one round of (ε, δ); when this returns, and not before, its messages may leave.
+    def spend(self, epsilon: float, round_id: str | int) -> Entry:
+        """Pay for one round of ε; when this returns, and not before, its messages may leave.
 
-        Without a shuffler all of a client's messages in a round cost their sum, with δ = 0: `price(mechanism)`, up to
-        81,920. Behind a shuffler they are one round of (ε, δ), see `shuffled_epsilon`. That needs a ledger with
-        `rounds_delta`, and holds only if the shuffler is honest.
+        All of a client's messages in a round cost their sum: `price(mechanism)`, up to 81,920. A ledger does not count
+        on a shuffler.
 
         Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
         `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
         epsilon, name = check_argument("epsilon", epsilon, of="answer_epsilon"), ledger_file.check_round_id(round_id)
-        delta = check_delta(delta)
         if self.round_cap is not None and epsilon > self.round_cap:
             raise RoundCapExceeded(
                 f"epsilon must be at most round_cap = {self.round_cap!r}, got {epsilon!r}; the cap is fixed when a "
@@ -184,11 +158,7 @@ class Ledger:
                 spent = self._terms.total(epsilons)
                 left = f"{self._left(spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
                 raise ledger_file.BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")
-            if _deltas(entries) + Fraction(delta) > Fraction(self.rounds_delta):
-                unspent = round_down(Fraction(self.rounds_delta) - _deltas(entries))
-                left = f"{unspent!r} of rounds_delta = {self.rounds_delta!r}"
-                raise ledger_file.BudgetExhausted(f"delta = {delta!r} is more than is left: {left}")
-            entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"), delta)
+            entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
             self._write(lock, (*entries, entry))
         return entry
 
@@ -235,10 +205,6 @@ def _was_created(lock: int) -> bool:
 
 def _epsilons(entries: tuple[Entry, ...]) -> Counter[float]:
     return Counter(entry.epsilon for entry in entries)
-
-
-def _deltas(entries: tuple[Entry, ...]) -> Fraction:
-    return sum((Fraction(entry.delta) for entry in entries), Fraction(0))
 
 
 def price(mechanism: Mechanism) -> float:

@@ -13,12 +13,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from sstq.accounting.bounds import check_delta, round_down
-from sstq.accounting.composition import basic_total, optimal_total
-from sstq.checks import check_argument, check_number, check_option
+from sstq.accounting.bounds import check_delta
+from sstq.accounting.composition import basic_total
+from sstq.checks import check_argument, check_number
 from sstq.files.strict_json import read_json
 
-_FORMAT, _VERSION = "sstq-ledger", 2
+_FORMAT, _VERSION = "sstq-ledger", 3
 _ID_LENGTH_MAX = 256
 
 # Orders to choose from: 1 + 2^(−6), …, 1 + 2^12 in steps of 2^(1/8).
@@ -73,21 +73,20 @@ class LedgerDamaged(LedgerError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Entry:
-    """A round that was paid for: its name, its ε, when it was paid, in UTC, and its δ.
+    """A round that was paid for: its name, its ε, and when it was paid, in UTC.
 
     Examples:
         >>> import tempfile
         >>> from sstq.accounting import Ledger
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     entry = Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(0.5, "round 1")
-        >>> entry.epsilon, entry.delta
-        (0.5, 0.0)
+        >>> entry.round_id, entry.epsilon
+        ('round 1', 0.5)
     """
 
     round_id: str
     epsilon: float
     time: str
-    delta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,87 +96,51 @@ class Terms:
     A composition theorem holds for ε that were fixed beforehand. A ledger does not know them beforehand, so it needs a
     *privacy filter*, a rule that may stop the rounds at any time:
 
-    * basic: the sum of all ε. The likelihood ratio of a whole history is at most e^Σε, history by history.
-    * adaptive: the Rényi filter of Feldman and Zrnic (2021). For an order α fixed beforehand, a round of ε costs the
+    * Without δ: the sum of all ε. The likelihood ratio of a whole history is at most e^Σε, history by history.
+    * With δ: the Rényi filter of Feldman and Zrnic (2021). For an order α fixed beforehand, a round of ε costs the
       Rényi divergence of randomized response, log(1 + 2·sinh(αε/2)·sinh((α − 1)ε/2)/cosh(ε/2))/(α − 1), which adds up;
       turning it into (ε, δ) costs log((α − 1)/α) − (log δ + log α)/(α − 1) once (Canonne, Kamath, Steinke 2020,
       Proposition 12).
-    * optimal: every round counts as the round cap, which *is* fixed beforehand, in the optimal composition.
 
-    With δ > 0 a history may go on while the sum *or* the other rule allows it: those of the first kind lose at most ε
+    With δ > 0 a history may go on while the sum *or* the filter allows it: those of the first kind lose at most ε
     without δ, and those of the second kind together lose ε but for δ.
-
-    Rounds may have a δ of their own, such as shuffled ones. An (ε, δ)-private round is an ε-private one but for an
-    event of probability δ (Kairouz, Oh, Viswanath 2015), and such events add up whatever the server does. A part of the
-    total's δ is fixed for them beforehand, `rounds_delta`; the rules above have the rest. If nothing is left, the rule
-    is the basic one.
     """
 
     epsilon: float
     delta: float
     round_cap: float | None
-    composition: str
     order: float | None
-    rounds_delta: float
 
     def __post_init__(self) -> None:
         check_argument("epsilon", self.epsilon, of="total_epsilon")
         check_delta(self.delta)
-        check_option("composition", self.composition, ("basic", "adaptive", "optimal"))
         if self.round_cap is not None:
             check_argument("round_cap", self.round_cap, of="answer_epsilon")
-        check_delta(self.rounds_delta)
-        if self.rounds_delta > self.delta:
-            raise ValueError(f"rounds_delta must be at most delta = {self.delta!r}, got {self.rounds_delta!r}")
-        if (self.composition == "basic") != (self.rounds_delta == self.delta):
-            deltas = f"delta = {self.delta!r}" + (
-                f", rounds_delta = {self.rounds_delta!r}" if self.rounds_delta else ""
-            )
-            raise ValueError(f"composition must not be {self.composition!r} with {deltas}")
-        if self.composition == "optimal" and self.round_cap is None:
-            raise ValueError("round_cap must be given with composition='optimal', which charges it for every round")
-        if (self.order is not None) != (self.composition == "adaptive"):
-            raise ValueError(f"order must be left out with composition={self.composition!r}, got {self.order!r}")
+        if (self.order is not None) != (self.delta > 0):
+            raise ValueError(f"order must be given with delta > 0 only, got {self.order!r} with {self.delta!r}")
         if self.order is not None and check_number("order", self.order, 1, 1e6) == 1:
             raise ValueError("order must be greater than 1")
 
     @classmethod
-    def choose(
-        cls,
-        epsilon: float,
-        delta: float,
-        round_cap: float | None,
-        composition: str | None,
-        rounds_delta: float,
-    ) -> Self:
-        """The terms with their default composition, and the order that allows the most small rounds."""
-        composition = composition or ("basic" if rounds_delta == delta else "adaptive")
-        order = _ORDERS[0] if composition == "adaptive" else None
+    def choose(cls, epsilon: float, delta: float, round_cap: float | None) -> Self:
+        """The terms with the order that allows the most small rounds."""
         # Checked before the order is computed from them; numbers of any kind become plain floats.
-        terms = cls(epsilon, delta, round_cap, composition, order, rounds_delta)
-        if order is not None:
+        cls(epsilon, delta, round_cap, _ORDERS[0] if delta else None)
+        order = None
+        if delta:
             # A small round costs αε²/2: their number is proportional to what conversion leaves, divided by α.
-            spare = terms.composition_delta
-            order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, spare)) / order)
-        cap = None if round_cap is None else float(round_cap)
-        return cls(float(epsilon), float(delta), cap, composition, order, float(rounds_delta))
-
-    @property
-    def composition_delta(self) -> float:
-        """What the rounds' own δ leave of the total's, for the rules."""
-        return round_down(Fraction(self.delta) - Fraction(self.rounds_delta))
+            order = max(_ORDERS, key=lambda order: (epsilon - _conversion(order, delta)) / order)
+        return cls(float(epsilon), float(delta), None if round_cap is None else float(round_cap), order)
 
     def total(self, epsilons: Counter[float]) -> Fraction:
         """An upper bound on the ε that these rounds cost together, for the given δ."""
-        basic, rounds = basic_total(epsilons), epsilons.total()
-        if self.order is not None:
-            divergence = math.fsum(count * renyi(epsilon, self.order) for epsilon, count in epsilons.items())
-            conversion = _conversion(self.order, self.composition_delta)
-            bound = divergence + conversion + _SPARE * (divergence + abs(conversion))
-            return min(basic, Fraction(max(0.0, bound)))
-        if self.composition == "optimal" and self.round_cap is not None and rounds:
-            return min(basic, Fraction(optimal_total(self.round_cap, rounds, self.composition_delta)))
-        return basic
+        basic = basic_total(epsilons)
+        if self.order is None:
+            return basic
+        divergence = math.fsum(count * renyi(epsilon, self.order) for epsilon, count in epsilons.items())
+        conversion = _conversion(self.order, self.delta)
+        bound = divergence + conversion + _SPARE * (divergence + abs(conversion))
+        return min(basic, Fraction(max(0.0, bound)))
 
 
 def renyi(epsilon: float, order: float) -> float:
@@ -237,7 +200,6 @@ def _parse(data: bytes) -> tuple[Terms, tuple[Entry, ...]]:
         Entry(
             check_round_id(line.pop("round_id")),
             check_argument("epsilon", line.pop("epsilon"), of="answer_epsilon"),
-            delta=check_delta(line.pop("delta")),
             **line,
         )
         for line in rounds

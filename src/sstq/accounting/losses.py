@@ -71,12 +71,9 @@ class Losses:
         return cls(step, np.maximum(on_grid[1:], 0.0) * (1 + _MASS_SPARE), infinite * (1 + _MASS_SPARE))
 
     @classmethod
-    def of_response(cls, epsilon: float, step: float | None = None) -> "Losses":
-        """The losses ±ε of randomized response; on a grid of ε itself if no step is given, a little too wide."""
-        truth = 1 / (1 + math.exp(-epsilon))
-        if step is None:
-            return cls(epsilon * (1 + _LOSS_SPARE), np.array([truth * (1 + _MASS_SPARE)]), 0.0)
-        return cls.on_grid(np.array([epsilon]), np.array([truth]), 0.0, step)
+    def of_response(cls, epsilon: float, step: float) -> "Losses":
+        """The losses ±ε of randomized response."""
+        return cls.on_grid(np.array([epsilon]), np.array([1 / (1 + math.exp(-epsilon))]), 0.0, step)
 
     def coarser(self, factor: int) -> "Losses":
         """Return the same distribution on a grid of wider steps."""

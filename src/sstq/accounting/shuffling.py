@@ -1,9 +1,9 @@
-"""Amplification: the ε of messages in a shuffled crowd, or behind a secret coin (subsampling)."""
+"""Amplification: the ε of messages in a shuffled crowd."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
@@ -21,31 +21,6 @@ _SLOTS_MAX = 10**6
 _CLIENTS_MAX = 10**10
 # The part of δ that the sums leave out and count as lost.
 _TAIL = 1e-5
-_DELTA_USUAL = 1e-6
-# A search for δ ends when it falls by less than this.
-_GAIN = 0.99
-
-
-def subsampled_epsilon(epsilon: float, probability: float) -> float:
-    """Return the ε′ = log(1 + q(e^ε − 1)) of a client that takes part with probability q in secret.
-
-    It holds when nobody who sees the messages can tell whether the client took part: each client tosses a coin of its
-    own, the same for every vector, and tells nobody. A client that stays out still sends a message, the encoding
-    of a public vector such as zero. Then Pr[m | x] = (1 − q)·Pr[M(0) = m] + q·Pr[M(x) = m], which gives ε′ per
-    message, with no trust in anybody. The price: the mean of the messages estimates q times the mean of the vectors.
-
-    Warning:
-        A server that sees who answered knows the coin. Then a client that answered has spent all of ε, and there is no
-        amplification: do not use this function for clients that the server selects or that simply stay silent.
-
-    Examples:
-        >>> subsampled_epsilon(1.0, 0.1)
-        0.158...
-    """
-    epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
-    probability = check_number("probability", probability, 0, 1)
-    # Rounded up by some units in the last place, which covers the rounding of log1p and expm1.
-    return min(epsilon, math.log1p(probability * math.expm1(epsilon)) * (1 + 1e-15))
 
 
 def shuffled_epsilon(
@@ -55,7 +30,6 @@ def shuffled_epsilon(
     *,
     messages: int | None = None,
     rounds: int = 1,
-    participation: float = 1.0,
 ) -> float:
     """Return the ε of n clients' shuffled messages for a given δ; never more than one client's total local ε.
 
@@ -78,9 +52,6 @@ def shuffled_epsilon(
         messages: m, the messages per client and round, each shuffled in a separate slot; by default the mechanism's
             number, or 1.
         rounds: R, each with fresh messages and a fresh shuffle.
-        participation: the probability that a client sends a message in a slot; otherwise it sends nothing. Each
-            client must toss this coin itself, again for every slot, and nobody who sees the messages may know the
-            outcome.
 
     Examples:
         >>> shuffled_epsilon(1.0, 10_000, 1e-6)
@@ -97,67 +68,23 @@ def shuffled_epsilon(
         Privacy. SODA 2023, with erratum (for every mechanism). Balle, Bell, Gascón, Nissim: The Privacy Blanket of the
         Shuffle Model. CRYPTO 2019 (by the mechanism's law). docs/proofs.md has both proofs.
     """
-    crowd = Crowd.of(epsilon, clients, messages, rounds, participation)
+    crowd = Crowd.of(epsilon, clients, messages, rounds)
     delta = check_delta(delta, positive=True)
     return crowd.epsilon(delta)
 
 
-def shuffled_delta(
-    epsilon: float | Mechanism,
-    clients: int,
-    total_epsilon: float,
-    *,
-    messages: int | None = None,
-    rounds: int = 1,
-    participation: float = 1.0,
-) -> float:
-    """Return a δ for which the shuffled messages of n clients are (ε, δ)-private.
-
-    `epsilon` is the mechanism or the ε₀ of each message, `total_epsilon` ≥ 0 the total ε after shuffling. See
-    `shuffled_epsilon`.
-
-    Examples:
-        >>> shuffled_delta(1.0, 10_000, 0.04)
-        2.63...e-06
-    """
-    crowd = Crowd.of(epsilon, clients, messages, rounds, participation)
-    total = check_argument("total_epsilon", total_epsilon, low=0)
-    best, near = 1.0, _DELTA_USUAL
-    # Tighter each time, because δ is known better.
-    while (delta := crowd.delta(total, near)) < _GAIN * best:
-        best, near = delta, max(delta, RANGES["total_delta"][0])
-    return min(best, delta)
-
-
-def two_level_shuffled_epsilon(
-    epsilon: float, share: float, clients: int, delta: float, messages: int = 1, *, participation: float = 1.0
-) -> float:
-    """Return the ε of n clients' shuffled messages from a two-level draw, for searches over draws.
+def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, delta: float, messages: int = 1) -> float:
+    """Return the largest ε₀ of a two-level draw, at most 100 and to 1e-5, whose shuffled messages stay within a total.
 
     Such a draw takes one of many candidates. Each of a share κ of them, those inside, is e^ε₀ times as likely as each
     of the others.
 
     Args:
-        epsilon: ε₀ of each message.
+        total_epsilon: the ε of all shuffled messages of a client.
         share: κ, the share of the candidates that is inside.
         clients: n.
         delta: δ > 0.
         messages: m, the messages per client, each shuffled in a separate slot.
-        participation: as in `shuffled_epsilon`.
-
-    Examples:
-        >>> two_level_shuffled_epsilon(7.53, 0.002, 59_000, 1e-6)
-        1.00...
-    """
-    crowd = Crowd.two_level(epsilon, share, clients, messages, participation)
-    delta = check_delta(delta, positive=True)
-    return crowd.epsilon(delta)
-
-
-def two_level_local_epsilon(
-    total_epsilon: float, share: float, clients: int, delta: float, messages: int = 1, *, participation: float = 1.0
-) -> float:
-    """Return the largest ε₀, at most 100 and to 1e-5, with which `two_level_shuffled_epsilon` stays within a total.
 
     Examples:
         >>> two_level_local_epsilon(1.0, 0.002, 59_000, 1e-6)
@@ -169,12 +96,12 @@ def two_level_local_epsilon(
 
     def excess(epsilon: float) -> float:
         """Almost linear in ε₀: the logarithm of δ is −(ε/σ)²/2 or so, and that of σ grows like ε₀/2."""
-        crowd = Crowd.two_level(epsilon, share, clients, messages, participation)
+        crowd = Crowd.two_level(epsilon, share, clients, messages)
         bound = crowd.losses(delta).delta(total)
         return math.log(wanted / -math.log(min(max(bound, 1e-300), 1 - 1e-9)))
 
     # The variance of all losses is about 2m(e^ε₀ − 1)²α/n, of which 2·log(1/δ) are to be ε².
-    size = clients * total**2 / (4 * slots * wanted * participation)
+    size = clients * total**2 / (4 * slots * wanted)
     guess = math.log1p(size / 2 + math.sqrt(size**2 / 4 + size / share))
     return last_below_zero(excess, max(least, total / slots), guess, most, 1e-5)
 
@@ -192,12 +119,9 @@ class Crowd:
     law: Blanket | None
     clients: int
     slots: int
-    participation: float
 
     @classmethod
-    def of(
-        cls, message: float | Mechanism, clients: int, messages: int | None, rounds: int, participation: float
-    ) -> Self:
+    def of(cls, message: float | Mechanism, clients: int, messages: int | None = None, rounds: int = 1) -> Self:
         """Check the arguments of `shuffled_epsilon`."""
         clients = check_argument("clients", clients, of="crowd")
         law = None
@@ -207,15 +131,13 @@ class Crowd:
         else:
             local = check_argument("epsilon", message, of="round_epsilon")
         slots = check_slots("messages", 1 if messages is None else messages) * check_slots("rounds", rounds)
-        participation = check_number("participation", participation, 1e-9, 1)
-        return cls(local, law, clients, check_slots("messages times rounds", slots), participation)
+        return cls(local, law, clients, check_slots("messages times rounds", slots))
 
     @classmethod
-    def two_level(cls, epsilon: float, share: float, clients: int, messages: int, participation: float) -> Self:
-        """Check the arguments of `two_level_shuffled_epsilon`."""
-        crowd = cls.of(epsilon, clients, messages, 1, participation)
-        law = Blanket.two_level(crowd.local, check_number("share", share, 1e-30, 1))
-        return cls(crowd.local, law, crowd.clients, crowd.slots, crowd.participation)
+    def two_level(cls, epsilon: float, share: float, clients: int, messages: int) -> Self:
+        """Check the arguments of `two_level_local_epsilon`."""
+        crowd = cls.of(epsilon, clients, messages)
+        return replace(crowd, law=Blanket.two_level(crowd.local, check_number("share", share, 1e-30, 1)))
 
     @property
     def whole(self) -> float:
@@ -233,7 +155,7 @@ class Crowd:
     def losses(self, delta: float) -> Sum:
         """The sum of one client's losses, tight near the given δ."""
         law = self.law or Blanket.two_level(self.local, 1.0)
-        losses = law.taken(self.participation).losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
+        losses = law.losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
         return Sum([(losses, self.slots)], delta)
 
 

@@ -3,8 +3,7 @@
 * `exact_audit` computes ε from the integers of a mechanism's law; `check_encoder` runs the encoder on all that
   its secret words can be and checks that it follows the same law.
 * `certify` writes the law and its ε as a certificate, which `verify` and a script that does not import sstq check.
-* `empirical_audit` treats the encoder as a black box and bounds ε from below; `sampler_test` compares the frequencies
-  of messages with the integers.
+* `empirical_audit` treats the encoder as a black box and bounds ε from below.
 """
 
 from sstq.audit.empirical import EmpiricalAudit as EmpiricalAudit
@@ -12,9 +11,7 @@ from sstq.audit.empirical import PairResult as PairResult
 from sstq.audit.empirical import empirical_audit as empirical_audit
 from sstq.audit.empirical import worst_pairs as worst_pairs
 from sstq.audit.encoder import EncoderCheck as EncoderCheck
-from sstq.audit.encoder import SamplerTest as SamplerTest
 from sstq.audit.encoder import check_encoder as check_encoder
-from sstq.audit.encoder import sampler_test as sampler_test
 from sstq.audit.exact import ExactAudit as ExactAudit
 from sstq.audit.exact import certify as certify
 from sstq.audit.exact import exact_audit as exact_audit

@@ -1,16 +1,13 @@
-"""Tests that the encoder follows its integers: exactly, over its secret words, and by frequencies.
+"""Test that the encoder follows its integers, exactly, over its secret words.
 
 For a vector and fixed other words, the encoder must follow one case of the law: all words of a cell give one outcome,
 and different cells give different outcomes. `check_encoder` tries both ends of a cell in every word, and a place in
 between. If that holds for all cells, each outcome has exactly its cell's probability, so the encoder's
 distribution is that of the integers.
-
-`sampler_test` draws the words at random and compares how often outcomes occur with the integers: by an exact binomial
-test per class of outcomes, and Bonferroni's inequality over the classes.
 """
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,13 +15,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_number
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, EitherLaw, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
-from sstq.randomness.secret import bit_source, channel_words
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -33,8 +28,6 @@ _CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
 # Fewer vectors and cells are tried if a message is expensive: about this many numbers are computed in total.
 _WORK, _COSTLY = 1 << 27, 1 << 16
 _SAMPLE, _CLIENT = 4, 5
-# Of the sampler's test: vectors, and the most classes of outcomes per vector.
-_SITUATIONS, _CLASSES = 4, 64
 
 
 @dataclass
@@ -224,75 +217,3 @@ def _plausible_cases(situation: _Situation, law: Law, rng: np.random.Generator) 
 def _all_same(corners: NDArray[np.int64]) -> bool:
     """Whether each box has one outcome."""
     return bool(np.all(corners == corners[:, :1]))
-
-
-@dataclass(frozen=True)
-class SamplerTest:
-    """The result of a test of the frequencies against the integers.
-
-    Attributes:
-        samples: the number of messages drawn, counted in `classes` classes of outcomes.
-        p_value: a bound of the probability that a sound sampler has a class as unlikely as the most unlikely one here.
-    """
-
-    samples: int
-    classes: int
-    p_value: float
-    alpha: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether the sampler agrees with the integers; wrongly False with probability at most alpha."""
-        return self.p_value > self.alpha
-
-
-def sampler_test(
-    mechanism: Mechanism, samples: int = 100_000, alpha: float = 1e-3, rng: int | None = None
-) -> SamplerTest:
-    """Test whether messages have the probabilities of the integer weights.
-
-    Args:
-        mechanism: a mechanism with `exact` = True.
-        samples: the number of messages to draw, over four vectors.
-        alpha: the level of the test.
-        rng: a seed to repeat the test; by default the operating system's randomness.
-
-    Examples:
-        >>> import sstq
-        >>> sampler_test(sstq.mechanism("vqsgd", dim=3, epsilon=1.0), samples=4000, rng=1).passed
-        True
-    """
-    from scipy.stats import binom
-
-    samples = check_number("samples", samples, 100, 10**9, integer=True)
-    alpha = check_number("alpha", alpha, 1e-12, 0.5)
-    law, generator, source = mechanism.law(), np.random.default_rng(rng), bit_source(rng)
-    tried, each = _situations(mechanism, generator), samples // _SITUATIONS
-    classes, least = 0, 1.0
-    for number in generator.choice(len(tried), size=_SITUATIONS, replace=False):
-        followed = _outcomes(tried[number], law, _CELLS_AT_MOST, generator)
-        if followed is None:
-            raise ValueError(f"{mechanism.name}: the encoder does not follow its law; call check_encoder for details")
-        draws = channel_words(source.words(each * len(law.words))).reshape(each, -1)
-        shares, counts = _classes(followed[1], Counter(row.tobytes() for row in tried[number].encode(draws)), each)
-        tails = np.minimum(binom.cdf(counts, each, shares), binom.sf(counts - 1, each, shares))
-        classes, least = classes + len(shares), min(least, float(tails.min()))
-    return SamplerTest(each * _SITUATIONS, classes, min(1.0, 2 * classes * least), alpha)
-
-
-def _classes(masses: dict[bytes, Fraction], counts: Counter[bytes], count: int) -> tuple[Floats, Floats]:
-    """The probabilities and the observed numbers of neighbouring outcomes together, in a limited number of classes."""
-    shares, observed = [Fraction(0)], [0]
-    for outcome, share in masses.items():
-        if shares[-1] >= Fraction(1, _CLASSES):
-            shares.append(Fraction(0))
-            observed.append(0)
-        shares[-1] += share
-        observed[-1] += counts[outcome]
-    # Untried cells form one class. If all were tried, outcomes outside of the law can only come from
-    # a broken encoder, so they are counted against it.
-    if (untried := 1 - sum(masses.values(), Fraction(0))) > 0:
-        shares.append(untried)
-        observed.append(0)
-    observed[-1] += count - sum(observed)
-    return np.array(shares, dtype=np.float64), np.array(observed, dtype=np.float64)

@@ -12,8 +12,8 @@ from sstq.cli.terminal import note, show_facts, show_table, warn
 from sstq.cli.usage import WrongUsage, check_usage
 
 _CAPTION = (
-    "basic: the sum of all ε, without δ. advanced: the classical bound. optimal: exact. pld: numerical, as optimal "
-    "up to rounding. Totals are rounded up, ε per round down. 80 rounds of 0.1, as computers store it, are above 8."
+    "sum: of all ε, without δ. with δ: the best possible bound. Totals are rounded up, ε per round down. "
+    "80 rounds of 0.1, as computers store it, are above 8."
 )
 
 _SHUFFLED = (
@@ -35,10 +35,6 @@ def account(
         str | None,
         typer.Option(metavar="once|K", help="Let each client answer only once, or in K of the --rounds, in cohorts."),
     ] = None,
-    probability: Annotated[
-        float | None,
-        typer.Option(help="Let clients take part with this secret probability, and otherwise encode zero."),
-    ] = None,
     mechanism: Annotated[
         Path | None,
         typer.Option(
@@ -50,7 +46,7 @@ def account(
     ] = None,
     ledger: Annotated[Path | None, typer.Option(help="Show this ledger instead.")] = None,
 ) -> None:
-    """Compute a client's total ε over many rounds, by each composition theorem; or show a client's ledger.
+    """Compute a client's total ε over many rounds, without and with δ; or show a client's ledger.
 
     With --total-epsilon, also compute how many rounds of --epsilon fit, and the largest ε per round for --rounds.
     Without δ the sum of all ε is the best bound.
@@ -64,7 +60,7 @@ def account(
     Example: sstq account --ledger client.ledger
     """
     if ledger is not None:
-        others = (epsilon, rounds, total_epsilon, clients, participation, probability, mechanism, messages)
+        others = (epsilon, rounds, total_epsilon, clients, participation, mechanism, messages)
         if any(value is not None for value in others) or delta or shuffled:
             raise WrongUsage("--ledger cannot be combined with other options: a ledger has its own terms")
         _show_ledger(ledger)
@@ -75,7 +71,7 @@ def account(
         if mechanism is not None or messages is not None:
             if not shuffled or clients is None or not delta:
                 raise WrongUsage("--mechanism and --messages need --shuffled, --clients and --delta")
-            if (epsilon is None) == (mechanism is None) or total_epsilon is not None or probability is not None:
+            if (epsilon is None) == (mechanism is None) or total_epsilon is not None:
                 raise WrongUsage("--messages can only be combined with --rounds and either --mechanism or --epsilon")
             _show_shuffled(epsilon, mechanism, clients, delta, messages, rounds or 1)
             return
@@ -85,9 +81,7 @@ def account(
             raise WrongUsage(
                 "--shuffled and --clients must be given together: without shuffling, other clients hide nobody"
             )
-        if probability is not None:
-            epsilon = _subsampled(epsilon, probability)
-        _show_methods(epsilon, rounds, delta, total_epsilon, clients)
+        _show_bounds(epsilon, rounds, delta, total_epsilon, clients)
 
 
 def _answers(rounds: int | None, participation: str) -> int:
@@ -103,40 +97,20 @@ def _answers(rounds: int | None, participation: str) -> int:
     return answers
 
 
-def _subsampled(epsilon: float | None, probability: float) -> float:
-    from sstq.accounting import subsampled_epsilon
-
-    if epsilon is None:
-        raise WrongUsage("--probability needs --epsilon, which it reduces")
-    amplified = subsampled_epsilon(epsilon, probability)
-    warn(
-        f"ε = {epsilon:g} counts as {safe_figure(amplified)} per round only if nobody can tell who takes part: "
-        "clients that do not take part must still send a message"
-    )
-    return amplified
-
-
-def _show_methods(
+def _show_bounds(
     epsilon: float | None, rounds: int | None, delta: float, total_epsilon: float | None, clients: int | None
 ) -> None:
-    from sstq.accounting import METHODS
-
+    bounds: dict[str, tuple[float, int | None]] = {"sum": (0.0, None)}
+    if delta:
+        bounds["with δ"] = delta, None
+    if clients is not None:
+        bounds["shuffled"] = delta, clients
     rows = []
-    for crowd in [None] if clients is None else [None, clients]:
-        for method in METHODS if delta else METHODS[:1]:
-            label = method if crowd is None else f"shuffled, {method}"
-            try:
-                figures = _figures(epsilon, rounds, delta, total_epsilon, method, crowd)
-            except ValueError as error:
-                # The pld method may be out of its range; what is wrong for all methods is an error.
-                if method != "pld":
-                    raise
-                note(f"left out: {label}: {error}")
-                continue
-            pure = method == "basic" and crowd is None
-            rows.append([label, "0" if pure else f"{delta:g}", *figures.values()])
+    for label, (allowed, crowd) in bounds.items():
+        figures = _figures(epsilon, rounds, allowed, total_epsilon, crowd)
+        rows.append([label, f"{allowed:g}", *figures.values()])
     each = "" if epsilon is None else f", ε = {safe_figure(epsilon)} per round"
-    show_table(f"One client's rounds, δ = {delta:g}{each}", ["method", "delta", *figures], rows, caption=_CAPTION)
+    show_table(f"One client's rounds, δ = {delta:g}{each}", ["bound", "delta", *figures], rows, caption=_CAPTION)
     if clients is not None:
         warn(_SHUFFLED)
 
@@ -164,19 +138,19 @@ def _show_shuffled(
 
 
 def _figures(
-    epsilon: float | None, rounds: int | None, delta: float, total: float | None, method: str, clients: int | None
+    epsilon: float | None, rounds: int | None, delta: float, total: float | None, clients: int | None
 ) -> dict[str, str]:
     """Return what can be computed of two of the three, with the heads of the columns."""
     from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 
     figures = {}
     if epsilon is not None and rounds is not None:
-        spent = compose(epsilon, rounds, delta, method, clients=clients)
+        spent = compose(epsilon, rounds, delta, clients=clients)
         figures[f"epsilon of {rounds} round{'' if rounds == 1 else 's'}"] = safe_figure(spent)
     if epsilon is not None and total is not None:
-        figures[f"rounds within {total:g}"] = str(rounds_allowed(epsilon, total, delta, method, clients=clients))
+        figures[f"rounds within {total:g}"] = str(rounds_allowed(epsilon, total, delta, clients=clients))
     if rounds is not None and total is not None:
-        each = epsilon_per_round(rounds, total, delta, method, clients=clients)
+        each = epsilon_per_round(rounds, total, delta, clients=clients)
         figures[f"epsilon per round, {rounds} rounds within {total:g}"] = safe_figure(each, up=False)
     return figures
 
@@ -190,14 +164,12 @@ def _show_ledger(path: Path) -> None:
         [
             ("epsilon", repr(ledger.epsilon)),
             ("delta", repr(ledger.delta)),
-            ("composition", ledger.composition),
             ("round cap", "none" if ledger.round_cap is None else repr(ledger.round_cap)),
             ("rounds", len(ledger.entries)),
             ("spent", repr(ledger.spent)),
             ("remaining", repr(ledger.remaining)),
-            ("spent delta", f"{ledger.spent_delta!r} of {ledger.rounds_delta!r}" if ledger.rounds_delta else None),
         ],
     )
     if ledger.entries:
-        rows = [[one.round_id, repr(one.epsilon), repr(one.delta), one.time] for one in ledger.entries]
-        show_table("Rounds", ["round", "epsilon", "delta", "time"], rows, caption="In the order of spending.")
+        rows = [[one.round_id, repr(one.epsilon), one.time] for one in ledger.entries]
+        show_table("Rounds", ["round", "epsilon", "time"], rows, caption="In the order of spending.")
