@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
+from sstq.accounting.composition import _Walk
 from sstq.accounting.shuffling import Crowd
 
 
@@ -131,3 +132,8 @@ def shuffled_delta(epsilon, clients, total, messages=None):
 def two_level_shuffled_epsilon(epsilon, share, clients, delta, messages=1):
     """The ε that the code gives the shuffled messages of a two-level draw."""
     return Crowd.two_level(epsilon, share, clients, messages).epsilon(delta)
+
+
+def optimal_delta(epsilon, rounds, total):
+    """The least δ of T rounds of ε-LDP at a total ε, by the sum that `compose` inverts."""
+    return 0.0 if rounds * Fraction(epsilon) <= Fraction(total) else _Walk(epsilon, rounds).delta(total)

@@ -8,8 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from sstq.accounting.composition import _Walk
 from sstq.accounting.losses import Losses, Sum, _roots, _transform
+from tests.accounting.references import optimal_delta
 
 STEP = 2.0**-6
 
@@ -36,12 +36,14 @@ def test_randomized_response_composes_as_the_theorem_says(count, delta):
     epsilon = 4 * STEP
     losses = Sum([(response(epsilon), count)], delta)
     total = losses.epsilon(delta, count * epsilon)
-    exact = _Walk(epsilon, count).delta(max(total, 1e-9))
+    exact = optimal_delta(epsilon, count, max(total, 1e-9))
     assert exact <= delta * (1 + 1e-9)
     if 1e-6 < total < count * epsilon * (1 - 1e-9):
         assert exact >= delta * (1 - 1e-2)
     for share in (0.0, 0.1, 0.5, 0.9):  # it holds far from the δ that it is sharp for, too
-        assert losses.delta(share * count * epsilon) >= _Walk(epsilon, count).delta(max(1e-9, share * count * epsilon))
+        assert losses.delta(share * count * epsilon) >= optimal_delta(
+            epsilon, count, max(1e-9, share * count * epsilon)
+        )
 
 
 def random_pair(generator, size):
@@ -100,7 +102,7 @@ def test_a_long_transform_is_done_on_a_coarser_grid(monkeypatch):
     monkeypatch.setattr("sstq.accounting.losses._SIZE_MAX", 256)
     coarse = Sum([(response(0.5), 300)], 1e-6)
     for total in (60.0, 70.0, 76.0):
-        exact = _Walk(0.5, 300).delta(total)
+        exact = optimal_delta(0.5, 300, total)
         assert exact <= fine.delta(total) <= exact * 1.001 + 1e-12
         assert fine.delta(total) <= coarse.delta(total) <= 3 * exact
 
