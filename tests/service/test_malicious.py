@@ -17,7 +17,6 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.client import Campaign, Client, Shuffling
-from sstq.client.campaigns import read_document
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
 from sstq.service.shuffler.crowds import joined_by_crowd
@@ -239,7 +238,13 @@ def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
         assert not shuffler.caught
 
 
-def test_a_document_of_version_1_is_refused(evil):
-    text = publish(evil, "old").replace(b'"version":2', b'"version":1')
-    with pytest.raises(ValueError, match="the document has version 1, this library reads 2"):
-        read_document(text)
+def test_who_has_another_key_than_the_shuffler_that_the_campaign_names_gets_nothing():
+    with listening() as imposter:
+        named, imposter.shuffler = SigningKey.generate(), SigningKey.generate()
+        terms = Shuffling(imposter.url, named.public.hex(), "00" * 32, threshold=20)
+        campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
+        imposter.document = campaign.document([imposter.key.public], [imposter.seal.public])
+        keys = {"pinned_key": imposter.key.public.hex(), "pinned_shuffler": terms.key}
+        with pytest.raises(ValueError, match="is not the shuffler that the campaign names; nothing was sent"):
+            Client(f"{imposter.url}/rooms", most_epsilon=8.0, **keys)
+        assert not imposter.caught

@@ -20,7 +20,7 @@ from tests.service.serving import ADMINISTRATOR, serving
 pytestmark = pytest.mark.slow
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
-EXAMPLES = 15  # per route, and as many of what it must refuse
+EXAMPLES = [6, pytest.param(60, marks=pytest.mark.soak)]  # per route, and as many of what it must refuse
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
@@ -105,21 +105,23 @@ def aimed(case):
     return case
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize("token", [ADMINISTRATOR, None], ids=["administrator", "nobody"])
-def test_a_fuzzer_finds_nothing(server, token, mode):
+def test_a_fuzzer_finds_nothing(server, token, mode, examples):
     before = server.status("open")["received"]
-    counted = fuzz_all(server, token, mode)
+    counted = fuzz_all(server, token, mode, examples)
     assert server.status("open")["received"] == before + sum(dict(counted).values())
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("mode", GenerationMode)
-def test_a_fuzzer_finds_nothing_at_a_shuffler(shuffler, mode):
-    fuzz_all(shuffler, ADMINISTRATOR, mode)
+def test_a_fuzzer_finds_nothing_at_a_shuffler(shuffler, mode, examples):
+    fuzz_all(shuffler, ADMINISTRATOR, mode, examples)
     assert shuffler.status("open")["outgoing"] == 0
 
 
-def fuzz_all(server, token, mode):
+def fuzz_all(server, token, mode, examples):
     """Ask every route for many things; returns the keys and counts of uploads that were taken."""
     counted = []
     schema = schemathesis.openapi.from_dict(server.http.get("/openapi.json").json())
@@ -131,7 +133,7 @@ def fuzz_all(server, token, mode):
 
         @hypothesis.given(case=operation.as_strategy(generation_mode=mode), aim=booleans())
         @hypothesis.settings(
-            max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+            max_examples=examples, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
         )
         def fuzz(case, aim):
             if aim and mode is GenerationMode.POSITIVE:

@@ -2,11 +2,9 @@
 
 import json
 import secrets
-import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from sstq.accounting import shuffled_epsilon
 from sstq.client import Campaign, Client, Shuffling
 from sstq.client.campaigns import read_document
 from sstq.client.sealing import payloads, seal_person
-from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
+from sstq.client.signing import SigningKey
 from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
 
@@ -228,43 +226,6 @@ def test_the_least_threshold(both):
         client_of(both, "least", least_threshold=21)
     with pytest.raises(ValueError, match="crowds of 1 people, fewer than least_threshold = 20"):
         client_of(both, "least-local", least_threshold=20)
-
-
-class Imposter(BaseHTTPRequestHandler):
-    """A shuffler that has the collector's document, and another key than it names."""
-
-    def do_GET(self):
-        document, key = self.server.document, SigningKey.generate()
-        self.send_response(200)
-        self.send_header("SSTQ-Signature", self.server.collector.sign(document))
-        self.send_header("SSTQ-Shuffler-Signature", key.sign(document, SHUFFLER_PREFIX))
-        self.send_header("Content-Length", str(len(document)))
-        self.end_headers()
-        self.wfile.write(document)
-
-    def log_message(self, *_):
-        pass
-
-
-def test_an_imposter_gets_nothing():
-    with HTTPServer(("127.0.0.1", 0), Imposter) as listening:
-        url, key, collector = f"http://127.0.0.1:{listening.server_port}", SigningKey.generate(), SigningKey.generate()
-        terms = Shuffling(url, key.public.hex(), "00" * 32, threshold=20)
-        campaign = Campaign("wanted", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=terms)
-        listening.collector, listening.document = collector, campaign.document([collector.public], [b"1" * 32])
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        try:
-            with pytest.raises(ValueError, match="is not the shuffler that the campaign names; nothing was sent"):
-                Client(
-                    f"{url}/wanted",
-                    most_epsilon=4.0,
-                    pinned_key=collector.public.hex(),
-                    pinned_shuffler=key.public.hex(),
-                )
-        finally:
-            listening.shutdown()
-            thread.join()
 
 
 def test_the_collector_takes_nothing_directly(both):

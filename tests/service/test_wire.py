@@ -23,10 +23,9 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 GROUPED = sstq.GroupUnit(dim=3, epsilon=4.0, groups=2)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def server(request, tmp_path_factory):
-    other = {} if request.param == "sqlite" else {"database": request.getfixturevalue("postgres").url()}
-    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0, **other) as running:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
         running.create("open", MECHANISM, most_messages=50, readers="public", senders="token")
         running.create("early", MECHANISM, opens="2999-01-01T00:00:00Z")
         running.create("over", MECHANISM, closes="2020-01-01T00:00:00Z")

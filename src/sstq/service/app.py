@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -52,7 +53,8 @@ __all__ = ["create_app", "new_app", "run", "serve"]
 _Node = TypeVar("_Node", bound=Node)
 
 _STOP_SECONDS = 30
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 2.0
+_ROUTE_THREADS = 6  # more would take the interpreter from uploads
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
 _DESCRIPTION = (
@@ -91,6 +93,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _ROUTE_THREADS
         await asyncio.to_thread(node.warm_up)
         threads = [kind(node) for kind in work]
         async with node.inbox:

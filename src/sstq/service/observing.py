@@ -24,7 +24,7 @@ _IDLE_SECONDS, _STALE_SECONDS = 10.0, 30.0
 _LEAST_FREE_BYTES = 1 << 24
 _BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-disable_created_metrics()  # they are times, finer than the hour
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they are times, finer than the hour
 
 
 class Health:

@@ -261,8 +261,8 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
         writer.writerow(["group", "group_label", "coordinate", "label", *_GROUPED.values()])
         for group in range(campaign.mechanism.groups if groups else 0):
             named = _cell(campaign.group_labels[group]) if campaign.group_labels else ""
-            share, error, *columns = (groups[field][group] for field in _GROUPED)
-            for coordinate, (label, *numbers) in enumerate(zip(names, *columns, strict=True)):
+            share, error, *own = (groups[field][group] for field in _GROUPED)
+            for coordinate, (label, *numbers) in enumerate(zip(names, *own, strict=True)):
                 writer.writerow([group, named, coordinate, label, share, error, *numbers])
     return text.getvalue()
 
