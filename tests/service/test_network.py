@@ -43,7 +43,7 @@ run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
 
 def test_kernels_are_loaded_before_the_first_request(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(node, "warm_up", lambda: seen.append("loaded"))
+    monkeypatch.setattr(node.Collector, "warm_up", lambda _: seen.append("loaded"))
     application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
     assert not seen
 

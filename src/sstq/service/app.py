@@ -48,8 +48,6 @@ from sstq.service.settings import Settings
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import Uploads
 
-__all__ = ["create_app", "new_app", "run", "serve"]
-
 _Node = TypeVar("_Node", bound=Node)
 
 _STOP_SECONDS = 30

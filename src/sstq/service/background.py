@@ -18,8 +18,6 @@ from sstq.service.node import Collector, Entry
 from sstq.service.rounds import Rounds, Workers
 from sstq.service.store import Store
 
-__all__ = ["Background", "Opening"]
-
 # While messages arrive, an estimate that took one second is renewed after this many seconds, but at the latest after
 # the maximum: most of the time is for folding, but a page should not show numbers that are minutes old.
 _ESTIMATE_PAUSE, _LONGEST_PAUSE = 5.0, 30.0

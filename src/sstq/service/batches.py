@@ -93,10 +93,6 @@ class Manifest(BaseModel):
         text = rfc8785.dumps(self.model_dump())
         return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
 
-    def is_of(self, body: bytes) -> bool:
-        """Whether the manifest describes this body."""
-        return hashlib.sha256(body).hexdigest() == self.sha256
-
 
 def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
     """Read a manifest and check that the owner of this public key signed it; PermissionError otherwise.

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-__all__ = ["Clock"]
-
 _JUMP_SECONDS, _LASTING_SECONDS = 300.0, 3600.0
 _PLAUSIBLE_HOURS = 24
 # Linux counts the time that a machine was suspended in this one only.

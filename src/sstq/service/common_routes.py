@@ -23,8 +23,6 @@ from sstq.service.node import Entry, Node
 from sstq.service.security import Problem, new_token, token_hash
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
-__all__ = ["ADMINISTRATOR", "BINARY", "BINARY_BODY", "Named", "Token", "common_routes", "matches"]
-
 _bearer = HTTPBearer(auto_error=False, description="A token of the administrator, of readers or of senders.")
 
 

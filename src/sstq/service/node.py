@@ -36,8 +36,6 @@ from sstq.service.security import (
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
-__all__ = ["DEFAULT_PEOPLE", "Collector", "Entry", "Node"]
-
 DEFAULT_PEOPLE = 1_000_000
 """The quota of the token of a campaign's senders, in people, unless its owner states another."""
 
@@ -120,8 +118,14 @@ class Node(ABC):
         self._lock = threading.Lock()
 
     def warm_up(self) -> None:
-        """Load the kernels that are needed, before the first request."""
-        warm_up()
+        """Load the kernels that check, add and estimate; all that are missing are compiled at the first of them.
+
+        So no upload or estimate waits for a compiler.
+        """
+        mechanism = FrameUnit(dim=2, epsilon=1.0)
+        aggregator = mechanism.aggregator()
+        aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))
+        aggregator.mean()
 
     @property
     def public_keys(self) -> dict[str, str]:
@@ -320,17 +324,6 @@ class Collector(Node):
         """Whether the holder of the token, if any, may read the estimate."""
         public = entry.campaign.readers == "public"
         return public or self.is_administrator(token) or self.has_read_token(entry, token)
-
-
-def warm_up() -> None:
-    """Load the kernels that check, add and estimate; all that are missing are compiled at the first of them.
-
-    So no upload or estimate waits for a compiler.
-    """
-    mechanism = FrameUnit(dim=2, epsilon=1.0)
-    aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))
-    aggregator.mean()
 
 
 def take_own(terms: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from sstq.service.database import DatabaseUnavailable
 from sstq.service.security import Problem
 from sstq.service.store import Store
 
-__all__ = ["Health", "Metrics", "PrivateFormatter", "gauge", "log_settings"]
-
 _IDLE_SECONDS, _STALE_SECONDS = 10.0, 30.0
 _LEAST_FREE_BYTES = 1 << 24
 _BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

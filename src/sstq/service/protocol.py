@@ -18,8 +18,6 @@ from uvicorn.protocols.utils import get_remote_addr
 
 from sstq.service.security import network
 
-__all__ = ["GuardedLoop", "GuardedProtocol", "guarded_protocol"]
-
 HEADER_SECONDS = 10.0
 """The seconds a client has to finish its headers, from connecting or from the first byte of a further request."""
 

@@ -28,8 +28,6 @@ from sstq.service.security import Problem, unauthorized
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
-__all__ = ["collector_gauges", "reading_routes"]
-
 _CHUNK = 1 << 18
 _MOST_RENDERED = 8
 

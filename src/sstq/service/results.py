@@ -37,8 +37,6 @@ from sstq.service.database import arrivals, estimates, history, hold, pieces, re
 from sstq.service.store import Store
 from sstq.service.surveys import HEADER, csv_rows, describe_questions
 
-__all__ = ["LEVEL", "as_csv", "covered", "describe", "latest", "progress", "refresh", "release_last"]
-
 LEVEL = 0.95
 """The probability that a region contains all coordinates of the mean at once."""
 

@@ -21,8 +21,6 @@ from sstq.service.database import DatabaseUnavailable
 from sstq.service.node import Entry, Node
 from sstq.service.store import UnknownCampaign
 
-__all__ = ["Rounds", "Workers"]
-
 _PURGE_SECONDS = 3600.0
 
 logger = logging.getLogger("sstq.service")

@@ -10,8 +10,6 @@ from typing import Any, Literal, Self
 from sstq.checks import check_number, check_option
 from sstq.client.campaigns import check_address, check_key
 
-__all__ = ["Settings", "ShufflerSettings"]
-
 _SHORTEST_TOKEN = 16
 
 

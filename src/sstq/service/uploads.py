@@ -28,8 +28,6 @@ from sstq.service.security import (
     unknown_campaign,
 )
 
-__all__ = ["ALLOW_ANY_ORIGIN", "UPLOADS", "Uploads"]
-
 UPLOADS = "/v1/campaigns/{name}/messages"
 """The path of the route."""
 

@@ -14,8 +14,6 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-__all__ = ["NeedsUpgrade", "migrate"]
-
 
 class NeedsUpgrade(ValueError):  # noqa: N818
     """The database has the schema of an earlier release."""

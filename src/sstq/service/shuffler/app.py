@@ -22,8 +22,6 @@ from sstq.service.shuffler.crowds import count_outgoing, waiting
 from sstq.service.shuffler.node import Shuffler, Work
 from sstq.service.uploads import Uploads
 
-__all__ = ["create_shuffler_app", "run_shuffler"]
-
 _DESCRIPTION = (
     "Receives sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
     "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. After 429, "

@@ -26,8 +26,6 @@ from sstq.service.settings import ShufflerSettings
 from sstq.service.shuffler.crowds import drop, forward_later, joined_by_crowd, outgoing_parts, sent, waiting
 from sstq.service.store import Store, StoredCampaign
 
-__all__ = ["Shuffler", "Work"]
-
 _COLLECTOR_KEY = "collector-key"
 # How many names may be looked up at the collector at once; strangers can send any name.
 _ASKED_AT_ONCE = 4
