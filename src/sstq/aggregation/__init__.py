@@ -2,7 +2,6 @@
 
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state, write_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.noisy_sums import NoisyAggregator
 from sstq.aggregation.pooling import pool
 from sstq.aggregation.sparse_counts import FamilyAggregator, SparseAggregator
 from sstq.aggregation.strata import StratifiedAggregator
@@ -14,7 +13,6 @@ __all__ = [
     "Estimate",
     "FamilyAggregator",
     "FrameAggregator",
-    "NoisyAggregator",
     "Region",
     "SparseAggregator",
     "StateInfo",

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import NoisyAggregator
 from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, Release
+from sstq.baselines.noisy_sums import NoisyAggregator
 from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
