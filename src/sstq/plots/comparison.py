@@ -34,31 +34,28 @@ _CEILING = 12.0  # an error this many times the one-bit line is drawn at the upp
 
 
 def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, clients: int) -> None:
-    """Draw the error of the mean and the bits per message, one row per mechanism in the given order."""
+    """Draw the error of the mean, one row per mechanism in the given order; narrow, so that a phone shows it."""
     # An error of almost zero (Clean) does not fit on a logarithmic axis.
     drawn = [row for row in rows if row.mse > _ROUNDING]
-    figure = new_figure(10.8, 1.5 + 0.25 * len(drawn), layout="constrained")
-    errors, bits = figure.subplots(1, 2, sharey=True, width_ratios=(1.6, 1.0))
-    beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 8, "color": INK}
+    figure = new_figure(5.4, 1.9 + 0.42 * len(drawn), layout="constrained")
+    axes = figure.subplots()
+    beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "color": INK}
     kinds = {}
     for place, row in enumerate(drawn):
         kind, marker, colour = _KINDS[row.coin if row.trust == "local" else row.trust]
-        style = {"color": colour, "markerfacecolor": colour if row.unbiased else "white", "markersize": 7}
-        for axes, value, text in ((errors, row.mse, f"{row.mse:.3g}"), (bits, row.bits, f"{row.bits:,}")):
-            axes.annotate(text, (value, place), **beside)
-            (kinds[kind if row.unbiased else f"{kind}, biased"],) = axes.plot(value, place, marker, **style)
-    errors.set_yticks(range(len(drawn)), [row.label for row in drawn], fontsize=9)
-    errors.invert_yaxis()
-    errors.set_xlabel(f"mean squared error of the mean of {clients:,} clients")
-    bits.set_xlabel("bits per client")
-    for axes in (errors, bits):
-        axes.set(xscale="log", axisbelow=True)
-        axes.margins(x=0.16, y=0.02)
-        axes.grid(color="#e5e5e5", linewidth=0.8)
-        axes.tick_params(axis="y", length=0)
-        tidy(axes)
+        style = {"color": colour, "markerfacecolor": colour if row.unbiased else "white", "markersize": 8}
+        (kinds[kind if row.unbiased else f"{kind}, biased"],) = axes.plot(row.mse, place, marker, **style)
+        axes.annotate(f"{row.mse:.3g}", (row.mse, place), **beside)
+    axes.set_yticks(range(len(drawn)), [f"{row.label}\n{row.bits:,} bits" for row in drawn], fontsize=10)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"squared error of the mean of {clients:,} people", fontsize=10)
+    axes.set(xscale="log", axisbelow=True)
+    axes.margins(x=0.2, y=0.02)
+    axes.grid(color="#e5e5e5", linewidth=0.8)
+    axes.tick_params(axis="y", length=0)
+    tidy(axes)
     figure.suptitle(f"d = {dim:,}, ε = {epsilon:g}, unit vectors", color=INK, fontsize=12)
-    figure.legend(kinds.values(), kinds.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(kinds.values(), kinds.keys(), loc="outside lower center", ncols=2, frameon=False, fontsize=10)
     save(figure, path)
 
 
