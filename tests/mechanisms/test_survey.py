@@ -181,6 +181,7 @@ def test_largest_errors_are_those_of_the_joint_law(seed):
         ({"used": [[], [True]]}, "column 'used' must be lists of labels of type str, got bool in row 1"),
         ({"used": [np.array("search"), None]}, "column 'used' must be lists of labels, got ndarray in row 0"),
         ({"embedding": [[10**400] * 8, None]}, "row 0, must be a list of 8 numbers"),
+        ({"embedding": [["0.1"] * 8] * 2}, "row 0, must be a list of 8 numbers"),
         ({"embedding": [[0.1] * 4] * 2}, "row 0, must be a list of 8 numbers"),
         ({"embedding": [[0.1] * 8, [0.1] * 7]}, "row 1, must be a list of 8 numbers"),
         ({"age": [3]}, "columns of one length"),
@@ -279,8 +280,9 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
     assert math.isnan(held["age"][2, 0])
     assert held["embedding"].sum(axis=1).tolist() == [0, 0, 8]
     assert QUESTIONS["age by country"].records(held, "", QUESTIONS, 1)[:, 0].tolist() == [3, 3, 3]
-    with pytest.warns(sstq.ClippedWarning, match="2 of 3 values of 'age'"):
+    with pytest.warns(sstq.ClippedWarning, match="2 of 3 values of 'age'") as told:
         survey.encode(table, rng=1)
+    assert told[0].filename == __file__  # whose data it is about
 
 
 def test_what_nobody_answered_is_unknown():
@@ -289,6 +291,11 @@ def test_what_nobody_answered_is_unknown():
     frame = pytest.importorskip("pandas") and result.to_frame()
     assert len(frame) == 3 + 3 + 4 + 22 + 8 + 3
     assert math.isnan(result["age"].mean().value)
+    # Nothing is known of it.
+    assert tuple(result["age"].quantile(0.5))[1:] == (0, 110)
+    low, high = result["age"].cdf_band()
+    assert not low[:-1].any()
+    assert high.all()
 
 
 def test_the_tidy_table_and_the_picture():

@@ -63,12 +63,14 @@ def labels_of(cells: Any, kind: type) -> list[Any]:
 
 
 def vector_of(value: Any, dim: int) -> Floats | None:
-    """The numbers of one cell; None for what is no vector of this length."""
+    """The numbers of one cell, nan for those that are missing; None for what is no vector of this length."""
     try:
-        vector = np.asarray(value, dtype=np.float64)
+        given = np.asarray(value)
+        if given.dtype.kind == "O" and all(number is None or isinstance(number, int | float) for number in given):
+            given = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
-    return vector if vector.shape == (dim,) else None
+    return given.astype(np.float64) if given.shape == (dim,) and given.dtype.kind in "fiu" else None
 
 
 def writable(label: Label) -> bool:

@@ -123,8 +123,11 @@ class NumberEstimate(QuestionEstimate):
 
         It is around the raw estimate, as wide as the joint law of its errors asks for, and is widened where it would
         not hold the isotonic one. As in the interval of Agresti and Coull, z² messages that are uniform are added, so
-        that it holds for few people as well. The last end has no error: all numbers are within the bounds.
+        that it holds for few people as well. The last end has no error: all numbers are within the bounds. From too few
+        answers for an estimate, the band is everything.
         """
+        if np.isnan(self.cdf).any():
+            return np.append(np.zeros(len(self.cdf) - 1), 1.0), np.ones(len(self.cdf))
         z = self._reach(level)
         reach = z * np.sqrt(self.cdf_stderr**2 + self.cdf_of_one * (z / self.count) ** 2)
         low, high = np.minimum(self.raw_cdf - reach, self.cdf), np.maximum(self.raw_cdf + reach, self.cdf)

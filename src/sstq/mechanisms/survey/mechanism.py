@@ -205,7 +205,9 @@ class Survey(RecordMechanism):
         """The records of a table: pandas, Polars, Arrow or a dict of columns."""
         given = columns_of(X, list(self._asked), strict)
         nothing = [None] * len(next(iter(given.values())))
-        rows = [question.read(given.get(name, nothing), name, strict) for name, question in self._asked.items()]
+        rows = []
+        for name, question in self._asked.items():
+            rows.append(question.read(given.get(name, nothing), name, strict))
         return np.concatenate(rows, axis=1)
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
