@@ -553,7 +553,7 @@ print(killed, len(told), len(os.listdir(os.path.dirname(path))))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["points", "random"])
+@pytest.mark.parametrize("mode", ["points", pytest.param("random", marks=pytest.mark.soak)])
 def test_kill_minus_nine_at_any_point(path, mode, seed):
     command = [sys.executable, "-W", "ignore", "-c", KILLER, str(path), mode, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)

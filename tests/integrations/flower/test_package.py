@@ -1,8 +1,6 @@
 import subprocess
 import sys
 
-import sstq.integrations.flower
-
 # In a process of its own, where Flower cannot be imported.
 PROGRAM = """
 import sys
@@ -18,8 +16,3 @@ except ImportError as error:
 def test_a_missing_flower_names_the_extra():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout == "sstq.integrations.flower needs Flower: pip install 'sstq[flower]'\n"
-
-
-def test_the_public_names_are_documented():
-    for name in sstq.integrations.flower.__all__:
-        assert getattr(sstq.integrations.flower, name).__doc__
