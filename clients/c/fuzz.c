@@ -48,7 +48,7 @@ static int hand_out(void *context, unsigned char *bytes, size_t size)
 /* Parameters that are often consistent: most inputs would be refused otherwise. */
 static sstq_params take_params(input *in, float schedule[][3], double *codebook)
 {
-    static const sstq_mechanism kinds[] = {SSTQ_FRAMEUNIT, SSTQ_GROUPUNIT, SSTQ_FLAT, (sstq_mechanism)4};
+    static const sstq_mechanism kinds[] = {SSTQ_FRAMEUNIT, SSTQ_GROUPUNIT, SSTQ_FLAT, (sstq_mechanism)5};
     sstq_params p;
     uint32_t i, repaired = take_below(in, 8) > 0, rows;
     memset(&p, 0, sizeof p);

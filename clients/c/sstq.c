@@ -1,4 +1,5 @@
-/* The encoder. Sections: parameters, public randomness, transform, rows of a frame, Kashin representation, encoding. */
+/* The encoder. Sections: parameters, public randomness, transform, rows of a frame, Kashin representation, encoding,
+ * surveys. */
 #include "sstq.h"
 
 #include <float.h>
@@ -23,7 +24,9 @@
 #define TOTAL ((uint64_t)1 << 62) /* the sum of a draw's weights */
 #define LARGEST_FRAME ((uint32_t)1 << 30)
 #define HISTOGRAM 2048 /* counters of the selection */
-#define MOST_WORDS 4   /* that a message takes */
+#define MOST_WORDS 4   /* that a message takes, but for a survey's */
+#define MOST_QUESTIONS 1000
+#define MOST_BITS 62 /* of a survey's message */
 #define LONGEST_STEP 16.0
 #define LEAST_REDUCTION 1e-30
 
@@ -123,11 +126,27 @@ static int flat_is_consistent(const sstq_params *p)
     return p->codebook[0] == -1 && p->codebook[codes - 1] == 1;
 }
 
+/* The multipliers of sets of categories: a and -a give the same sets, and with one category per set all do. */
+static uint32_t multipliers_of(const sstq_params *p)
+{
+    return p->share_inside == 1 || p->share_size < 4 ? 1 : p->share_size / 2;
+}
+
+static int frequencies_is_consistent(const sstq_params *p)
+{
+    return p->groups >= 2 && p->groups <= (uint32_t)1 << 20 && p->dim == 0 && p->frames <= 1 && !p->public_coin &&
+           p->share_size >= p->groups && p->share_size <= (uint32_t)1 << 21 && p->share_inside >= 1 &&
+           p->share_inside < p->share_size && (p->share_inside > 1 || p->share_size == p->groups) &&
+           p->share_threshold >= 1 && p->share_threshold < TOTAL;
+}
+
 sstq_error sstq_check(const sstq_params *p)
 {
     int consistent = 0;
     if (!p)
         return SSTQ_BAD_ARGUMENT;
+    if (p->mechanism == SSTQ_FREQUENCIES)
+        return frequencies_is_consistent(p) ? SSTQ_OK : SSTQ_BAD_PARAMETERS;
     if (!(p->clip >= 1e-100 && p->clip <= 1e100) || p->dim < 1 || p->dim > p->frame_size || p->public_coin > 1 ||
         p->frame_size > LARGEST_FRAME || (p->frame_size & (p->frame_size - 1)))
         return SSTQ_BAD_PARAMETERS;
@@ -147,7 +166,10 @@ sstq_error sstq_sizes_of(const sstq_params *p, sstq_sizes *sizes)
         return error;
     if (!sizes)
         return SSTQ_BAD_ARGUMENT;
-    sizes->words = HISTOGRAM;
+    sizes->floats = 0;
+    sizes->words = p->mechanism == SSTQ_FREQUENCIES ? 0 : HISTOGRAM;
+    if (p->mechanism == SSTQ_FREQUENCIES)
+        return SSTQ_OK;
     if (p->mechanism == SSTQ_FLAT) {
         sizes->floats = 2 * (size_t)p->frame_size;
         sizes->words += ((size_t)p->frame_size + 31) / 32;
@@ -163,6 +185,8 @@ uint32_t sstq_message_bits(const sstq_params *p)
         return 0;
     if (p->mechanism == SSTQ_FLAT)
         return p->bits + (p->public_coin ? 0 : bits_below(p->frame_size));
+    if (p->mechanism == SSTQ_FREQUENCIES)
+        return bits_below((uint64_t)multipliers_of(p) * p->share_size);
     return bits_below(candidates_of(p)) + (sends_frame(p) ? bits_below(p->frames) : 0);
 }
 
@@ -481,14 +505,14 @@ uint32_t sstq_signed_row(const float *scores, uint32_t rows, uint32_t inside, ui
     return 2 * slot + ((mask & is_opposite) | (~mask & place & 1));
 }
 
-/* The signed row at a place among those best aligned with x. */
-static uint32_t pick_row(const sstq_params *p, uint64_t seed, const float *x, size_t offset, uint64_t client,
-                         uint64_t flip, uint32_t place, const sstq_buffers *buffers)
+/* The signed row at a place among those best aligned with x, which has the norm `length`, or its own if that is < 0. */
+static uint32_t pick_row(const sstq_params *p, uint64_t seed, const float *x, double length, size_t offset,
+                         uint64_t client, uint64_t flip, uint32_t place, const sstq_buffers *buffers)
 {
     float *scores = buffers->floats;
     uint32_t rows = rows_of(p), slot;
     double norm = sstq_norm(x, p->dim, offset, (size_t)groups_of_block(p) * p->dim);
-    double sign = sstq_is_negative(norm, p->clip, flip) ? -1.0 : 1.0;
+    double sign = sstq_is_negative(length < 0 ? norm : length, p->clip, flip) ? -1.0 : 1.0;
     sstq_mix(p, seed, x, offset, norm, sign, scores);
     if (p->row_bits) {
         uint64_t key = word_of(p->frame_seed, "rows", client);
@@ -502,7 +526,7 @@ static uint32_t pick_row(const sstq_params *p, uint64_t seed, const float *x, si
 
 uint32_t sstq_share_row(const sstq_params *p, uint32_t group, uint32_t frame, const uint64_t *words)
 {
-    uint32_t size = p->share_size, multipliers = p->share_inside == 1 ? 1 : size / 2 > 1 ? size / 2 : 1;
+    uint32_t size = p->share_size, multipliers = multipliers_of(p);
     uint32_t slots = least(multipliers, candidates_of(p) / size);
     uint64_t slot = sstq_multiply_shift(words[0], slots), multiplier = slot + 1;
     uint32_t place = sstq_draw_place(size, p->share_inside, p->share_threshold, words[1], words[2]);
@@ -511,6 +535,13 @@ uint32_t sstq_share_row(const sstq_params *p, uint32_t group, uint32_t frame, co
         multiplier = sstq_multiply_shift(chooser, multipliers) + 1;
     }
     return (uint32_t)(slot * size + (multiplier * group + size - place) % size);
+}
+
+uint64_t sstq_category_code(const sstq_params *p, uint32_t category, const uint64_t *words)
+{
+    uint64_t slot = sstq_multiply_shift(words[0], multipliers_of(p)), size = p->share_size;
+    uint32_t place = sstq_draw_place(p->share_size, p->share_inside, p->share_threshold, words[1], words[2]);
+    return slot * size + ((slot + 1) * category + size - place) % size;
 }
 
 /* --------------------------------------------------- Kashin representation */
@@ -680,7 +711,7 @@ static uint64_t encode_flat(const sstq_params *p, const float *x, uint64_t clien
     return p->public_coin ? code : code | (uint64_t)index << p->bits;
 }
 
-static uint64_t encode_row(const sstq_params *p, const float *x, uint32_t group, uint64_t client,
+static uint64_t encode_row(const sstq_params *p, const float *x, double length, uint32_t group, uint64_t client,
                            const uint64_t *words, const sstq_buffers *buffers)
 {
     uint32_t own_groups = groups_of_block(p), block = group / own_groups, own = 2 * rows_of(p);
@@ -694,7 +725,7 @@ static uint64_t encode_row(const sstq_params *p, const float *x, uint32_t group,
     }
     /* The places of the own block come first. The work is the same for those of others. */
     offset = (size_t)(group % own_groups) * p->dim;
-    row = pick_row(p, seed, x, offset, client, words[0], place < own ? place : 0, buffers);
+    row = pick_row(p, seed, x, length, offset, client, words[0], place < own ? place : 0, buffers);
     if (place < own) {
         row += (uint64_t)block * own;
     } else {
@@ -719,27 +750,28 @@ sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint
 {
     unsigned char bytes[8 * MOST_WORDS], spare[8];
     uint64_t words[MOST_WORDS] = {0}, chooser = 0;
-    uint32_t count = sstq_words_each(p), i;
+    uint32_t count = sstq_words_each(p), i, has_groups;
     sstq_sizes needed;
     sstq_error error = sstq_sizes_of(p, &needed);
     if (error)
         return error;
-    if (!x || !buffers || !buffers->floats || !buffers->words || !message)
+    if (!message || (p->mechanism != SSTQ_FREQUENCIES && (!x || !buffers || !buffers->floats || !buffers->words)))
         return SSTQ_BAD_ARGUMENT;
     if (length != p->dim)
         return SSTQ_BAD_LENGTH;
-    if (buffers->sizes.floats < needed.floats || buffers->sizes.words < needed.words)
+    if (needed.words && (buffers->sizes.floats < needed.floats || buffers->sizes.words < needed.words))
         return SSTQ_BUFFER_TOO_SMALL;
+    has_groups = p->mechanism == SSTQ_GROUPUNIT || p->mechanism == SSTQ_FREQUENCIES;
     if (!random)
         random = sstq_system_random;
-    if (random(context, bytes, 8 * (size_t)count) || (p->mechanism == SSTQ_GROUPUNIT && random(context, spare, 8)))
+    if (random(context, bytes, 8 * (size_t)count) || (has_groups && random(context, spare, 8)))
         return SSTQ_NO_RANDOMNESS;
     for (i = 0; i < 8 * count; i++)
         words[i / 8] |= (uint64_t)bytes[i] << (8 * (i % 8));
     /* Whether there is a message is seen by the server, so nothing private is refused. */
-    if (!all_finite(x, length))
+    if (x && !all_finite(x, length))
         x = NULL;
-    if (p->mechanism != SSTQ_GROUPUNIT) {
+    if (!has_groups) {
         group = 0;
     } else if (group >= p->groups) {
         for (i = 0; i < 8; i++)
@@ -747,11 +779,236 @@ sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint
         group = (uint32_t)sstq_multiply_shift(chooser, p->groups);
         x = NULL;
     }
-    *message = p->mechanism == SSTQ_FLAT ? encode_flat(p, x, client, words, buffers)
-                                         : encode_row(p, x, group, client, words, buffers);
+    *message = p->mechanism == SSTQ_FLAT          ? encode_flat(p, x, client, words, buffers)
+               : p->mechanism == SSTQ_FREQUENCIES ? sstq_category_code(p, group, words)
+                                                  : encode_row(p, x, -1, group, client, words, buffers);
     /* With these words, the message would tell more than it may. */
     wipe(bytes, sizeof bytes);
     wipe(spare, sizeof spare);
+    wipe(words, sizeof words);
+    return SSTQ_OK;
+}
+
+/* ------------------------------------------------------------------- surveys */
+
+/* The number of messages that a part has about one item. */
+static uint64_t limit_of(const sstq_params *p)
+{
+    if (p->mechanism == SSTQ_FREQUENCIES)
+        return (uint64_t)multipliers_of(p) * p->share_size;
+    return (uint64_t)candidates_of(p) * p->frames;
+}
+
+static int is_frequencies(const sstq_question *q, uint32_t categories, uint32_t items)
+{
+    return q->part.mechanism == SSTQ_FREQUENCIES && q->part.groups == categories && q->items == items;
+}
+
+static int is_vector(const sstq_question *q, sstq_mechanism mechanism, uint32_t dim)
+{
+    return q->part.mechanism == mechanism && q->part.dim == dim && q->items == 1;
+}
+
+/* Whether the part of a question is made for it. */
+static int question_is_consistent(const sstq_survey *s, const sstq_question *q)
+{
+    const sstq_question *group, *value;
+    if (sstq_check(&q->part) || q->part.public_coin || q->part.row_bits || q->draw < 1 || q->draw > TOTAL)
+        return 0;
+    switch (q->type) {
+    case SSTQ_CHOICE:
+        return q->labels >= 1 && is_frequencies(q, q->labels + 1, 1);
+    case SSTQ_MULTICHOICE:
+        return q->labels >= 1 && q->labels < (uint32_t)1 << 20 &&
+               (is_frequencies(q, 2, q->labels + 1) || is_vector(q, SSTQ_FRAMEUNIT, q->labels + 1));
+    case SSTQ_NUMBER:
+        return q->low >= -1e100 && q->high <= 1e100 && q->low < q->high && q->labels >= 2 && q->labels <= 512 &&
+               is_frequencies(q, q->labels + 1, 1);
+    case SSTQ_VECTOR:
+        return is_vector(q, SSTQ_FRAMEUNIT, q->part.dim);
+    case SSTQ_BY:
+        if (q->group >= s->count || q->value >= s->count)
+            return 0;
+        group = &s->questions[q->group];
+        value = &s->questions[q->value];
+        return group->type == SSTQ_CHOICE && q->part.groups == group->labels + 1 &&
+               (value->type == SSTQ_NUMBER   ? is_vector(q, SSTQ_GROUPUNIT, 1)
+                : value->type == SSTQ_VECTOR ? is_vector(q, SSTQ_GROUPUNIT, value->part.dim)
+                                             : 0);
+    }
+    return 0;
+}
+
+/* The largest number of answers to a question; 0 if there are more than a message holds. */
+static uint64_t most_answers(const sstq_survey *s)
+{
+    uint64_t most = 1, limit;
+    uint32_t i;
+    for (i = 0; i < s->count; i++) {
+        limit = limit_of(&s->questions[i].part);
+        if (limit > ((uint64_t)1 << MOST_BITS) / s->questions[i].items)
+            return 0;
+        limit *= s->questions[i].items;
+        most = limit > most ? limit : most;
+    }
+    return most;
+}
+
+static uint32_t answer_bits(const sstq_survey *s)
+{
+    uint32_t bits = bits_below(most_answers(s));
+    return bits ? bits : 1;
+}
+
+sstq_error sstq_check_survey(const sstq_survey *s)
+{
+    uint64_t left = TOTAL;
+    uint32_t i;
+    if (!s || !s->questions)
+        return SSTQ_BAD_ARGUMENT;
+    if (s->count < 1 || s->count > MOST_QUESTIONS)
+        return SSTQ_BAD_PARAMETERS;
+    for (i = 0; i < s->count; i++) {
+        if (!question_is_consistent(s, &s->questions[i]) || s->questions[i].draw > left)
+            return SSTQ_BAD_PARAMETERS;
+        left -= s->questions[i].draw;
+    }
+    if (left || !most_answers(s) || answer_bits(s) + bits_below(s->count) > MOST_BITS)
+        return SSTQ_BAD_PARAMETERS;
+    return SSTQ_OK;
+}
+
+sstq_error sstq_survey_sizes(const sstq_survey *s, sstq_sizes *sizes)
+{
+    sstq_error error = sstq_check_survey(s);
+    uint32_t i;
+    if (error)
+        return error;
+    if (!sizes)
+        return SSTQ_BAD_ARGUMENT;
+    sizes->floats = sizes->words = 0;
+    for (i = 0; i < s->count; i++) {
+        const sstq_question *q = &s->questions[i];
+        sstq_sizes own = {0, 0};
+        (void)sstq_sizes_of(&q->part, &own);
+        if (q->type == SSTQ_MULTICHOICE && q->items == 1)
+            own.floats += q->part.dim; /* the marks as a vector */
+        sizes->floats = own.floats > sizes->floats ? own.floats : sizes->floats;
+        sizes->words = own.words > sizes->words ? own.words : sizes->words;
+    }
+    return SSTQ_OK;
+}
+
+uint32_t sstq_survey_bits(const sstq_survey *s)
+{
+    return sstq_check_survey(s) ? 0 : answer_bits(s) + bits_below(s->count);
+}
+
+static uint32_t label_of(const sstq_question *q, const sstq_answer *answer)
+{
+    return least(answer->label, q->labels);
+}
+
+static double clamped(const sstq_question *q, double number)
+{
+    return number < q->low ? q->low : number > q->high ? q->high : number;
+}
+
+/* Whether a label is marked; the last mark is that of no answer. */
+static uint32_t mark_of(const sstq_question *q, const sstq_answer *answer, uint32_t place)
+{
+    if (place == q->labels)
+        return !answer->marks;
+    return answer->marks && answer->marks[place];
+}
+
+static uint32_t category_of(const sstq_question *q, const sstq_answer *answer, uint32_t item)
+{
+    double place;
+    if (q->type == SSTQ_CHOICE)
+        return label_of(q, answer);
+    if (q->type == SSTQ_MULTICHOICE)
+        return mark_of(q, answer, item);
+    if (answer->number != answer->number)
+        return q->labels;
+    place = floor((clamped(q, answer->number) - q->low) / (q->high - q->low) * q->labels);
+    return place < q->labels ? (uint32_t)place : q->labels - 1;
+}
+
+/* The answer of a part with a vector: its row and frame as one number. */
+static uint64_t encode_vector(const sstq_survey *s, const sstq_question *q, const sstq_answer *answers,
+                              const uint64_t *words, const sstq_buffers *buffers)
+{
+    const sstq_params *p = &q->part;
+    const sstq_answer *own = &answers[q - s->questions];
+    const float *x = own->vector;
+    float *marks = buffers->floats + p->frame_size, direction;
+    double length = -1;
+    uint64_t sent, row_bits = bits_below(candidates_of(p));
+    uint32_t group = 0, i;
+    if (q->type == SSTQ_MULTICHOICE) {
+        for (i = 0; i < p->dim; i++)
+            marks[i] = mark_of(q, own, i) ? 0.5f : -0.5f;
+        x = marks;
+    } else if (q->type == SSTQ_BY) {
+        const sstq_question *choice = &s->questions[q->group], *value = &s->questions[q->value];
+        group = label_of(choice, &answers[q->group]);
+        x = answers[q->value].vector;
+        if (value->type == SSTQ_NUMBER) {
+            double number = clamped(value, answers[q->value].number), from = number - (value->low + value->high) / 2;
+            group = number != number ? choice->labels : group;
+            /* A number from the middle of its range is a vector of this direction and length, in double precision. */
+            direction = from > 0 ? 1.0f : from < 0 ? -1.0f : 0.0f;
+            length = fabs(from);
+            x = &direction;
+        }
+        if (group == choice->labels) {
+            length = -1;
+            x = NULL;
+        }
+    }
+    if (x && !all_finite(x, p->dim))
+        x = NULL;
+    sent = encode_row(p, x, length, group, 0, words, buffers);
+    if (p->frames == 1)
+        return sent;
+    return (sent & (((uint64_t)1 << row_bits) - 1)) * p->frames + (sent >> row_bits);
+}
+
+sstq_error sstq_encode_survey(const sstq_survey *s, const sstq_answer *answers, sstq_random random, void *context,
+                              const sstq_buffers *buffers, uint64_t *message)
+{
+    unsigned char bytes[8 * SSTQ_SURVEY_WORDS];
+    uint64_t words[SSTQ_SURVEY_WORDS] = {0}, passed = 0, sent;
+    uint32_t question = 0, item, i;
+    const sstq_question *q;
+    sstq_sizes needed;
+    sstq_error error = sstq_survey_sizes(s, &needed);
+    if (error)
+        return error;
+    if (!answers || !message || !buffers || (needed.words && (!buffers->floats || !buffers->words)))
+        return SSTQ_BAD_ARGUMENT;
+    if (buffers->sizes.floats < needed.floats || buffers->sizes.words < needed.words)
+        return SSTQ_BUFFER_TOO_SMALL;
+    if (!random)
+        random = sstq_system_random;
+    if (random(context, bytes, sizeof bytes))
+        return SSTQ_NO_RANDOMNESS;
+    for (i = 0; i < sizeof bytes; i++)
+        words[i / 8] |= (uint64_t)bytes[i] << (8 * (i % 8));
+    /* All draws are looked at, whichever question it is; no answer is. */
+    for (i = 0; i < s->count; i++) {
+        passed += s->questions[i].draw;
+        question += passed <= words[4] >> 2;
+    }
+    q = &s->questions[question];
+    item = (uint32_t)sstq_multiply_shift(words[5], q->items);
+    if (q->part.mechanism == SSTQ_FREQUENCIES)
+        sent = sstq_category_code(&q->part, category_of(q, &answers[question], item), words);
+    else
+        sent = encode_vector(s, q, answers, words, buffers);
+    *message = (item * limit_of(&q->part) + sent) | (uint64_t)question << answer_bits(s);
+    wipe(bytes, sizeof bytes);
     wipe(words, sizeof words);
     return SSTQ_OK;
 }

@@ -1,6 +1,8 @@
-/* Encode a vector as one locally private message of a few bytes, with the same bits as the Python library sstq.
+/* Encode a vector, a category or the answers to a survey as one locally private message of a few bytes, with the same
+ * bits as the Python library sstq.
  *
- * Mechanisms: FrameUnit, GroupUnit, and SSTQ with the flat channel, the Hadamard frame and kashin="certified".
+ * Mechanisms: FrameUnit, GroupUnit, SSTQ with the flat channel, the Hadamard frame and kashin="certified", Frequencies,
+ * and surveys of all types of questions.
  * Nothing is allocated: sstq_sizes_of tells how much memory to hand over. `sstq spec --c-header` writes the parameters.
  *
  * The arithmetic is IEEE 754: compile without -ffast-math, with -ffp-contract=off, and leave subnormal numbers on.
@@ -16,7 +18,7 @@
 extern "C" {
 #endif
 
-typedef enum { SSTQ_FRAMEUNIT = 1, SSTQ_GROUPUNIT = 2, SSTQ_FLAT = 3 } sstq_mechanism;
+typedef enum { SSTQ_FRAMEUNIT = 1, SSTQ_GROUPUNIT = 2, SSTQ_FLAT = 3, SSTQ_FREQUENCIES = 4 } sstq_mechanism;
 
 typedef enum {
     SSTQ_OK = 0,
@@ -45,7 +47,7 @@ typedef struct {
     uint32_t inside;       /* k */
     uint64_t threshold;    /* T: one of the k best rows is sent with probability T/2^62 */
 
-    /* GroupUnit */
+    /* GroupUnit and Frequencies, whose categories are the groups and whose draw is that of the shares */
     uint32_t groups;
     uint32_t blocks;       /* B */
     uint32_t vector_frames;   /* the frames below this number are for people who send a vector; G if all are */
@@ -60,6 +62,42 @@ typedef struct {
     const double *codebook;     /* 2^b codewords from -1 to 1 */
     uint64_t own, other;        /* weights of the token itself and of each other one; they sum to 2^62 */
 } sstq_params;
+
+/* A question of a survey. By takes the answers to two others. */
+typedef enum {
+    SSTQ_CHOICE = 1,
+    SSTQ_MULTICHOICE,
+    SSTQ_NUMBER,
+    SSTQ_VECTOR,
+    SSTQ_BY
+} sstq_type;
+
+typedef struct {
+    sstq_type type;
+    const char *name;
+    uint64_t draw;           /* of 2^62: how often it is drawn */
+    uint32_t items;          /* of which one is drawn; 1 but for some questions of several choices */
+    sstq_params part;        /* what answers it; its digest is NULL */
+    uint32_t labels;         /* choices: how many; Number: the bins */
+    const char *const *label_names; /* of choices, in UTF-8; NULL if unknown */
+    double low, high;        /* Number */
+    uint32_t group, value;   /* By: the places of a choice, and of a number or a vector */
+} sstq_question;
+
+typedef struct {
+    const char *digest;
+    double epsilon;          /* of a message; for the reader */
+    uint32_t count;
+    const sstq_question *questions;
+} sstq_survey;
+
+/* What a person holds for a question. Nothing is refused: what cannot be is no answer. */
+typedef struct {
+    uint32_t label;             /* Choice: the number of the label, from 0 on; any other is no answer */
+    const unsigned char *marks; /* MultiChoice: a byte per label, not 0 if it is chosen; NULL is no answer */
+    double number;              /* Number: NaN is no answer; beyond the bounds it is moved to them */
+    const float *vector;        /* Vector: part.dim numbers; NULL, and any that is not finite, is zero */
+} sstq_answer;
 
 typedef struct {
     size_t floats, words;  /* numbers of float and of uint32_t */
@@ -95,13 +133,24 @@ uint32_t sstq_words_each(const sstq_params *params);
  * The server sees whether there is a message, so no private value is refused: a vector with NaN or infinity is encoded
  * as the zero vector. So is that of a group that does not exist, in a group drawn uniformly.
  *
- * group: the private group (GroupUnit), otherwise ignored.
+ * group: the private group (GroupUnit), or the category (Frequencies, with x = NULL and length = 0), otherwise ignored.
  * client: the public number of this client, for a public coin, otherwise ignored.
- * random: NULL for the operating system. It is called after the arguments are checked, once, and for GroupUnit once more
- *     for 8 bytes, whatever the vector; words are little-endian.
+ * random: NULL for the operating system. It is called after the arguments are checked, once, and for GroupUnit and
+ *     Frequencies once more for 8 bytes, whatever the vector; words are little-endian.
  */
 sstq_error sstq_encode(const sstq_params *params, const float *x, size_t length, uint32_t group, uint64_t client,
                        sstq_random random, void *context, const sstq_buffers *buffers, uint64_t *message);
+
+/* The same for a survey: SSTQ_OK or SSTQ_BAD_PARAMETERS; the buffers; the bits of a message, at most 62. */
+sstq_error sstq_check_survey(const sstq_survey *survey);
+sstq_error sstq_survey_sizes(const sstq_survey *survey, sstq_sizes *sizes);
+uint32_t sstq_survey_bits(const sstq_survey *survey);
+
+/* Encode a person's answers, one per question in their order, as one message. The question is drawn before any answer is
+ * looked at. The source is called once, for SSTQ_SURVEY_WORDS words, whatever the answers. */
+enum { SSTQ_SURVEY_WORDS = 6 };
+sstq_error sstq_encode_survey(const sstq_survey *survey, const sstq_answer *answers, sstq_random random, void *context,
+                              const sstq_buffers *buffers, uint64_t *message);
 
 /* Write message `number` of an upload, counted from 0, to its bytes: (n*message_bits + 7)/8 of them for n messages,
  * which are to be written in order. */
@@ -148,6 +197,8 @@ void sstq_mix(const sstq_params *params, uint64_t seed, const float *x, size_t o
 uint32_t sstq_signed_row(const float *scores, uint32_t rows, uint32_t inside, uint32_t place, uint32_t *memory);
 /* What somebody sends who sends the group only (GroupUnit), from three random words. */
 uint32_t sstq_share_row(const sstq_params *params, uint32_t group, uint32_t frame, const uint64_t *words);
+/* What somebody sends who has a category (Frequencies), from three random words. */
+uint64_t sstq_category_code(const sstq_params *params, uint32_t category, const uint64_t *words);
 /* Mark the d of N places with the smallest words of the stream "columns": a bit each; N floats and 2048 words of
  * memory. */
 void sstq_choose_columns(const sstq_params *params, float *keys, uint32_t *mask, uint32_t *memory);

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import sstq
-from sstq.mechanisms.c_header import c_parameters
+from sstq.mechanisms.c_header import c_parameters, c_questions
 from tests.clients.cases import Words, vectors
 from tests.clients.written import FOLDER
 
@@ -20,6 +20,7 @@ SOURCES = Path(__file__).parents[2] / "clients" / "c"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off")
 SHARED = ("-O3", "-shared", "-fPIC")
 _KINDS = {"frameunit": 1, "groupunit": 2, "sstq": 3}
+_ALL_KINDS = _KINDS | {"frequencies": 4}
 _HIGHEST = 2**64 - 1
 
 
@@ -73,6 +74,74 @@ class Parameters(ctypes.Structure):
     )
 
 
+class Question(ctypes.Structure):
+    """`sstq_question`."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("draw", ctypes.c_uint64),
+        ("items", ctypes.c_uint32),
+        ("part", Parameters),
+        ("labels", ctypes.c_uint32),
+        ("label_names", ctypes.c_void_p),
+        ("low", ctypes.c_double),
+        ("high", ctypes.c_double),
+        ("group", ctypes.c_uint32),
+        ("value", ctypes.c_uint32),
+    )
+
+
+class Survey(ctypes.Structure):
+    """`sstq_survey`."""
+
+    _fields_ = (
+        ("digest", ctypes.c_char_p),
+        ("epsilon", ctypes.c_double),
+        ("count", ctypes.c_uint32),
+        ("questions", ctypes.POINTER(Question)),
+    )
+
+
+class Answer(ctypes.Structure):
+    """`sstq_answer`."""
+
+    _fields_ = (
+        ("label", ctypes.c_uint32),
+        ("marks", ctypes.c_char_p),
+        ("number", ctypes.c_double),
+        ("vector", ctypes.POINTER(ctypes.c_float)),
+    )
+
+
+def survey_of(survey):
+    """What the header of a survey says, in memory."""
+    rows = []
+    for entry, part in zip(c_questions(survey), survey.parts, strict=True):
+        rows.append(Question(**entry | {"name": entry["name"].encode(), "part": parameters_of(part.mechanism)}))
+    questions = (Question * len(rows))(*rows)
+    return Survey(survey.digest().encode(), survey.epsilon, len(rows), questions)
+
+
+def answers_of(survey, record):
+    """A person's record as a device in C holds it: numbers of labels, marks, doubles and floats."""
+    found = (Answer * len(survey.questions))()
+    for answer, (name, question) in zip(found, survey.questions.items(), strict=True):
+        value, answer.label, answer.number = record.get(name), 2**32 - 1, float("nan")
+        labels = list(getattr(question, "labels", ()))
+        if question.type == "choice" and value in labels and not isinstance(value, bool):
+            answer.label = labels.index(value)
+        elif question.type == "multichoice" and isinstance(value, list):
+            marks = bytes(label in value for label in labels)
+            answer.marks = marks if any(marks) or not value else None
+        elif question.type == "number" and isinstance(value, int | float):
+            answer.number = value
+        elif question.type == "vector" and isinstance(value, list) and len(value) == question.dim:
+            given = [float("nan") if number is None else number for number in value]
+            answer.vector = (ctypes.c_float * question.dim)(*np.clip(given, -3e38, 3e38))
+    return found
+
+
 class Sizes(ctypes.Structure):
     """`sstq_sizes`."""
 
@@ -90,7 +159,7 @@ Random = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c
 
 def parameters_of(mechanism):
     """What `sstq spec --c-header` writes for a mechanism, in memory."""
-    given = c_parameters(mechanism) | {"mechanism": _KINDS[mechanism.name], "digest": mechanism.digest().encode()}
+    given = c_parameters(mechanism) | {"mechanism": _ALL_KINDS[mechanism.name], "digest": mechanism.digest().encode()}
     for field, table in given.items():
         if isinstance(table, np.ndarray):
             # Arrays of ctypes stay alive with the structure that points to them.
@@ -104,6 +173,7 @@ def load(path):
     library = ctypes.CDLL(str(path))
     u32, u64, size, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
     params, buffers = ctypes.POINTER(Parameters), ctypes.POINTER(Buffers)
+    surveys = ctypes.POINTER(Survey)
     types = {
         "error_name": (ctypes.c_char_p, ctypes.c_int),
         "check": (ctypes.c_int, params),
@@ -111,6 +181,10 @@ def load(path):
         "message_bits": (u32, params),
         "words_each": (u32, params),
         "encode": (ctypes.c_int, params, pointer, size, u32, u64, pointer, pointer, buffers, ctypes.POINTER(u64)),
+        "check_survey": (ctypes.c_int, surveys),
+        "survey_sizes": (ctypes.c_int, surveys, ctypes.POINTER(Sizes)),
+        "survey_bits": (u32, surveys),
+        "encode_survey": (ctypes.c_int, surveys, pointer, pointer, pointer, buffers, ctypes.POINTER(u64)),
         "pack": (None, u64, u32, size, pointer),
         "system_random": (ctypes.c_int, pointer, pointer, size),
         "choose_columns": (None, params, pointer, pointer, pointer),
@@ -163,6 +237,26 @@ class Encoder:
             message >>= field.bits
         assert message == 0
         return values
+
+
+class SurveyEncoder(Encoder):
+    """The same for a survey."""
+
+    def __init__(self, library, survey, parameters=None):
+        self.library, self.mechanism = library, survey
+        self.parameters = survey_of(survey) if parameters is None else parameters
+        sizes = Sizes()
+        self._refuse(library.sstq_survey_sizes(self.parameters, sizes))
+        self.floats, self.words = np.empty(sizes.floats, np.float32), np.empty(sizes.words, np.uint32)
+        self.buffers = Buffers(self.floats.ctypes.data, self.words.ctypes.data, sizes)
+        self.asked, self._script, self._source = [], b"", Random(self._hand_out)
+
+    def answer(self, record, words):
+        """The message of a person's record."""
+        message, answers = ctypes.c_uint64(), answers_of(self.mechanism, record)
+        self._script, source = np.asarray(words, "<u8").tobytes(), ctypes.cast(self._source, ctypes.c_void_p)
+        self._refuse(self.library.sstq_encode_survey(self.parameters, answers, source, None, self.buffers, message))
+        return message.value
 
 
 def random_mechanism(rng):

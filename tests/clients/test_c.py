@@ -13,7 +13,8 @@ from sstq.audit.encoder import check_encoder
 from sstq.frames.kashin import represent
 from sstq.randomness import streams
 from tests.clients import c_client
-from tests.clients.c_client import Encoder, Parameters, cases, from_vectors, parameters_of
+from tests.clients import cases as fresh
+from tests.clients.c_client import Encoder, Parameters, SurveyEncoder, cases, from_vectors, parameters_of
 from tests.clients.written import read_doubles, read_words, sha256_of_singles, vector_of
 
 COMPILERS = c_client.compilers()
@@ -86,9 +87,77 @@ def test_messages(library, name):
         assert packed(encoder, messages).hex() == case["packed"]
 
 
+def test_surveys_and_categories(library, seed):
+    """The vectors, but for vectors beyond float32, which a device in C does not hold; and fresh cases."""
+    mechanisms = from_vectors("surveys")
+    for case in cases("surveys"):
+        mechanism, words = mechanisms[case["mechanism"]], read_words(case["words"])
+        if mechanism.name == "frequencies":
+            encoder = Encoder(library, mechanism)
+            message = encoder.encode(np.empty(0, np.float32), words, case["value"])
+            assert encoder.asked == [24, 8]
+        elif (case["value"].get("v") or [1])[0] in (1e200, 1e-170):
+            continue
+        else:
+            encoder = SurveyEncoder(library, mechanism)
+            message = encoder.answer(case["value"], words)
+            assert encoder.asked == [48]
+        about = case["mechanism"], case["about"]
+        assert list(map(str, encoder.columns(message))) == list(case["fields"].values()), about
+        assert packed(encoder, [message]).hex() == case["packed"], about
+    rng, tried = np.random.default_rng(seed), 0
+    for options in fresh.SURVEYS:
+        made = fresh.cases(sstq.Survey(**options), 150, rng)
+        encoder = SurveyEncoder(library, sstq.from_json(made["mechanism"]))
+        for case in made["cases"]:
+            record = case["value"]
+            if record.get("v"):  # the library takes doubles: give it what a device holds
+                record["v"] = np.float32(record["v"]).tolist()
+            words = np.array([int(word) for word in case["words"]], dtype=np.uint64)
+            held = encoder.mechanism._columns({name: [value] for name, value in record.items()}, strict=True)
+            (sent,) = fresh.messages(encoder.mechanism, held, None, words[None]).tolist()
+            assert encoder.columns(encoder.answer(record, words)) == sent
+            tried += 1
+    assert tried == 300
+
+
+def test_bad_surveys(library):
+    """What contradicts itself is refused before anything is drawn; unknown categories are drawn."""
+    survey = from_vectors("surveys")["survey, everything"]
+    assert library.sstq_check_survey(c_client.survey_of(survey)) == 0
+    wrong = [
+        (0, "draw", 0), (0, "draw", 2**62), (0, "items", 2), (0, "labels", 4), (1, "labels", 0), (0, "type", 6),
+        (2, "low", 200.0), (2, "high", float("nan")), (2, "labels", 1), (4, "type", 1), (5, "group", 1),
+        (5, "group", 99), (5, "value", 0), (6, "value", 2),
+    ]  # fmt: skip
+    for place, field, value in wrong:
+        changed = c_client.survey_of(survey)
+        setattr(changed.questions[place], field, value)
+        assert library.sstq_check_survey(changed) == 1, (place, field, value)
+        assert library.sstq_survey_bits(changed) == 0
+    for field, value in {"public_coin": 1, "share_inside": 0, "groups": 9, "share_threshold": 2**62}.items():
+        changed = c_client.survey_of(survey)
+        setattr(changed.questions[0].part, field, value)
+        assert library.sstq_check_survey(changed) == 1, field
+    for count in (0, 6, 1001):
+        changed = c_client.survey_of(survey)
+        changed.count = count
+        assert library.sstq_check_survey(changed) == 1, count
+    # 56 bits for an answer: with the 65th question a message would have 63.
+    long = c_client.survey_of(from_vectors("surveys")["survey, long messages"])
+    for count, bits in ((64, 62), (65, 0)):
+        more = (c_client.Question * count)(*[long.questions[0]] * (count - 4), *long.questions[:4])
+        for question in more[: count - 4]:
+            question.draw = 1
+        more[count - 4].draw -= count - 4
+        more[count - 1].group, more[count - 1].value = count - 2, count - 3
+        assert library.sstq_survey_bits(c_client.Survey(None, 2.0, count, more)) == bits
+
+
 def packed(encoder, messages):
     """Messages as bytes, in memory that was not zero before."""
-    bits = encoder.library.sstq_message_bits(encoder.parameters)
+    isa = isinstance(encoder, SurveyEncoder)
+    bits = getattr(encoder.library, "sstq_survey_bits" if isa else "sstq_message_bits")(encoder.parameters)
     assert bits == encoder.mechanism.message_bits
     target = np.full(-(-len(messages) * bits // 8), 0xFF, np.uint8)
     for number, message in enumerate(messages):
@@ -267,7 +336,7 @@ def test_the_search_takes_the_same_instructions_for_every_draw(tmp_path):
 
 WRONG = {
     "frameunit": {
-        "mechanism": 4, "clip": float("nan"), "dim": 0, "frame_size": 48, "public_coin": 1, "rounds": 1, "frames": 0,
+        "mechanism": 5, "clip": float("nan"), "dim": 0, "frame_size": 48, "public_coin": 1, "rounds": 1, "frames": 0,
         "row_bits": 3, "inside": 257, "threshold": 1 << 62,
     },
     "groupunit": {

@@ -4,11 +4,13 @@ import json
 import re
 import subprocess
 
+import numpy as np
 import pytest
 
 import sstq
 from sstq.mechanisms.c_header import c_header
 from tests.cli.test_cli import run
+from tests.clients import survey_steps
 from tests.clients.c_client import compile_client, compilers
 from tests.clients.whole_messages import mechanisms, public_coins
 from tests.clients.written import FOLDER, vector_of
@@ -87,6 +89,56 @@ def test_a_program_with_the_headers_sends_the_messages_of_the_vectors(tmp_path, 
         given += vector_of(case).astype("<f4").tobytes()
     done = subprocess.run([tmp_path / "main"], input=given, capture_output=True, check=True)
     assert [int(line) for line in done.stdout.split()] == [expected(known[c["mechanism"]], c) for c in all_cases]
+
+
+SURVEY_PROGRAM = """
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "s.h"
+
+static int hand_out(void *context, unsigned char *bytes, size_t size)
+{
+    memcpy(bytes, context, size);
+    return 0;
+}
+
+int main(void)
+{
+    static float floats[1024];
+    static uint32_t more[2048];
+    sstq_buffers buffers = {floats, more, {1024, 2048}};
+    const float v[3] = {0.5f, -0.25f, 2.5f};
+    const unsigned char used[3] = {1, 0, 1};
+    const sstq_answer answers[7] = {
+        {.label = 1}, {.marks = used}, {.number = 41.75}, {.label = 4}, {.vector = v}, {.label = 0}, {.label = 0}};
+    uint64_t words[SSTQ_SURVEY_WORDS], message;
+    printf("%s|%s|%u\\n", s.questions[0].label_names[2], s.questions[5].name, sstq_survey_bits(&s));
+    while (fread(words, sizeof words, 1, stdin) == 1) {
+        if (sstq_encode_survey(&s, answers, hand_out, words, &buffers, &message))
+            return 1;
+        printf("%" PRIu64 "\\n", message);
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compilers(), reason="NO C COMPILER")
+def test_a_program_with_the_header_of_a_survey_sends_what_the_library_does(tmp_path, seed):
+    survey = survey_steps.mechanisms()["survey, everything"]
+    (tmp_path / "s.h").write_text(c_header(survey, "s"))
+    (tmp_path / "main.c").write_text(SURVEY_PROGRAM)
+    compile_client(compilers()[0], tmp_path / "main", "-O1", f"-I{tmp_path}", sources=[tmp_path / "main.c"])
+    words = np.random.default_rng(seed).integers(1 << 64, size=(200, survey.words_each), dtype=np.uint64)
+    done = subprocess.run([tmp_path / "main"], input=words.astype("<u8").tobytes(), capture_output=True, check=True)
+    head, *sent = done.stdout.decode().splitlines()
+    assert head == f"Köln “😀”|age by country|{survey.message_bits}"
+    record = {"country": "CH", "used": ["search", "share"], "age": 41.75, "stars": 5, "v": [0.5, -0.25, 2.5]}
+    for own, message in zip(words, sent, strict=True):
+        fields = survey_steps.encode(survey, record, own)
+        assert int(message) == expected(survey, {"fields": fields})
 
 
 def test_the_header_says_how_many_messages_a_person_sends():

@@ -9,17 +9,28 @@ from numpy.typing import NDArray
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.frameunit.rows import RowMechanism
+from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
+from sstq.mechanisms.survey.mechanism import Survey
+from sstq.mechanisms.survey.questions import By, Choice, MultiChoice, Number
 
-_KINDS = {"frameunit": "SSTQ_FRAMEUNIT", "groupunit": "SSTQ_GROUPUNIT", "sstq": "SSTQ_FLAT"}
+_KINDS = {
+    "frameunit": "SSTQ_FRAMEUNIT",
+    "groupunit": "SSTQ_GROUPUNIT",
+    "sstq": "SSTQ_FLAT",
+    "frequencies": "SSTQ_FREQUENCIES",
+}
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}
 _LARGEST_FRAME = 1 << 30
-_WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other")  # of 64 bits
+_TYPES = ("choice", "multichoice", "number", "vector", "by")  # in the order of sstq_type
+_WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other", "draw")  # of 64 bits
 
 
 def c_header(mechanism: Mechanism, name: str) -> str:
-    """Write a C header that defines `static const sstq_params NAME`; ValueError for what the C client cannot do.
+    """Write a C header that defines `static const sstq_params NAME`, or `sstq_survey NAME`.
+
+    ValueError for what the C client cannot do.
 
     Examples:
         >>> import sstq
@@ -37,26 +48,88 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be letters, digits and underscores and begin with a letter, got {name!r}")
-    tables, values = [], {"mechanism": _KINDS.get(mechanism.name, ""), "digest": f'"{mechanism.digest()}"'}
+    if isinstance(mechanism, Survey):
+        tables, values = _survey(mechanism, name)
+        options = f"{len(mechanism.questions)} questions, epsilon = {mechanism.epsilon!r}"
+    else:
+        tables, values = _members(mechanism, name)
+        options = f"epsilon = {mechanism.epsilon!r}"
+    if isinstance(mechanism, Frequencies):
+        options = f"categories = {mechanism.categories}, {options}"
+    elif not isinstance(mechanism, Survey):
+        options = f"dim = {mechanism.dim}, {options}, clip = {mechanism.clip!r}"
+    kind, encoder = ("sstq_survey", "_survey") if isinstance(mechanism, Survey) else ("sstq_params", "")
+    guard = f"SSTQ_PARAMETERS_{name.upper()}"
+    about = f"/* {mechanism.name}, {options}, {mechanism.message_bits} bits per message.\n"
+    if mechanism.messages > 1:
+        about += f" * A person sends {mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all: "
+        about += f"call sstq_encode{encoder} once for each.\n"
+        about += (
+            " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
+        )
+    about += " * Written by `sstq spec --c-header`; all of it is public. */\n"
+    values["digest"] = f'"{mechanism.digest()}"'
+    fields = "".join(f"    .{field} = {value},\n" for field, value in values.items())
+    begin = f'{about}#ifndef {guard}\n#define {guard}\n\n#include "sstq.h"\n\n'
+    return f"{begin}{''.join(tables)}static const {kind} {name} = {{\n{fields}}};\n\n#endif\n"
+
+
+def _members(mechanism: Mechanism, name: str) -> tuple[list[str], dict[str, str]]:
+    """The tables of a mechanism, and the members of its `sstq_params` in their order."""
+    tables, values = [], {"mechanism": _KINDS.get(mechanism.name, ""), "digest": "0"}
     for field, value in c_parameters(mechanism).items():
         if isinstance(value, np.ndarray):
             tables.append(_table(f"{name}_{field}", value))
             values[field] = f"{name}_{field}"
         else:
             values[field] = _number(field, value)
-    guard = f"SSTQ_PARAMETERS_{name.upper()}"
-    options = f"dim = {mechanism.dim}, epsilon = {mechanism.epsilon!r}, clip = {mechanism.clip!r}"
-    about = f"/* {mechanism.name}, {options}, {mechanism.message_bits} bits per message.\n"
-    if mechanism.messages > 1:
-        about += f" * A person sends {mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all: "
-        about += "call sstq_encode once for each.\n"
-        about += (
-            " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
-        )
-    about += " * Written by `sstq spec --c-header`; all of it is public. */\n"
-    fields = "".join(f"    .{field} = {value},\n" for field, value in values.items())
-    begin = f'{about}#ifndef {guard}\n#define {guard}\n\n#include "sstq.h"\n\n'
-    return f"{begin}{''.join(tables)}static const sstq_params {name} = {{\n{fields}}};\n\n#endif\n"
+    return tables, values
+
+
+def _survey(survey: Survey, name: str) -> tuple[list[str], dict[str, str]]:
+    """The questions of a survey with the names of their labels, and the members of its `sstq_survey`."""
+    tables, rows = [], []
+    for number, (question, entry) in enumerate(zip(survey.questions.values(), c_questions(survey), strict=True)):
+        labels = getattr(question, "labels", None)
+        part = _members(survey.parts[number].mechanism, name)[1]
+        members = {field: _number(field, value) for field, value in entry.items() if field not in ("type", "name")}
+        members |= {"type": f"SSTQ_{question.type.upper()}", "name": _text(entry["name"])}
+        members["part"] = f"{{{', '.join(f'.{field} = {value}' for field, value in part.items())}}}"
+        if labels is not None:
+            members["label_names"] = f"{name}_labels{number}"
+            texts = "".join(f"    {_text(str(label))},\n" for label in labels)
+            tables.append(f"static const char *const {name}_labels{number}[] = {{\n{texts}}};\n\n")
+        rows.append(f"    {{{', '.join(f'.{field} = {value}' for field, value in members.items())}}},\n")
+    tables.append(f"static const sstq_question {name}_questions[] = {{\n{''.join(rows)}}};\n\n")
+    values = {"digest": "0", "epsilon": _hexadecimal(survey.epsilon), "count": f"{len(rows)}u"}
+    return tables, values | {"questions": f"{name}_questions"}
+
+
+def c_questions(survey: Survey) -> list[dict[str, Any]]:
+    """The members of each `sstq_question` but its part and the names of its labels; the type is its number."""
+    places, found = {name: place for place, name in enumerate(survey.questions)}, []
+    asked = zip(survey.questions.items(), survey.parts, survey.draws, strict=True)
+    for (name, question), part, draw in asked:
+        entry: dict[str, Any] = {
+            "type": 1 + _TYPES.index(question.type),
+            "name": name,
+            "draw": draw,
+            "items": part.items,
+        }
+        if isinstance(question, Number):
+            entry |= {"labels": question.bins, "low": float(question.low), "high": float(question.high)}
+        elif isinstance(question, Choice | MultiChoice):
+            entry["labels"] = len(question.labels)
+        elif isinstance(question, By):
+            entry |= {"group": places[question.group], "value": places[question.value]}
+        found.append(entry)
+    return found
+
+
+def _text(text: str) -> str:
+    """A C string of UTF-8; what is not plain is written in octal."""
+    plain = {*map(ord, '?"\\\\')}
+    return f'"{"".join(chr(b) if 32 <= b < 127 and b not in plain else f"{chr(92)}{b:03o}" for b in text.encode())}"'
 
 
 def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
@@ -64,6 +137,10 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
 
     ValueError for what the C client cannot do.
     """
+    if isinstance(mechanism, Frequencies):
+        draw = mechanism.draw
+        shares = {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+        return {"epsilon": mechanism.epsilon, "groups": mechanism.categories} | shares
     _check_known(mechanism)
     frame: Any = mechanism.frame  # type: ignore[attr-defined]
     common = {"epsilon": mechanism.epsilon, "clip": mechanism.clip, "dim": mechanism.dim}
@@ -75,16 +152,16 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
         parts = {"bits": mechanism.bits, "steps": len(schedule), "schedule": schedule}
         return common | parts | {"codebook": mechanism.codebook.values, "own": channel.own, "other": channel.other}
     rows: Any = mechanism
-    draw = {"rounds": frame.rounds, "frames": rows.frames}
+    own = {"rounds": frame.rounds, "frames": rows.frames}
     if isinstance(mechanism, FrameUnit):
-        draw["row_bits"] = mechanism.bits or 0
-    draw |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
+        own["row_bits"] = mechanism.bits or 0
+    own |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
     if isinstance(mechanism, GroupUnit):
-        draw |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
+        own |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
         if mechanism.share_codes is not None:
-            shares = mechanism.share_codes.draw
-            draw |= {"share_size": shares.size, "share_inside": shares.inside, "share_threshold": shares.threshold}
-    return common | draw
+            draw = mechanism.share_codes.draw
+            own |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+    return common | own
 
 
 def _check_known(mechanism: Mechanism) -> None:
@@ -95,7 +172,8 @@ def _check_known(mechanism: Mechanism) -> None:
     if unknown:
         options = ", ".join(f"{option}={name!r}" for option, name in _KNOWN.items())
         raise ValueError(
-            f"mechanism must be frameunit, groupunit, or sstq with {options} for the C client, got {', '.join(unknown)}"
+            f"mechanism must be frameunit, groupunit, frequencies, survey, or sstq with {options} for the C client, "
+            f"got {', '.join(unknown)}"
         )
     if mechanism.bounds is not None:
         raise ValueError("bounds must be left out for the C client: scale the vectors before sstq_encode")
