@@ -80,8 +80,9 @@ def test_values_beyond_the_bounds_count_as_their_ends():
 
 def test_clipping_is_said_where_the_vectors_are():
     mechanism, x = sstq.FrameUnit(4, 3.0), people(1000, 1)
-    with pytest.warns(sstq.ClippedWarning, match="100 % of the vectors are longer than clip = 1"):
+    with pytest.warns(sstq.ClippedWarning, match="100 % of the vectors are longer than clip = 1") as told:
         mechanism.encode(x, rng=1)
+    assert told[0].filename == __file__
     short = x / np.linalg.norm(x, axis=1, keepdims=True)
     short[:40] *= 2.0
     with warnings.catch_warnings():

@@ -33,6 +33,7 @@ class FrameAggregator(Aggregator[Any]):
     def _empty_state(self) -> NDArray[np.int64]:
         values, self._scale = self._mechanism.decoding_values, float(self._mechanism.decoding_scale)
         self._table, self._exponent = _fixed_point_table(values)
+        self._largest_value = self._scale * float(np.max(np.abs(values)))
         return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
@@ -71,8 +72,8 @@ class FrameAggregator(Aggregator[Any]):
         return value, power
 
     def _largest(self) -> tuple[float, float]:
-        frame, values = self._mechanism.frame, self._mechanism.decoding_values
-        return largest_of_row(frame, frame.dim * self._scale * float(np.max(np.abs(values))))
+        frame = self._mechanism.frame
+        return largest_of_row(frame, frame.dim * self._largest_value)
 
     def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float:
         """(tr Σ)²/tr Σ² of the covariance Σ of one message: coordinates that are large by themselves make it less.

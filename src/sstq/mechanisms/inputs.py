@@ -110,5 +110,5 @@ def warn_if_clipped(rows: Rows, clip: float) -> None:
             f"{100 * share:.0f} % of the vectors are longer than clip = {clip:g} and were scaled down; use a larger "
             "clip, or bounds with the range of each column. This line depends on the data: keep it local",
             ClippedWarning,
-            stacklevel=4,
+            stacklevel=3,  # the line that called encode
         )
