@@ -179,6 +179,7 @@ _ONCE_COLOURS = {
     "shuffled-16": "#174f3a",
     "central": FAINT,
     "none": INK,
+    "logistic": INK,
 }
 
 
@@ -203,7 +204,8 @@ _TRUST_NAMES = {
     "shuffled": "a shuffler, one message of 4 bytes",
     "shuffled-16": "a shuffler, 16 messages",
     "central": "the server (central Gaussian)",
-    "none": "no privacy",
+    "none": "all: the same linear method",
+    "logistic": "all: logistic regression",
 }
 
 
@@ -232,8 +234,9 @@ def _first_dataset(section: Section) -> list[Row]:
 def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None:
     """Draw one method's accuracies against ε with their intervals; a horizontal line without privacy."""
     colour = _ONCE_COLOURS[method]
-    if method == "none":
-        axes.axhline(rows[0]["accuracy"], color=colour, linestyle="--", linewidth=1.2, label=label)
+    if method in ("none", "logistic"):
+        style = "--" if method == "none" else ":"
+        axes.axhline(rows[0]["accuracy"], color=colour, linestyle=style, linewidth=1.2, label=label)
         return
     half = [row["accuracy_half_width"] for row in rows]
     axes.errorbar(

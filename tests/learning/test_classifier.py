@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from sstq.learning import PrivateClassifier, encode
+from sstq.learning import FourierFeatures, PrivateClassifier, encode
 from sstq.learning.discriminant import ClassSums, pooled_sums
 from sstq.learning.features import unit_rows
 
@@ -23,20 +23,26 @@ def people(count, seed, classes=3, dim=8, apart=3.0):
 
 @pytest.mark.parametrize("public", [True, False])
 def test_the_accuracy_is_good_and_predicted(seed, public):
-    X, y = people(30_000, seed)
+    X, y = people(15_000, seed)
     scale = {"public": X[:500]} if public else {"bounds": BOUNDS}
-    model = PrivateClassifier(4.0, **scale, random_state=seed).fit(X[500:], y[500:])
+    model = PrivateClassifier(6.0, **scale, check_people=0.2, random_state=seed).fit(X[500:], y[500:])
     report = model.report(X, y)
-    # Measured: 0.93 to 0.97; the least over 40 seeds was 0.92.
     assert report.true_accuracy > 0.85
-    # Six standard errors of the private answers: fails for one seed in 10⁸.
+    # Six standard errors of the private answers, here and below: fails for one seed in 10⁸.
     assert abs(report.true_accuracy - report.predicted_accuracy) < 6 * report.accuracy_stderr + 0.01
-    assert "total ε = 4 per person" in str(report)
+    assert "total ε = 6 per person" in str(report)
     assert sum(report.people.values()) == len(X) - 500
+    right = model.predict(X) == y
+    for label, (accuracy, stderr) in report.by_class.items():
+        assert abs(accuracy - right[y == label].mean()) < 6 * stderr + 0.01
+        assert stderr < 0.08
+    balanced, stderr = report.balanced_accuracy
+    assert abs(balanced - right.mean()) < 6 * stderr + 0.01
+    assert "balanced over classes" in str(report)
 
 
 def test_shares_that_are_not_equal_are_learned(seed):
-    X, y = people(40_000, seed)
+    X, y = people(20_000, seed)
     kept = (y > 0) | (np.arange(len(y)) % 8 == 0)
     X, y = X[kept], y[kept]
     model = PrivateClassifier(4.0, public=X[:500], random_state=seed).fit(X, y)
@@ -127,10 +133,10 @@ def test_units_of_columns_do_not_matter():
 def test_people_choose_the_better_form(seed):
     """One class far more frequent: regression on indicators hides a middle class, Fisher's discriminant does not."""
     rng = np.random.default_rng(seed)
-    y = rng.choice(3, size=60_000, p=[0.6, 0.2, 0.2])
-    X = rng.standard_normal((60_000, 3))
+    y = rng.choice(3, size=20_000, p=[0.6, 0.2, 0.2])
+    X = rng.standard_normal((20_000, 3))
     X[:, 0] += 4 * np.array([-1, 0, 1])[y]
-    model = PrivateClassifier(4.0, public=X[:1000], check_people=0.2, random_state=seed).fit(X[1000:], y[1000:])
+    model = PrivateClassifier(6.0, public=X[:1000], check_people=0.4, random_state=seed).fit(X[1000:], y[1000:])
     report = model.report_
     assert set(report.accuracies) == {"regression", "fisher"}
     rows = model._course.main.unit_features(unit_rows(model._course.features(X)))
@@ -144,25 +150,45 @@ def test_people_choose_the_better_form(seed):
     assert report.form == "fisher"
 
 
-def test_accuracy_is_reported_by_class(seed):
-    X, y = people(40_000, seed)
-    model = PrivateClassifier(6.0, public=X[:500], check_people=0.2, random_state=seed).fit(X[500:], y[500:])
-    right = model.predict(X) == y
-    for label, (accuracy, stderr) in model.report_.by_class.items():
-        # Six standard errors: fails for one seed in 10⁸.
-        assert abs(accuracy - right[y == label].mean()) < 6 * stderr + 0.01
-        assert stderr < 0.05
-    balanced, stderr = model.report_.balanced_accuracy
-    assert abs(balanced - right.mean()) < 6 * stderr + 0.01
-    assert "balanced over classes" in str(model.report_)
-
-
 def test_what_does_not_help_is_said_to_be_no_better_than_guessing(seed):
     rng = np.random.default_rng(seed)
     X, y = rng.standard_normal((5000, 4)), rng.choice(2, size=5000, p=[0.8, 0.2])
     model = PrivateClassifier(2.0, public=X[:500], random_state=seed).fit(X, y)
     assert not model.report_.useful
     assert "not shown to be better than guessing" in str(model.report_)
+
+
+def corners(count, seed):
+    """Two classes in opposite corners: no line separates them."""
+    X = np.random.default_rng(seed).standard_normal((count, 3))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def test_features_are_chosen_by_people_who_try_them(seed):
+    X, y = corners(20_000, seed)
+    model = PrivateClassifier(6.0, features="auto", public=X[:500], random_state=seed).fit(X[500:], y[500:])
+    report = model.report(X, y)
+    # Nothing can be learned from columns. Measured over four seeds: 0.47 to 0.54 beside 0.80 to 0.85, with standard
+    # errors of about 0.04, and 0.87 in the end. Seven joint standard errors: fails for one seed in 10¹¹.
+    assert isinstance(model.features_, FourierFeatures)
+    assert report.trials["fourier"] > report.trials["columns"]
+    assert report.true_accuracy > 0.75
+    assert report.people["trials"] == 3900
+    assert sum(report.people.values()) == 19_500
+    assert "features by trial: columns" in str(report)
+
+
+def test_trials_come_first_in_a_deployment():
+    X, y = corners(3000, 0)
+    server = PrivateClassifier(6.0, features="auto", public=X[:500], classes=[0, 1])
+    assert server.cohorts_left == 3 * ("pilot", "main", "check", "classes")
+    while server.cohorts_left:
+        server.learn(server.question(300).encode(X[:300], y[:300]))
+    assert server.report_.people["trials"] == 2 * 4 * 300
+    with pytest.raises(ValueError, match="public must be given for features='auto'"):
+        PrivateClassifier(features="auto", bounds=BOUNDS).fit(X, y)
+    with pytest.raises(ValueError, match="features must be"):
+        PrivateClassifier(features="best", bounds=BOUNDS).fit(X, y)
 
 
 # --- scikit-learn's manners
@@ -207,6 +233,9 @@ def test_pipelines_and_cross_validation_work():
         ({"bounds": None}, "columns need a scale: pass bounds="),
         ({"bounds": [(0, 1)]}, r"an array of shape \(8, 2\)"),
         ({"max_features": 0}, "max_features must be"),
+        ({"messages": 2}, "messages must be 1 unless trust='shuffler'"),
+        ({"trust": "aggregator"}, "trust must be"),
+        ({"trust": "shuffler", "delta": 0.0}, "delta must be"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -249,27 +278,13 @@ def test_a_refused_message_loses_nothing():
 
 @pytest.mark.slow
 def test_behind_a_shuffler_the_total_is_central_and_the_local_epsilon_is_said():
-    X, y = people(20_000, 3)
-    model = PrivateClassifier(1.0, trust="shuffler", messages=4, public=X[:500], random_state=0).fit(X[500:], y[500:])
+    X, y = people(8000, 3)
+    model = PrivateClassifier(1.0, trust="shuffler", messages=2, public=X[:500], random_state=0).fit(X[500:], y[500:])
     report = model.report(X, y)
     assert report.epsilon == 1.0
-    assert report.people == {"pilot": 1950, "main": 16_574, "check": 488, "classes": 488}
+    assert report.people == {"pilot": 750, "main": 6374, "check": 188, "classes": 188}
     assert report.local_epsilon > 4.0
     assert "total ε = 1, δ = 1e-06 per person behind a shuffler" in str(report)
     assert f"local ε = {report.local_epsilon:.3g} if it cheats" in str(report)
     # Without a shuffler ε = 1 hardly teaches anything; the classes are easy.
-    assert report.true_accuracy > 0.9
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"messages": 2}, "messages must be 1 unless trust='shuffler'"),
-        ({"trust": "aggregator"}, "trust must be"),
-        ({"trust": "shuffler", "delta": 0.0}, "delta must be"),
-    ],
-)
-def test_what_makes_no_sense_of_trust_is_refused(options, message):
-    X, y = people(600, 3)
-    with pytest.raises(ValueError, match=message):
-        PrivateClassifier(1.0, public=X[:100], **options).fit(X[100:], y[100:])
+    assert report.true_accuracy > 0.85

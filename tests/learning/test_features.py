@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sstq.learning import GradientHistograms, Pixels
+from sstq.learning import FourierFeatures, GradientHistograms, Pixels
 from sstq.learning.features import apply_features, features_from_dict, features_to_dict
 
 
@@ -50,9 +50,20 @@ def test_cosines_are_orthonormal_with_low_frequencies_first(features):
     assert frequency[0] == 0
 
 
-@pytest.mark.parametrize("features", [None, Pixels(), GradientHistograms((3, 32, 32), 8, 6)])
+@pytest.mark.parametrize(
+    "features",
+    [None, Pixels(), GradientHistograms((3, 32, 32), 8, 6), FourierFeatures((0, 1), (1, 2), count=5, seed=3)],
+)
 def test_descriptions_round_trip(features):
     assert features_from_dict(features_to_dict(features)) == features
+
+
+def test_cosines_have_the_gaussian_kernel(seed):
+    """⟨f(x), f(z)⟩·2/count is exp(−‖x − z‖²/2D) up to 1/√count: six standard errors, one seed in 10⁸."""
+    rows = np.random.default_rng(seed).uniform(-2, 2, (20, 4))
+    found = FourierFeatures([0.0] * 4, [1.0] * 4, count=10_000, seed=seed % 2**32)(rows)
+    apart = np.sum((rows[:, None] - rows[None]) ** 2, axis=2)
+    np.testing.assert_allclose(2 * found @ found.T / 10_000, np.exp(-apart / 8), atol=6 / 100)
 
 
 def test_maps_of_ones_own_have_no_description():

@@ -9,7 +9,7 @@ the extra `learning`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sstq.learning.features import GradientHistograms, Pixels
+from sstq.learning.features import FourierFeatures, GradientHistograms, Pixels
 from sstq.learning.questions import Question, encode
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sstq.learning.regression import PrivateRegression
 
 __all__ = [
+    "FourierFeatures",
     "GradientHistograms",
     "LearningReport",
     "Pixels",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Estimate
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_argument, check_number, check_option
 from sstq.learning.course import CENTRE_PEOPLE, PILOT_PEOPLE, Budget, Cohort, Course, LearningReport, Trust
 from sstq.learning.discriminant import softmax
 from sstq.learning.estimators import (
@@ -22,11 +22,22 @@ from sstq.learning.estimators import (
     generator_of,
     validate_data,
 )
-from sstq.learning.features import FeatureMap, Floats, apply_features, feature_count, scaled_features, unit_rows
+from sstq.learning.features import (
+    FeatureMap,
+    Floats,
+    FourierFeatures,
+    apply_features,
+    feature_count,
+    scaled_features,
+    unit_rows,
+)
 from sstq.learning.questions import Question
 from sstq.messages.batch import Messages
 
 __all__ = ["LearningReport", "PrivateClassifier"]
+
+# The share of all people who try each feature map, and of these the share who judge it.
+TRIAL_PEOPLE, TRIAL_CHECKS = 0.1, 0.2
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,7 +58,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         delta: the total δ per person behind a shuffler.
         messages: the messages per person to a shuffler, each mixed with those of its own slot.
         features: the public feature map: a callable or a fitted transformer, whose features need no scaling; None for
-            the columns of a table. Built-in maps are `Pixels` and `GradientHistograms`.
+            the columns of a table. Built-in maps are `Pixels`, `GradientHistograms` and `FourierFeatures`. "auto" tries
+            columns and `FourierFeatures` on a tenth of the people each, who answer nothing else; those of them who
+            check choose, and all others send what was chosen.
         bounds: public ends of the columns: {name: (low, high)}, an array (D, 2), or one pair for all of them. Columns
             are scaled by them, or by `public` if they are None.
         public: public examples without labels, like `X` of `fit`, for the centre, the directions and their covariance;
@@ -62,6 +75,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_: the labels.
+        features_: the feature map that is used.
         report_: a `LearningReport`.
 
     Examples:
@@ -115,6 +129,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric")
         check_classification_targets(y)
+        rng = generator_of(self.random_state)
+        if self._automatic:
+            X, y = self._try_features(X, y, rng)
         sizes = self.cohort_sizes(len(X))
         course = self._start(np.unique(y) if self.classes is None else self.classes, np.shape(X)[-1])
         # Checked for everybody before anybody answers.
@@ -123,13 +140,43 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if unknown.any():
             row = np.flatnonzero(unknown)[0]
             raise ValueError(f"y must be among the classes {course.classes}, got {y[row].item()!r} in row {row}")
-        rng = generator_of(self.random_state)
         order = (rng or np.random.default_rng()).permutation(len(mapped))
         for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):
             # The features are computed already.
             question = course.question(len(part), mapped.shape[1], _public_seed(rng), None)
             course.take(question, self._answers(question, mapped[part], y[part], rng))
         return self._fitted()
+
+    @property
+    def _automatic(self) -> bool:
+        return isinstance(self.features, str) and check_option("features", self.features, ("auto",)) == "auto"
+
+    def _try_features(self, X: Any, y: Any, rng: np.random.Generator | None) -> tuple[Any, Any]:
+        """Learn once with every feature map, from people who answer nothing else; return those who are left."""
+        self._trials = self._new_trials(np.unique(y) if self.classes is None else self.classes, rng, np.shape(X)[-1])
+        size = round(TRIAL_PEOPLE * len(X))
+        order = (rng or np.random.default_rng()).permutation(len(X))
+        *parts, rest = np.split(order, [size * number for number in range(1, len(self._trials) + 1)])
+        for trial, part in zip(self._trials, parts, strict=True):
+            trial.fit(X[part], y[part])
+        return X[rest], y[rest]
+
+    def _new_trials(self, classes: ArrayLike, rng: Any, columns: int | None = None) -> list[PrivateClassifier]:
+        if self.public is None:
+            raise ValueError("public must be given for features='auto', got None: their directions come from it")
+        plain = scaled_features(None, self.bounds, self.public, columns)
+        options = {"bounds": None, "classes": classes, "check_people": TRIAL_CHECKS, "random_state": rng}
+        maps = (plain, FourierFeatures(plain.centre, plain.spread))
+        return [type(self)(**self.get_params(deep=False) | options | {"features": each}) for each in maps]
+
+    @property
+    def _open_trial(self) -> PrivateClassifier | None:
+        """The trial that is not over, in a deployment."""
+        if not self._automatic:
+            return None
+        if not hasattr(self, "_trials"):
+            self._trials = self._new_trials(self.classes, self.random_state)
+        return next((trial for trial in self._trials if trial.cohorts_left), None)
 
     def _answers(
         self, question: Question, mapped: Floats, y: NDArray[Any], rng: np.random.Generator | None
@@ -172,6 +219,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if self.classes is None:
             raise ValueError("classes must be given, got None: the server does not see labels")
+        if (trial := self._open_trial) is not None:
+            return trial.question(people)
         course = self._course if hasattr(self, "_course") else self._start(self.classes)
         seed = _public_seed(generator_of(self.random_state))
         return course.question(people, feature_count(course.features), seed, course.features)
@@ -182,6 +231,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With a shuffler they must have been mixed, slot by slot, before the server got them; this is not checked.
         Fewer people than the question was for are refused, because the privacy guarantee depends on their number.
         """
+        if (trial := self._open_trial) is not None:
+            trial.learn(messages)
+            return self
         course: Course | None = getattr(self, "_course", None)
         if course is None or course.asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
@@ -193,13 +245,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def cohorts_left(self) -> tuple[Cohort, ...]:
         """The cohorts still to be asked, in a deployment."""
-        return tuple(self._course.cohorts if hasattr(self, "_course") else self._order())
+        trials = self._trials if self._open_trial is not None else []
+        return (
+            *(cohort for trial in trials for cohort in trial.cohorts_left),
+            *(self._course.cohorts if hasattr(self, "_course") else self._order()),
+        )
 
     def _start(self, classes: ArrayLike, columns: int | None = None) -> Course:
         labels = np.unique(np.asarray(classes))
         if len(labels) < 2 or len(labels) != len(np.asarray(classes)):
             raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
-        features = scaled_features(self.features, self.bounds, self.public, columns)
+        if self._automatic:
+            features = max(self._trials, key=lambda trial: trial.report_.predicted_accuracy).features_
+        else:
+            features = scaled_features(self.features, self.bounds, self.public, columns)
         public = None if self.public is None else apply_features(features, self.public)
         self._course = self._course_type(
             budget=Budget(self.epsilon, self.delta if self.trust == "shuffler" else 0.0, self.messages, self.trust),
@@ -211,7 +270,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             max_features=self.max_features,
             blocks=self.blocks,
         )
-        self.classes_ = labels
+        self.classes_, self.features_ = labels, features
         return self._course
 
     _course_type = Course
@@ -227,8 +286,17 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fitted(self) -> PrivateClassifier:
         if self._course.report is not None:
             self.coef_, self.intercept_ = self._course.discriminant.coef, self._course.discriminant.intercept
-            self.report_ = self._course.report
+            self.report_ = self._with_trials(self._course.report)
         return self
+
+    def _with_trials(self, report: LearningReport) -> LearningReport:
+        if not self._automatic:
+            return report
+        tried = {trial.features_.name: trial.report_ for trial in self._trials}
+        people = {"trials": sum(sum(known.people.values()) for known in tried.values()), **report.people}
+        most = max(report.local_epsilon, *(known.local_epsilon for known in tried.values()))
+        trials = {name: known.predicted_accuracy for name, known in tried.items()}
+        return replace(report, people=people, local_epsilon=most, trials=trials)
 
     # --- use
 

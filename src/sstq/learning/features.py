@@ -14,15 +14,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.checks import check_number, check_option
+from sstq.checks import check_argument, check_number, check_option
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.bounds import read_ranges
 from sstq.messages.arrays import as_vectors
+from sstq.randomness import streams
 
 __all__ = [
     "Columns",
     "FeatureMap",
+    "FourierFeatures",
     "GradientHistograms",
     "Pixels",
     "apply_features",
@@ -39,6 +41,7 @@ _LARGEST_SIDE = 4096
 # Columns in units of their spread end here: a longer tail would shrink all other columns at length 1.
 _MOST_SPREADS = 3.0
 _LARGEST_COLUMN = 1e30
+_MOST_COSINES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -210,12 +213,61 @@ class GradientHistograms:
         return directions[ranks], frequency[ranks]
 
 
-_OURS: Mapping[str, Callable[..., Any]] = {kind.name: kind for kind in (Columns, Pixels, GradientHistograms)}
+@dataclass(frozen=True)
+class FourierFeatures:
+    """Random cosines of the columns of a table, which tell classes apart that no line separates.
+
+    Feature j is cos(⟨w_j, z⟩/√D + b_j) for columns z in units of their spread, with normal w_j and uniform b_j from a
+    public seed: random features of the Gaussian kernel (Rahimi and Recht, NIPS 2007).
+
+    Args:
+        centre: the public centre of every column.
+        spread: the public spread of every column.
+        count: the number of features.
+        seed: the public seed.
+
+    Examples:
+        >>> FourierFeatures((50, 0), (20, 1), count=3)([[90.0, np.nan]]).shape
+        (1, 3)
+    """
+
+    name: ClassVar[str] = "fourier"
+    centre: Sequence[float]
+    spread: Sequence[float]
+    count: int = 600
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        columns = self._columns
+        object.__setattr__(self, "centre", columns.centre)
+        object.__setattr__(self, "spread", columns.spread)
+        check_number("count", self.count, 1, _MOST_COSINES, integer=True)
+        check_argument("seed", self.seed)
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.centre, self.spread, constant=0)
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Compute the features of rows, (n, count)."""
+        from scipy.special import ndtri
+
+        columns = len(self.centre)
+        random = streams.words(self.seed, "cosines", self.count * (columns + 1)).reshape(self.count, -1)
+        uniform = ((random >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
+        weights, phases = ndtri(uniform[:, :columns]) / math.sqrt(columns), 2 * math.pi * uniform[:, columns]
+        found: Floats = np.cos(self._columns(X) @ weights.T + phases)
+        return found
+
+
+_OURS: Mapping[str, Callable[..., Any]] = {
+    kind.name: kind for kind in (Columns, Pixels, GradientHistograms, FourierFeatures)
+}
 
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
     """Return the description of a built-in map; None for a map that devices must provide themselves."""
-    if not isinstance(features, Columns | Pixels | GradientHistograms):
+    if not isinstance(features, Columns | Pixels | GradientHistograms | FourierFeatures):
         return None
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(features).items()}
     return {"name": features.name, **options}
@@ -239,7 +291,7 @@ def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
     """Compute the features of examples, (n, D), finite or not; without a map the examples are the features."""
     if features is None:
         found = plain_numbers(X)
-    elif isinstance(features, Columns | Pixels | GradientHistograms):
+    elif isinstance(features, Columns | Pixels | GradientHistograms | FourierFeatures):
         found = features(plain_numbers(X))
     elif hasattr(features, "transform"):
         found = plain_numbers(features.transform(X))
@@ -296,6 +348,8 @@ def feature_count(features: FeatureMap) -> int | None:
     """The number of features, where the map tells it."""
     if isinstance(features, Columns):
         return len(features.centre) + features.constant
+    if isinstance(features, FourierFeatures):
+        return features.count
     return len(features.cosines()[1]) if hasattr(features, "cosines") else None
 
 
