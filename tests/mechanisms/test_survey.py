@@ -445,6 +445,25 @@ def test_integers_that_nulls_turned_into_floats_are_labels():
 
 
 def test_shuffled_surveys_take_their_own_law():
-    survey = sstq.Survey(epsilon=3.0, questions={"x": sstq.Choice(["a", "b"]), "y": sstq.Number(0, 1)})
-    found = sstq.accounting.shuffled_epsilon(survey, clients=100_000, delta=1e-6)
-    assert found < 3.0
+    questions = {"x": sstq.Choice(["a", "b"]), "y": sstq.Number(0, 1)}
+    spent = [
+        sstq.accounting.shuffled_epsilon(sstq.Survey(3.0, questions, messages=m), clients=100_000, delta=1e-6)
+        for m in (1, 2)
+    ]
+    assert spent[0] < spent[1] < 3.0
+    assert spent[0] < sstq.accounting.shuffled_epsilon(3.0, clients=100_000, delta=1e-6)
+
+
+def test_own_weights_have_the_least_sum_of_variances(seed):
+    survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
+    variances = np.array([p.item_variance(q) for p, q in zip(survey.parts, QUESTIONS.values(), strict=True)])
+    shares = np.array(survey.draws) / TOTAL
+    others = np.random.default_rng(seed).dirichlet(np.ones(len(shares)), 100)
+    assert np.all(np.sum(variances / others, axis=1) >= np.sum(variances / shares))
+    assert np.ptp(shares) > 0.05
+
+
+def test_a_message_has_a_limit(monkeypatch):
+    monkeypatch.setattr("sstq.mechanisms.survey.mechanism._MOST_BITS", 5)
+    with pytest.raises(ValueError, match=r"at most 5 bits, got 7: \{'x': 6, 'y': 2\}"):
+        sstq.Survey(1.0, {"x": sstq.Choice(list(range(7))), "y": sstq.Choice(["a"])})
