@@ -361,18 +361,10 @@ def solve_rows(
     groups_per_block: int = 1,
     share_people: float = 0.0,
 ) -> dict[str, Any]:
-    """Solve the draw and the number of frames; returns them as `RowParameters` names them.
+    """Solve the draw and the number of frames, and return them as `RowParameters` names them.
 
-    Args:
-        common: the options that were checked: dim, epsilon, messages, and groups if there are any.
-        size: N, the rows of a frame.
-        inside: k, or None for the k of the largest alignment.
-        frames: G, or None for as many as the clients need.
-        clients: the number of clients, or None.
-        rows: how many rows of a frame take part; all unless given.
-        blocks: B, the number of blocks.
-        groups_per_block: the number of groups in a block.
-        share_people: the share of people who send no row.
+    `common` are the checked options, `size` is N, and `rows` of them take part, or all. Options that are None are
+    solved: the `inside` of the largest alignment, and as many `frames` as the clients need.
     """
     rows, dim, epsilon = rows or size, common["dim"], common["epsilon"]
     if inside is None:
