@@ -1,10 +1,14 @@
-"""Crowds in the shuffler's database: all envelopes as they came, or all of them mixed, and never both."""
+"""Crowds in the shuffler's database: all envelopes as they came, or all of them mixed, in any order alike."""
 
 import secrets
+import tempfile
+from collections import Counter
 from datetime import UTC, datetime
+from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import sstq
 
@@ -30,6 +34,7 @@ TERMS = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=2)
 CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS)
 SIZE = CAMPAIGN.envelope_bytes
 CROWDS = (b"1" * CROWD_BYTES, b"2" * CROWD_BYTES)
+NUMBERED = 8  # bytes of an envelope that says whose it is
 
 
 @pytest.fixture
@@ -123,3 +128,46 @@ def test_people_who_came_meanwhile_are_neither_lost_nor_left_alone(store):
     assert waiting(store, "steps") == []
     batches, _ = forwarded(store)
     assert np.all([len(envelopes) == 13 for envelopes in batches.values()])
+
+
+def numbered(people, slots):
+    """Envelopes that say whose they are and of which slot."""
+    found = np.zeros((people, slots, 2), dtype="<u4")
+    found[..., 0] = np.arange(people)[:, None]
+    found[..., 1] = np.arange(slots)
+    return found
+
+
+def mixed(people, slots):
+    """The numbers of the people in the order after mixing, one row per slot."""
+    with tempfile.TemporaryFile() as file:
+        file.write(numbered(people, slots).tobytes())
+        file.flush()
+        parts = [list(crowds.mixed(file, (people, slots, NUMBERED), slot, 5)) for slot in range(slots)]
+    assert all(len(part) <= 5 * NUMBERED for of_slot in parts for part in of_slot)
+    found = np.array([np.frombuffer(b"".join(of_slot), dtype="<u4").reshape(-1, 2) for of_slot in parts])
+    assert np.array_equal(found[..., 1], np.broadcast_to(np.arange(slots)[:, None], found.shape[:2]))
+    return found[..., 0]
+
+
+def test_every_envelope_is_there_once_in_its_slot():
+    found = mixed(1000, 3)
+    assert np.array_equal(np.sort(found, axis=1), np.broadcast_to(np.arange(1000), (3, 1000)))
+    # In 3000 places about one person is where it was in each slot; 20 in one are less likely than 1e-18.
+    assert np.all((found == np.arange(1000)).sum(axis=1) < 20)
+    assert np.all((found[0] == found[1:]).sum(axis=1) < 20)
+
+
+def test_every_order_is_equally_likely():
+    """Fails with probability 1e-9; each slot is mixed by itself, so that many slots are many runs."""
+    runs = 20 * 24
+    seen = Counter(map(tuple, mixed(4, runs).tolist()))
+    expected = runs / 24
+    statistic = sum((seen[order] - expected) ** 2 / expected for order in permutations(range(4)))
+    assert sum(seen.values()) == runs
+    assert statistic < chi2.isf(1e-9, 23)
+
+
+def test_a_permutation_has_every_place_once():
+    assert np.array_equal(np.sort(crowds.permutation(1000)), np.arange(1000))
+    assert crowds.permutation(1).tolist() == [0]

@@ -140,7 +140,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, DatabaseUnavailable):
         problem = database_gone()
     elif isinstance(error, UnknownCampaign):  # deleted during the request, or by another process
-        request.app.state.node.forget(request.path_params["name"])
+        request.app.state.node.forget(request.path_params.get("name", ""))
         problem = unknown_campaign()
     elif isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
