@@ -114,6 +114,87 @@ static sstq_params take_params(input *in, float schedule[][3], double *codebook)
     return p;
 }
 
+/* Frequencies that are consistent. */
+static sstq_params take_frequencies(input *in, uint32_t categories)
+{
+    sstq_params p;
+    memset(&p, 0, sizeof p);
+    p.mechanism = SSTQ_FREQUENCIES;
+    p.groups = categories;
+    p.share_size = categories + take_below(in, 3);
+    p.share_inside = p.share_size == categories ? 1 : 2 + take_below(in, categories - 1);
+    take(in, &p.share_threshold, sizeof p.share_threshold);
+    p.share_threshold = 1 + (p.share_threshold >> 3);
+    return p;
+}
+
+/* A choice, several choices, a number and, if the parameters fit, a question of theirs: all with any answers. */
+static void try_survey(input *in, sstq_params p)
+{
+    sstq_question questions[5];
+    sstq_answer answers[5];
+    sstq_survey survey = {NULL, 1.0, 3, questions};
+    sstq_sizes sizes = {0, 0};
+    sstq_buffers buffers;
+    uint64_t message = 0, left = (uint64_t)1 << 62;
+    uint32_t labels = 1 + take_below(in, 20), wanted = take_below(in, 8), calls = (uint32_t)in->calls, i;
+    unsigned char *marks;
+    float *x = malloc((p.dim + 1) * sizeof *x);
+    sstq_error error;
+    if (!sstq_check(&p) && p.mechanism != SSTQ_FLAT && wanted % 2) /* as many as fit the parameters */
+        labels = (p.mechanism == SSTQ_GROUPUNIT ? p.groups : p.dim > 1 ? p.dim : 2) - 1;
+    marks = malloc(labels);
+    CHECK(marks && x);
+    take(in, marks, labels);
+    take(in, x, p.dim * sizeof *x);
+    memset(questions, 0, sizeof questions);
+    for (i = 0; i < 5; i++) {
+        questions[i].type = (sstq_type)(i + 1);
+        questions[i].labels = labels;
+        questions[i].items = 1;
+        questions[i].part = p;
+        take(in, &answers[i].label, sizeof answers[i].label);
+        take(in, &answers[i].number, sizeof answers[i].number);
+        answers[i].label %= labels + 2;
+        answers[i].marks = take_below(in, 2) ? marks : NULL;
+        answers[i].vector = take_below(in, 2) ? x : NULL;
+    }
+    questions[0].part = take_frequencies(in, labels + 1);
+    questions[1].part = take_frequencies(in, 2);
+    questions[1].items = labels + 1;
+    questions[2].labels = labels + 1;
+    questions[2].part = take_frequencies(in, labels + 2);
+    questions[2].high = 1.0 + take_below(in, 9);
+    if (p.mechanism == SSTQ_FRAMEUNIT && !p.public_coin && !p.row_bits && !sstq_check(&p)) {
+        survey.count = 4; /* a vector; and several choices as a vector if it is as long as that */
+        if (p.dim == labels + 1) {
+            questions[1].part = p;
+            questions[1].items = 1;
+        }
+    } else if (p.mechanism == SSTQ_GROUPUNIT && !p.public_coin && !sstq_check(&p) && p.groups == labels + 1) {
+        questions[3] = questions[4]; /* the mean of the number, if it has one dimension, per label */
+        questions[3].value = 2;
+        survey.count = p.dim == 1 ? 4 : 3;
+    }
+    for (i = 0; i + 1 < survey.count; i++)
+        left -= questions[i].draw = left / (2 + take_below(in, 5));
+    questions[survey.count - 1].draw = left;
+    if (wanted == 0)
+        questions[0].items = take_below(in, 3);
+    error = sstq_survey_sizes(&survey, &sizes);
+    CHECK(error == sstq_check_survey(&survey) && (error == SSTQ_OK || wanted == 0));
+    buffers.floats = malloc((sizes.floats + !sizes.floats) * sizeof *buffers.floats);
+    buffers.words = malloc((sizes.words + !sizes.words) * sizeof *buffers.words);
+    buffers.sizes = sizes;
+    CHECK(buffers.floats && buffers.words);
+    CHECK(error == sstq_encode_survey(&survey, answers, hand_out, in, &buffers, &message));
+    CHECK(error ? in->calls == calls : in->calls == calls + 1 && message >> sstq_survey_bits(&survey) == 0);
+    free(marks);
+    free(x);
+    free(buffers.floats);
+    free(buffers.words);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
@@ -156,6 +237,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
     } else {
         CHECK(error == SSTQ_BAD_PARAMETERS);
     }
+    try_survey(&in, p);
     free(x);
     free(buffers.floats);
     free(buffers.words);

@@ -12,6 +12,7 @@ from sstq.mechanisms.c_header import c_header
 from tests.cli.test_cli import run
 from tests.clients import survey_steps
 from tests.clients.c_client import compile_client, compilers
+from tests.clients.test_c_builds import BUILDS, refuse_without
 from tests.clients.whole_messages import mechanisms, public_coins
 from tests.clients.written import FOLDER, vector_of
 
@@ -94,6 +95,7 @@ def test_a_program_with_the_headers_sends_the_messages_of_the_vectors(tmp_path, 
 SURVEY_PROGRAM = """
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "s.h"
 
@@ -105,20 +107,24 @@ static int hand_out(void *context, unsigned char *bytes, size_t size)
 
 int main(void)
 {
-    static float floats[1024];
-    static uint32_t more[2048];
-    sstq_buffers buffers = {floats, more, {1024, 2048}};
+    sstq_buffers buffers; /* exactly as large as asked for: sanitizers see every step beyond */
     const float v[3] = {0.5f, -0.25f, 2.5f};
     const unsigned char used[3] = {1, 0, 1};
     const sstq_answer answers[7] = {
         {.label = 1}, {.marks = used}, {.number = 41.75}, {.label = 4}, {.vector = v}, {.label = 0}, {.label = 0}};
     uint64_t words[SSTQ_SURVEY_WORDS], message;
+    if (sstq_survey_sizes(&s, &buffers.sizes))
+        return 1;
+    buffers.floats = malloc(buffers.sizes.floats * sizeof *buffers.floats);
+    buffers.words = malloc(buffers.sizes.words * sizeof *buffers.words);
     printf("%s|%s|%u\\n", s.questions[0].label_names[2], s.questions[5].name, sstq_survey_bits(&s));
     while (fread(words, sizeof words, 1, stdin) == 1) {
         if (sstq_encode_survey(&s, answers, hand_out, words, &buffers, &message))
             return 1;
         printf("%" PRIu64 "\\n", message);
     }
+    free(buffers.floats);
+    free(buffers.words);
     return 0;
 }
 """
@@ -126,11 +132,13 @@ int main(void)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not compilers(), reason="NO C COMPILER")
-def test_a_program_with_the_header_of_a_survey_sends_what_the_library_does(tmp_path, seed):
+@pytest.mark.parametrize("build", ["all of this processor", "sanitizers"])
+def test_a_program_with_the_header_of_a_survey_sends_what_the_library_does(tmp_path, seed, build):
+    refuse_without(compilers()[0], BUILDS[build])
     survey = survey_steps.mechanisms()["survey, everything"]
     (tmp_path / "s.h").write_text(c_header(survey, "s"))
     (tmp_path / "main.c").write_text(SURVEY_PROGRAM)
-    compile_client(compilers()[0], tmp_path / "main", "-O1", f"-I{tmp_path}", sources=[tmp_path / "main.c"])
+    compile_client(compilers()[0], tmp_path / "main", *BUILDS[build], f"-I{tmp_path}", sources=[tmp_path / "main.c"])
     words = np.random.default_rng(seed).integers(1 << 64, size=(200, survey.words_each), dtype=np.uint64)
     done = subprocess.run([tmp_path / "main"], input=words.astype("<u8").tobytes(), capture_output=True, check=True)
     head, *sent = done.stdout.decode().splitlines()
