@@ -135,7 +135,7 @@ class GroupUnit(RowMechanism):
         size = check_frame_size(size, block_dim, blocks)
         parts: dict[str, Any] = {"blocks": blocks, "groups_per_block": groups_per_block, "share_people": share_people}
         solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, **parts)
-        shares: dict[str, int] = {}
+        shares: dict[str, Any] = {}
         if share_people:
             share_draw = affine_draw(epsilon, groups)
             shares = {"share_size": share_draw.size, "share_inside": share_draw.inside}
