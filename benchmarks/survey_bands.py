@@ -64,8 +64,8 @@ def quantiles(census: Any) -> Iterator[Result]:
             survey, errors, width = sstq.Survey(epsilon, {"x": question}), [], []
             for seed in range(QUANTILE_ROUNDS):
                 sent = survey.encode({"x": values}, seed)
-                found: Any = survey.aggregator().update(sent).mean()["x"]
-                ours = [found.quantile(share) for share in DECILES]
+                estimate: Any = survey.aggregator().update(sent).mean()
+                ours = [estimate["x"].quantile(share) for share in DECILES]
                 shares = square_wave(
                     (values - question.low) / wide, epsilon, question.bins, np.random.default_rng(seed)
                 )
@@ -101,7 +101,8 @@ class Case:
         for _ in range(rounds):
             codes = mechanism.encode(rng.choice(len(self.shares), self.people, p=self.shares), rng).column("code")
             sent = survey.messages_from_columns((codes.astype(np.int64),), None, True)
-            found = survey.aggregator().update(sent).mean()["q"]
+            estimate: Any = survey.aggregator().update(sent).mean()
+            found = estimate["q"]
             bands = [(*found.interval(), truth)]
             if isinstance(found, NumberEstimate):
                 bands = [(*found.cdf_band(), np.append(np.cumsum(truth)[:-1], 1.0))]

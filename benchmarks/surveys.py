@@ -105,7 +105,7 @@ def survey_of(people: Crowd, epsilon: float, *, equal: bool) -> sstq.Survey:
 def ours(people: Crowd, epsilon: float, seed: int, *, equal: bool) -> list[Floats]:
     """The raw shares of a survey over all people."""
     survey = survey_of(people, epsilon, equal=equal)
-    found = survey.aggregator().update(survey.encode(people.table, seed)).mean()
+    found: Any = survey.aggregator().update(survey.encode(people.table, seed)).mean()
     return [estimate.raw.value for estimate in found.results.values() if estimate.raw is not None]
 
 

@@ -133,7 +133,8 @@ class FrequencyAggregator(SparseAggregator):
     def _sent(self) -> tuple[Ints, Ints]:
         """The messages that were sent, and how often each."""
         self._settle()
-        codes, counts = (2 * self._state[:, :1] + [0, 1]).ravel(), self._state[:, 1:].ravel()
+        state: Ints = self._state
+        codes, counts = (2 * state[:, :1] + np.arange(2)).ravel(), state[:, 1:].ravel()
         return codes[counts > 0], counts[counts > 0]
 
     def _rates(self) -> Floats:
@@ -144,7 +145,10 @@ class FrequencyAggregator(SparseAggregator):
         slot, place = np.divmod(codes, self._mechanism.draw.size)
         slots, which = np.unique(slot, return_inverse=True)
         found = count_hits(self._mechanism.draw, self._mechanism.categories, slots + 1, which, place, counts)
-        return np.sum([np.zeros(self._mechanism.categories), *(inside.sum(axis=0) for _, inside in found)], axis=0)
+        hits = np.zeros(self._mechanism.categories)
+        for _, inside in found:
+            hits += inside.sum(axis=0)
+        return hits
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
         own, other = hit_rates(self._mechanism.draw)

@@ -224,8 +224,8 @@ class SurveyEstimate(Estimate):
         require_matplotlib()
         from matplotlib import pyplot
 
-        size = {"figsize": (7.0, 2.6 * len(self.results)), "layout": "constrained", "squeeze": False}
-        figure, panels = pyplot.subplots(len(self.results), **size)
+        rows = len(self.results)
+        figure, panels = pyplot.subplots(rows, figsize=(7.0, 2.6 * rows), layout="constrained", squeeze=False)
         pyplot.close(figure)
         for axes, found in zip(panels[:, 0], self.results.values(), strict=True):
             _draw(axes, found, level)

@@ -71,7 +71,7 @@ class _Labelled(Question):
         object.__setattr__(self, "labels", _labels(self.labels))
 
     @property
-    def numbers(self) -> dict[Label, int]:
+    def numbers(self) -> dict[Any, int]:
         """The number of each label."""
         return {label: number for number, label in enumerate(self.labels)}
 
@@ -174,8 +174,8 @@ class MultiChoice(_Labelled):
             return _shares(name, self.labels, first.value + 0.5, first, between)
         # Labels that are drawn come from different people.
         values, errors = (np.array([getattr(e, which)[-1] for e in found]) for which in ("value", "stderr"))
-        rates = [e for e in found if isinstance(e, FrequencyEstimate)] or [first]
-        drawn = replace(rates[0], value=values, stderr=errors, count=min(e.count for e in found))
+        known = next((e for e in found if isinstance(e, FrequencyEstimate)), first)
+        drawn = replace(known, value=values, stderr=errors, count=min(e.count for e in found))
         return _shares(name, self.labels, values, drawn, 0.0)
 
 
