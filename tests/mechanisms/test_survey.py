@@ -370,6 +370,7 @@ def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
         (lambda: sstq.Number(0, 1, bins=1), "bins must be"),
         (lambda: sstq.Vector(0), "dim must be"),
         (lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights={"y": 1.0}), "weights must name"),
+        (lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights=[1.0]), "weights must be numbers by the name"),
     ],
 )
 def test_bad_questions_are_refused(make, words):

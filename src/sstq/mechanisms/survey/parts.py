@@ -172,7 +172,9 @@ def checked_weights(weights: Any) -> dict[str, float] | None:
     """Weights as numbers; None for none."""
     if weights is None:
         return None
-    return {name: float(check_number("weights", value, 1e-9, 1e9)) for name, value in dict(weights).items()}
+    if not isinstance(weights, Mapping):
+        raise ArgumentError("weights", f"must be numbers by the name of the question, got {weights!r}")
+    return {name: float(check_number("weights", value, 1e-9, 1e9)) for name, value in weights.items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
