@@ -110,7 +110,7 @@ def _fashion(_: Path) -> Table:
     images = load("fashion-mnist")
     features = GradientHistograms(images.image_shape)
     every = np.concatenate([images.train_images, images.test_images])
-    return features(every), np.concatenate([images.train_labels, images.test_labels])
+    return features(every).astype(np.float64), np.concatenate([images.train_labels, images.test_labels])
 
 
 TABLES: Mapping[str, Callable[[Path], Table]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sstq.accounting import Ledger, RoundAlreadySpent
-from sstq.learning import GradientHistograms, Question, encode
+from sstq.learning import FourierFeatures, GradientHistograms, Question, encode
 from sstq.learning.features import Columns
 from sstq.learning.moments import error_vectors, errors_of, moment_dim, moment_rows, symmetric, symmetric_vectors
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
@@ -73,6 +73,7 @@ def test_a_check_says_whether_the_scores_are_right():
 PLAIN = Question("classes", GroupUnit(4, 0.01, groups=2), classes=("negative", "unknown"))
 MOMENTS = Question("moments", FrameUnit(moment_dim(4), 0.01), bounds=(1.0, 0.0, 1.0))
 IMAGES = Question("centre", FrameUnit(36, 0.01), features=GradientHistograms((8, 8)))
+COSINES = Question("centre", FrameUnit(9, 0.01), features=FourierFeatures([0.0] * 4, [1.0] * 4, count=9))
 STRANGE = np.ma.MaskedArray([[1.0, 2.0, 0.0, 1.0]], [[False, True, False, False]])
 
 
@@ -90,6 +91,7 @@ STRANGE = np.ma.MaskedArray([[1.0, 2.0, 0.0, 1.0]], [[False, True, False, False]
         (PLAIN, [], []),
         (MOMENTS, [[1e308, 1e308, 0, 1]], [np.inf]),
         (MOMENTS, [[1e308, 1e308, 0, 1]], [None]),
+        (COSINES, [[np.inf, np.nan, 1e308, None]], None),
         (IMAGES, np.full((1, 64), -1.0), None),
         (IMAGES, np.full((1, 64), 1e300), None),
     ],
@@ -101,7 +103,7 @@ def test_no_private_value_makes_a_device_refuse(question, X, y):
     assert len(encode(X, y, question.to_json(), most_epsilon=0.01, rng=rng)) == 1
     # As many random words as for any other person.
     ordinary = np.ones((1, 64 if question is IMAGES else 4))
-    question.encode(ordinary, {PLAIN: ["negative"], MOMENTS: [0.5], IMAGES: None}[question], usual)
+    question.encode(ordinary, {PLAIN: ["negative"], MOMENTS: [0.5]}.get(question), usual)
     assert rng.integers(2**60) == usual.integers(2**60)
 
 

@@ -161,7 +161,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             trial.fit(X[part], y[part])
         return X[rest], y[rest]
 
-    def _new_trials(self, classes: ArrayLike, rng: Any, columns: int | None = None) -> list[PrivateClassifier]:
+    def _new_trials(self, classes: Any, rng: Any, columns: int | None = None) -> list[PrivateClassifier]:
         if self.public is None:
             raise ValueError("public must be given for features='auto', got None: their directions come from it")
         plain = scaled_features(None, self.bounds, self.public, columns)
@@ -256,7 +256,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(labels) < 2 or len(labels) != len(np.asarray(classes)):
             raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
         if self._automatic:
-            features = max(self._trials, key=lambda trial: trial.report_.predicted_accuracy).features_
+            trials: list[Any] = self._trials
+            features = max(trials, key=lambda trial: trial.report_.predicted_accuracy).features_
         else:
             features = scaled_features(self.features, self.bounds, self.public, columns)
         public = None if self.public is None else apply_features(features, self.public)

@@ -140,7 +140,8 @@ class Question:
         with np.errstate(all="ignore"):
             found = mapped_features(self.features, X)
             if self.bounds is not None:
-                whole = moment_rows(found, _targets(y, len(found)), self.bounds)
+                targets = plain_numbers(_one_per_row(y, len(found), "numbers")).astype(np.float64)
+                whole = moment_rows(found, targets, self.bounds)
                 if not self.scores:
                     return symmetric_vectors(whole)
                 coef, intercept = self.scores[0]
@@ -170,8 +171,9 @@ class Question:
         return self.scores[0][0].shape[1] if self.scores else self.mechanism.dim
 
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
-        """Return the index of each label among the classes; -1 for any other label."""
-        return label_places(y, self._places, count)
+        """Return the index of each of `count` labels among the classes; -1 for any other label."""
+        given = _one_per_row(y, count, "labels")
+        return np.array([_place(label, self._places) for label in given.tolist()], dtype=np.int64)
 
     def encode(self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None) -> Messages:
         """Encode one message per example, whatever the data are: who refuses would tell the server something.
@@ -289,14 +291,6 @@ def encode(
     return question.encode(X, y, rng)
 
 
-def label_places(y: ArrayLike | None, places: Mapping[Any, int], count: int) -> NDArray[np.int64]:
-    """Return the index of each of `count` labels; -1 for an unknown one."""
-    given = np.asarray([] if y is None else y)
-    if given.ndim != 1 or len(given) != count:
-        raise ValueError(f"y must be {count} labels, one per row of X, got an array of shape {given.shape}")
-    return np.array([_place(label, places) for label in given.tolist()], dtype=np.int64)
-
-
 def _place(label: Any, places: Mapping[Any, int]) -> int:
     try:
         return places.get(plain_label(label), -1)
@@ -313,11 +307,11 @@ def checked_bounds(norm: Any, middle: Any, half: Any) -> Bounds:
     )
 
 
-def _targets(y: ArrayLike | None, count: int) -> Floats:
-    targets = np.asarray([] if y is None else y)
-    if targets.ndim != 1 or len(targets) != count:
-        raise ValueError(f"y must be {count} numbers, one per row of X, got an array of shape {targets.shape}")
-    return plain_numbers(targets).astype(np.float64)
+def _one_per_row(y: ArrayLike | None, count: int, what: str) -> NDArray[Any]:
+    given = np.asarray([] if y is None else y)
+    if given.ndim != 1 or len(given) != count:
+        raise ValueError(f"y must be {count} {what}, one per row of X, got an array of shape {given.shape}")
+    return given
 
 
 def plain_label(label: Any) -> Any:
