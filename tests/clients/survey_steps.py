@@ -164,6 +164,7 @@ def _refused():
         "draws that are not those of the weights": everything | {"draws": [str(draw) for draw in shifted]},
         "weights of another question": everything | {"weights": {**everything["weights"], "weight": 1}},
         "a part with another epsilon": changed(everything, "parts", 0, epsilon=1),
+        "a part with a larger epsilon": everything | {"parts": [json.loads(_text(_part_of(4.0))), *parts[1:]]},
         "a part that spends more": changed(simple, "parts", 0, threshold=str(huge)),
         "a part for another question": everything | {"parts": [parts[2], *parts[1:]]},
         "a part with a public coin": changed(everything, "parts", 4, coin="public"),
@@ -177,9 +178,16 @@ def _refused():
         "frequencies without a prime": ten | {"size": 10},
         "frequencies that spend more": ten | {"threshold": str(int(ten["threshold"]) + 2**20)},
         "frequencies against the own category": ten | {"threshold": str(TOTAL // 100)},
+        "frequencies that hardly favour another category": ten
+        | {"threshold": str(ten["inside"] * TOTAL // ten["size"] - 2**40)},
         "frequencies of one category": ten | {"categories": 1},
     }
     return [{"about": about, "json": _text(document)} for about, document in cases.items()]
+
+
+def _part_of(epsilon):
+    """The part of the question about countries in a survey with another ε."""
+    return sstq.Survey(epsilon, {"country": sstq.Choice(_COUNTRIES)}).parts[0].to_dict()
 
 
 def _text(document):

@@ -79,6 +79,19 @@ test("norm", () => {
   for (const data of read("norm").cases) assert.equal(steps.norm(vectorOf(data)), float64(data.length));
 });
 
+test("the places in a block decide on the sums of a norm", () => {
+  const encoder = partOf(steps.RowEncoder, { clip: 1, own: 3, dim: 5, size: 16, rounds: 1, frames: 1, seed: 0n });
+  for (let trial = 0; trial < 1000; trial++) {
+    const x = Float32Array.from({ length: 5 }, () => Math.random() / 5 / 2 ** (8 * Math.random())), start = 5 * (trial % 3);
+    const padded = new Float32Array(15);
+    padded.set(x, start);
+    // The largest number that turns the vector, and the least that does not: they follow from the whole block's norm.
+    const bound = (1 - Math.min(1, steps.norm(padded))) / 2, flips = [bound, bound - 2 ** -54];
+    const [kept, turned] = flips.map((flip) => encoder.scores(x, start, flip, encoder.signs(0)).x.slice());
+    assert.deepEqual(Array.from(kept), Array.from(turned, (score) => -score));
+  }
+});
+
 test("transform", () => {
   for (const data of read("transform").cases) {
     const x = vectorOf(data), floats = new steps.Floats(x.length);
