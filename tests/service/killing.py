@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -104,10 +103,10 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def settings_of(store: Store, folder: Path, port: int) -> dict[str, object]:
+def settings_of(store: Store, port: int) -> dict[str, object]:
     """The settings of `sstq serve` for these tests."""
     database = store.url.render_as_string(hide_password=False)
-    return {"folder": folder, "database": database, "port": port, **SETTINGS}
+    return {"database": database, "port": port, **SETTINGS}
 
 
 def killed_under_load(store: Store, start: Callable[[int], Process], kills: int, processes: int = 1) -> Load:

@@ -1,88 +1,121 @@
 """A process from which servers are forked: it has imported everything, so that one starts in a few milliseconds.
 
-    python -m tests.service.nursery
-
-A line of its input is a command and environment variables as JSON; the server's first lines are the answer, after a
-line with the number of its process. That is a process like any other, which can be killed.
+`sstq serve` in a new interpreter takes three seconds of a processor, most of it for imports;
+tests/test_installation.py starts one like that. A forked server is a process like any other, which can be killed.
 """
 
+import atexit
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
+
+from tests.patience import until
 
 
-@dataclass(frozen=True)
 class Forked:
-    """A running server."""
+    """A running process: what it prints, and what `subprocess.Popen` does with its own."""
 
-    url: str
-    process: int
+    def __init__(self, pid: int, stdout: TextIO) -> None:
+        self.pid, self.stdout = pid, stdout
 
     def kill(self) -> None:
         """Kill it as nothing else does: without a word."""
-        os.kill(self.process, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Return when it is gone."""
+        until(lambda: not self._signal(0))
+
+    def _signal(self, number: int) -> bool:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            return True
+        return False
 
 
-class Nursery:
-    """Starts servers."""
-
-    def __init__(self, parent: subprocess.Popen[str]) -> None:
-        self._parent = parent
-
-    def start(self, command: str = "serve", **settings: object) -> Forked:
-        """`sstq serve` or `sstq shuffler` with these settings, which are environment variables."""
-        variables = {f"SSTQ_{name.upper()}": str(value) for name, value in settings.items()}
-        print(json.dumps([command, variables]), file=self._parent.stdin, flush=True)
-        # The process, the address, the key of a shuffler, the token.
-        lines = [self._parent.stdout.readline().split() for _ in range(3 + (command == "shuffler"))]
-        said = {line[0]: line[-1] for line in lines if line}
-        assert {"process", "address"} <= set(said), "the server does not start; its log says why"
-        return Forked(said["address"], int(said["process"]))
+def fork(arguments: list[str], log: Path, environment: dict[str, str], program: str | None = None) -> Forked:
+    """`sstq` with these arguments, or a program with them, in the folder and with the variables of this process."""
+    with tempfile.TemporaryDirectory(prefix="sstq-fork-") as folder:
+        stdout = Path(folder) / "stdout"
+        os.mkfifo(stdout)
+        place = [os.getcwd(), os.environ | environment, str(stdout), str(log)]
+        print(json.dumps([program, arguments, *place]), file=_nursery().stdin, flush=True)
+        pid = _nursery().stdout.readline()
+        assert pid, "no server can be forked; what the tests print says why"
+        return Forked(int(pid), stdout.open())
 
 
-@contextmanager
-def nursery(log: Path) -> Iterator[Nursery]:
-    """A nursery; at the end all that it started is killed."""
+@functools.cache
+def _nursery() -> subprocess.Popen[str]:
+    """The process of these tests; it ends with them, and all that it started."""
     command, root = [sys.executable, "-m", "tests.service.nursery"], Path(__file__).parents[2]
     pipe = subprocess.PIPE
-    with (
-        log.open("ab") as errors,
-        subprocess.Popen(
-            command, cwd=root, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
-        ) as parent,
-    ):
-        try:
-            yield Nursery(parent)
-        finally:
-            os.killpg(parent.pid, signal.SIGKILL)
+    started = subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+    atexit.register(started.communicate)
+    return started
 
 
 def main() -> None:
-    """Fork a server for each line of the input."""
+    """Fork a server for each line of the input; at its end kill what is left of them."""
     import uvicorn  # noqa: F401
 
-    import sstq.service.app
     import sstq.service.shuffler  # noqa: F401
-    from sstq.cli import app
+    from sstq.service.node import Collector
     from tests.service.killing import CAMPAIGNS
 
+    Collector.warm_up(None)
     for mechanism in CAMPAIGNS.values():  # their kernels are loaded
         mechanism.aggregator().update(mechanism.encode([[0.0] * 20]))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that were killed are forgotten at once
+    signal.signal(signal.SIGCHLD, _forget)
     for line in sys.stdin:
-        process = os.fork()
-        if not process:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            command, variables = json.loads(line)
-            os.environ.update(variables)
-            app([command])
-        print("process", process, flush=True)  # noqa: T201
+        if not (pid := os.fork()):
+            _become(*json.loads(line))
+        print(pid, flush=True)  # noqa: T201
+    os.killpg(0, signal.SIGKILL)
+
+
+def _forget(*_: object) -> None:
+    """Collect the processes that ended, with the time that they took: nobody else may still see them."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _become(
+    program: str | None, arguments: list[str], folder: str, environment: dict[str, str], stdout: str, log: str
+) -> None:
+    """Be the process that was asked for."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, path, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, stdout, os.O_WRONLY),
+        (2, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT),
+    ):
+        opened = os.open(path, flags, 0o666)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    if program is None:
+        from sstq.cli import app
+
+        app(arguments)
+    else:
+        sys.argv = ["-c", *arguments]
+        exec(program, {"__name__": "__main__"})  # noqa: S102
+    sys.exit()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 """A real server process for tests: `sstq serve` on a free port of the loopback interface, a database in a folder."""
 
 import json
-import os
 import secrets
 import socket
 import ssl
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import httpx
 import numpy as np
 
 from tests.patience import PATIENCE, until
+from tests.service.nursery import Forked, fork
 
 ADMINISTRATOR = "administrator-of-the-tests"
 
@@ -21,7 +19,7 @@ ADMINISTRATOR = "administrator-of-the-tests"
 class Server:
     """A running collector."""
 
-    def __init__(self, url: str, process: subprocess.Popen, log: Path) -> None:
+    def __init__(self, url: str, process: Forked, log: Path) -> None:
         self.url, self.process, self.log = url, process, log
         self.senders: dict[str, str] = {}
         # The context of the standard library, which believes in SSL_CERT_FILE as our own client does.
@@ -99,16 +97,12 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
         "fold_seconds": 0.05,
     } | settings
     if program is None:
-        arguments = [sys.executable, "-m", "sstq", command, "--folder", str(folder)]
+        arguments = [command, "--folder", str(folder)]
         environment = {f"SSTQ_{name.upper()}": str(value) for name, value in chosen.items()} | (environment or {})
     else:
-        arguments = [sys.executable, "-c", program, json.dumps(chosen)]
+        arguments = [json.dumps(chosen)]
     log = Path(folder) / f"{role}.log"
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | (environment or {})
-        )
-    server = None
+    process, server = fork(arguments, log, environment or {}, program), None
     try:
         url = process.stdout.readline().split()[-1:]  # “address  http://…”
         assert url, log.read_text()
@@ -118,11 +112,7 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
         if server is not None:
             server.http.close()
         process.terminate()
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        process.wait()
         process.stdout.close()
 
 

@@ -1,11 +1,13 @@
 """Nothing lost, nothing doubled: servers are killed under load, and the state has the bits of one pass over all."""
 
+from contextlib import ExitStack
+
 import pytest
 
 pytest.importorskip("fastapi")
 
 from tests.service.killing import Load, differences, free_port, killed_under_load, prepared, settings_of, under_load
-from tests.service.nursery import nursery
+from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
 
@@ -15,8 +17,8 @@ KILLS = [2, pytest.param(25, marks=pytest.mark.soak)]
 @pytest.fixture
 def start(tmp_path):
     """Starts a server of a database."""
-    with nursery(tmp_path / "log") as parent:
-        yield lambda store, port: parent.start(**settings_of(store, tmp_path, port))
+    with ExitStack() as servers:
+        yield lambda store, port: servers.enter_context(serving(tmp_path, **settings_of(store, port)))
 
 
 @pytest.mark.parametrize("kills", KILLS)

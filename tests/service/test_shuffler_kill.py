@@ -7,7 +7,7 @@ import re
 import secrets
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -23,8 +23,7 @@ from sstq.client.campaigns import read_document
 from sstq.client.sealing import payloads, seal_person
 from sstq.service.store import Store
 from tests.patience import PATIENCE, until
-from tests.service.nursery import nursery
-from tests.service.serving import ADMINISTRATOR
+from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
 
@@ -143,16 +142,17 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     databases = [f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")]
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
-    fast = {"folder": tmp_path, "messages_per_second": 0, "administrator_token": ADMINISTRATOR, "fold_seconds": 0.02}
-    with nursery(tmp_path / "log") as parent, httpx.Client(timeout=PATIENCE) as client:
+    fast = {"messages_per_second": 0, "fold_seconds": 0.02}
+    with ExitStack() as servers, httpx.Client(timeout=PATIENCE) as client:
 
         def start_collector():
-            between.collector = parent.start(**fast, database=databases[0], port=0)
+            between.collector = servers.enter_context(serving(tmp_path, **fast, database=databases[0]))
             return between.collector
 
         def start_shuffler():
             more = {"collector": between.url, "closing_seconds": 1, "fetch_seconds": 0.1, "database": databases[1]}
-            return parent.start("shuffler", **fast, **more, port=0, public_url="https://shuffle.example")
+            more["public_url"] = "https://shuffle.example"
+            return servers.enter_context(serving(tmp_path, command="shuffler", **fast, **more, port=0))
 
         collector, shuffler = start_collector(), start_shuffler()
         keys = client.get(f"{shuffler.url}/v1/key").json()
@@ -195,5 +195,6 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     assert claim["refused"] == {"foreign": 0, "malformed": 0, "repeated": 0}
     store.close()
     # The logs name the collector that did not answer, and nobody else.
-    addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+(?::\d+)?", (tmp_path / "log").read_text()))
+    log = "".join((tmp_path / f"{role}.log").read_text() for role in ("collector", "shuffler"))
+    addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+(?::\d+)?", log))
     assert addresses <= {urlsplit(between.url).netloc}
