@@ -68,7 +68,7 @@ def test_a_bit_quadruples_doubles_or_costs_nothing(tmp_path):
 
 
 def test_the_page_of_sstq_has_the_errors_of_its_variants():
-    page = (ROOT / "docs" / "mechanisms" / "sstq.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
     errors = {(row["label"], row["epsilon"], row["bits"]): row["error"] for row in bit_widths(widths=(1, 2, 3, 4))}
     lines = {"flat, uniform": "flat, uniform, $b$ = 4", "flat, optimized": "flat, optimized, $b$ = 4"}
     lines |= {"metric-aware (shrinks)": "metric-aware, $b$ = 4", "optimal channel": "optimal channel, $b$ = 4"}
