@@ -6,6 +6,7 @@ tests/test_installation.py starts one like that. A forked server is a process li
 
 import atexit
 import functools
+import gc
 import json
 import os
 import signal
@@ -77,6 +78,7 @@ def main() -> None:
     Collector.warm_up(None)
     for mechanism in CAMPAIGNS.values():  # their kernels are loaded
         mechanism.aggregator().update(mechanism.encode([[0.0] * 20]))
+    gc.freeze()  # no server looks at what it shares with this process, or copies it for that
     signal.signal(signal.SIGCHLD, _forget)
     for line in sys.stdin:
         if not (pid := os.fork()):
