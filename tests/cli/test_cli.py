@@ -745,7 +745,6 @@ TASK = ("--dim", 9, "--epsilon", 1)
         (("plan", *TASK, "--target-error", -1), "--target-error must be"),
         (("plan", *TASK, "--clients", 9, "--target-error", 1e-3), "--target-error must be at least"),
         (("plan", *TASK, "--clients", 9, "--trust", "shufler"), "did you mean 'shuffler'?"),
-        (("account", "--epsilon", 1, "--rounds", 9, "--probability", 2), "--probability must be"),
         (("account", "--epsilon", 1, "--rounds", 9, "--total-epsilon", -1), "--total-epsilon must be"),
         (("inspect", "none.json"), "none.json: No such file"),
         (("audit", "verify", "none.json"), "none.json: No such file"),

@@ -99,7 +99,7 @@ def test_the_text_of_a_verdict():
     assert str(Verdict(True, 2.0, "why")) == "feasible: why"
     assert str(Verdict(False, 0.5, "why")) == "infeasible: why; no single change is enough"
     remedies = Remedy("clients", 1200), Remedy("epsilon", 8.5), Remedy("dim", 20)
-    text = "infeasible: why; needs 1,200 people, ε = 8.5 or at most 20 dimensions"
+    text = "infeasible: why; any one of these helps: 1,200 people; ε = 8.5; at most 20 dimensions"
     assert str(Verdict(False, 0.5, "why", remedies)) == text
 
 

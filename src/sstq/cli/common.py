@@ -27,7 +27,7 @@ _PRIVACY = {
 }
 _UNBIASED = {
     "always": "yes",
-    "over frames": "over frame seeds, not for one frame: use a fresh frame every round",
+    "over frames": "on average over random frames; one frame is slightly biased: use a fresh one every round",
     "never": "no",
 }
 

@@ -50,8 +50,8 @@ def inspect(
     """Show the content of a mechanism, a message file or an aggregator's state.
 
     The kind of file is recognised by its content, not by its name. A message file is read completely and its checksums
-    are verified; with --mechanism every message is also checked against the mechanism. With --verbose the probabilities
-    of an sstq mechanism's channel are shown, too.
+    are verified; with --mechanism every message is also checked against the mechanism. --verbose also shows the
+    probabilities of an sstq mechanism's channel.
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
 

@@ -51,10 +51,10 @@ def plan(
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Choose a mechanism, predict its error and cost, and solve for what is left out.
+    """Choose a mechanism, predict its error and cost, and compute what is left out.
 
-    Give two of --epsilon, --clients and --target-error; the third is solved for. With all three the shortest
-    message with that error is found. Predictions are for people that all hold one typical vector of norm clip.
+    Give two of --epsilon, --clients and --target-error; plan computes the third. With all three it finds the
+    shortest message with that error. Predictions are for people that all hold one typical vector of norm clip.
 
     The verdict is "feasible" if the mean of all rounds is at least as long as its error, or if it reaches the
     --target-error. Without --mean-norm the mean is taken to be as long as clip, which is the most that it can be.
@@ -120,7 +120,7 @@ def _facts(found: Plan) -> Facts:
         facts += [
             ("error of the mean", f"{figure(found.error)} of clip (bias {figure(found.bias)} of clip)"),
             ("people per round", f"{found.clients:,}"),
-            ("solved for", found.solved_for),
+            ("computed", found.solved_for),
             ("why", found.explanation),
         ]
     facts.append(("total bytes", found.total_bytes))

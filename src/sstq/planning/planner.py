@@ -41,7 +41,7 @@ def plan(
 
     Args:
         dim: d, the length of the vectors.
-        clients: n, the people; solved for if `epsilon` and `target_error` are given without it.
+        clients: n, the people; computed if `epsilon` and `target_error` are given without it.
         epsilon: the total ε per person, of all rounds; 0.01 to 20 per message. Solved for if `clients` and
             `target_error` are given without it.
         bits: the maximum bits per message; no limit by default, 32 behind a shuffler.

@@ -49,8 +49,8 @@ class Verdict:
             return self.summary
         if not self.remedies:
             return f"{self.summary}; no single change is enough"
-        *most, last = map(str, self.remedies)
-        return f"{self.summary}; needs {', '.join(most)}{' or ' if most else ''}{last}"
+        what = "this helps" if len(self.remedies) == 1 else "any one of these helps"
+        return f"{self.summary}; {what}: {'; '.join(map(str, self.remedies))}"
 
 
 def find_remedies(

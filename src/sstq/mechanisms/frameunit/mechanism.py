@@ -55,8 +55,8 @@ class FrameUnit(RowMechanism):
     Related: RRSC (Isik et al., NeurIPS 2023) is k-closest encoding on a simplex rotated afresh for every client.
 
     Warning:
-        Unbiased over messages and frame seeds together, not for one frame: `unbiased` is "over frames", which counts as
-        False. For one frame the mean has a bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonal to x, which more
+        Unbiased on average over random frames; one frame is slightly biased. `unbiased` is "over frames", which counts
+        as False. For one frame the mean has a bias² ≈ 0.49·(d/N)·‖x‖² at ε = 3, mostly orthogonal to x, which more
         clients do not reduce; G frames reduce it to 1/G of that. `expected_mse` states it, exactly for up to 64 frames.
         With ``clients=n`` there are enough frames to keep the bias below a fifth of the error. Use fresh frames every
         round, ``mechanism.with_seed(sstq.mix_seed(base_seed, round_number))``.

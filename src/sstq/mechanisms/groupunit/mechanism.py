@@ -61,7 +61,7 @@ class GroupUnit(RowMechanism):
     looking at the data, and so who that is. `aggregator().mean()` has `shares`, `sums` and `means` of every group.
 
     Warning:
-        Like FrameUnit, unbiased over messages and frame seeds together, not for one frame. ``clients=n`` takes enough
+        Like FrameUnit, unbiased on average over random frames; one frame is slightly biased. ``clients=n`` takes enough
         frames to keep the bias below a fifth of the error, even if all people hold the same vector.
 
     Args:

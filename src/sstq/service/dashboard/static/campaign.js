@@ -170,7 +170,7 @@ export class ShownCampaign {
     setText(
       at("privacy-text"),
       shuffling
-        ? `The shuffler mixes what people send. What has arrived justifies ${claim(shuffling)}, as long as the shuffler does not side with the collector; otherwise a participant spends ε = ${number(shuffling.local_epsilon)}.`
+        ? `The shuffler mixes what people send. What has arrived justifies ${claim(shuffling)}, as long as the shuffler does not collude with the collector; otherwise a participant spends ε = ${number(shuffling.local_epsilon)}.`
         : once
           ? `A token works once, so a participant sends one message and spends ε = ${number(epsilon)} in total.`
           : `A participant who sends one message spends ε = ${number(epsilon)} in total; who sends k messages spends k times that.`,
@@ -252,7 +252,7 @@ export class ShownCampaign {
     setText(
       at("estimate-text"),
       covered > 1
-        ? `Mean of ${count(covered)} messages. The error bars hold all coordinates at once with probability ${100 * region.level} %. Pale bars are within their error of zero.${left}`
+        ? `Mean of ${count(covered)} messages. With ${100 * region.level} % probability every true value lies within its bar. Pale bars are within their error of zero.${left}`
         : `One message: its error is not known, and it says almost nothing.${left}`,
     );
     const picked = (numbers) => places.map((place) => numbers[place]);
