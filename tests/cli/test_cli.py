@@ -729,6 +729,9 @@ TASK = ("--dim", 9, "--epsilon", 1)
     ("arguments", "message"),
     [
         (("unknown",), "No such command"),
+        (("encode",), "Missing argument"),
+        (("campaign", "create"), "Missing argument"),
+        (("--unknown",), "No such option"),
         (("spec", "--dim", "x"), "Invalid value"),
         (("spec", "--dim", 9), "pass --epsilon"),
         (("spec", "--dim", 9, "--epsilon", "nan"), "error: --epsilon must be"),
@@ -756,5 +759,7 @@ def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     result = run(*arguments, code=2)
     assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ")
     assert result.stdout == ""
     assert not list(tmp_path.iterdir())

@@ -26,11 +26,12 @@ from sstq.cli.sql import sql
 from sstq.cli.survey import survey
 from sstq.cli.terminal import paragraphs
 from sstq.cli.try_ import try_
-from sstq.cli.usage import add_command
+from sstq.cli.usage import CommandGroup, add_command
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

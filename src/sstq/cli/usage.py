@@ -9,9 +9,10 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 from typer.models import ArgumentInfo
 
 from sstq.cli.terminal import complain, paragraphs, warn
@@ -24,6 +25,35 @@ class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failur
 # Of modules that are missing, the extra that installs them.
 _EXTRAS = {"cryptography": "client"} | dict.fromkeys(("fastapi", "pydantic", "sqlalchemy", "uvicorn"), "service")
 _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+# Click's UsageError, wherever typer keeps it: newer versions bring a click of their own.
+_PARSER_ERROR: Any = typer.BadParameter.__bases__[0]
+
+
+class CommandGroup(TyperGroup):
+    """Commands whose mistakes in options are one line on stderr, like all other errors."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse what comes before the command."""
+        with _one_line():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Find the command, parse its options and run it."""
+        with _one_line():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except _PARSER_ERROR as error:
+        # Without arguments there is no message: the help has been printed.
+        if type(error).__name__ != "NoArgsIsHelpError":
+            place = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+            complain(error.format_message().rstrip(".") + place)
+        raise typer.Exit(2) from error
 
 
 def add_command(app: typer.Typer, command: Callable[..., None] | typer.Typer, panel: str | None = None) -> None:
@@ -40,7 +70,9 @@ def add_command(app: typer.Typer, command: Callable[..., None] | typer.Typer, pa
 
 def command_group(name: str, text: str, *commands: Callable[..., None]) -> typer.Typer:
     """Return a group of commands with this help."""
-    group = typer.Typer(name=name, no_args_is_help=True, help=paragraphs(text), rich_markup_mode="rich")
+    group = typer.Typer(
+        name=name, cls=CommandGroup, no_args_is_help=True, help=paragraphs(text), rich_markup_mode="rich"
+    )
     for command in commands:
         add_command(group, command)
     return group
