@@ -164,7 +164,7 @@ def test_help_shows_what_stands_in_square_brackets():
         for bracketed in re.findall(r"\[(?!/?dim\]).*?\]", " ".join(filter(None, texts))):
             assert "".join(bracketed.split()) in shown, path
             found.append(bracketed)
-    assert "[default: mechanism.json]" in found
+    assert "[default: as sstq plan chooses]" in found
 
 
 def test_options_are_few_and_every_command_that_writes_can_be_forced():

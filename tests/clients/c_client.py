@@ -158,7 +158,7 @@ Random = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c
 
 
 def parameters_of(mechanism):
-    """What `sstq spec --c-header` writes for a mechanism, in memory."""
+    """What `sstq inspect --c-header` writes for a mechanism, in memory."""
     given = c_parameters(mechanism) | {"mechanism": _ALL_KINDS[mechanism.name], "digest": mechanism.digest().encode()}
     for field, table in given.items():
         if isinstance(table, np.ndarray):

@@ -1,4 +1,4 @@
-"""`sstq spec --c-header`: a program that includes it sends the messages of the vectors."""
+"""`sstq inspect --c-header`: a program that includes it sends the messages of the vectors."""
 
 import json
 import re
@@ -161,40 +161,34 @@ def test_the_header_says_how_many_messages_a_person_sends():
 
 
 def test_the_command_writes_the_header(tmp_path):
-    there = tmp_path / "living-rooms.h"
-    options = ("spec", "--dim", 16, "--epsilon", 4, "-o", tmp_path / "m.json", "--c-header", there)
-    options += ("--name", "frameunit")
-    shown = run(*options).stderr
-    assert f"wrote {tmp_path / 'm.json'}" in shown
-    assert f"wrote {there}" in shown
-    mechanism = sstq.from_json((tmp_path / "m.json").read_text())
+    there, mechanism = tmp_path / "living-rooms.h", sstq.FrameUnit(16, 4.0)
+    (tmp_path / "m.json").write_text(mechanism.to_json())
+    options = ("inspect", tmp_path / "m.json", "--c-header", there)
+    assert f"wrote {there}" in run(*options).stderr
     assert there.read_text() == c_header(mechanism, "living_rooms_params")
     assert mechanism.digest() in there.read_text()
-    (tmp_path / "m.json").unlink()
     there.write_text("mine")
     assert f"--c-header {there} already exists; pass --force" in run(*options, code=2).stderr
     assert there.read_text() == "mine"
-    assert not (tmp_path / "m.json").exists()
     run(*options, "--force")
     assert there.read_text() == c_header(mechanism, "living_rooms_params")
 
 
 @pytest.mark.parametrize(
-    ("options", "header", "words"),
+    ("mechanism", "header", "words"),
     [
-        (("--name", "vqsgd"), "m.h", "for the C client, got 'vqsgd'"),
-        (("--name", "sstq", "--set", "channel=metric-aware"), "m.h", "got channel='metric-aware'"),
-        (("--name", "sstq", "--set", "kashin=paper"), "m.h", "got kashin='paper'"),
-        ((), "2026.h", "--c-header must be a file such as rooms.h"),
-        ((), "räume.h", "--c-header must be a file such as rooms.h"),
-        ((), "m.json", "must be different files"),
+        (sstq.VqSGD(8, 1.0), "m.h", "for the C client, got 'vqsgd'"),
+        (sstq.SSTQ(8, 1.0, channel="metric-aware"), "m.h", "got channel='metric-aware'"),
+        (sstq.SSTQ(8, 1.0, kashin="paper"), "m.h", "got kashin='paper'"),
+        (sstq.FrameUnit(8, 1.0), "2026.h", "--c-header must be a file such as rooms.h"),
+        (sstq.FrameUnit(8, 1.0), "räume.h", "--c-header must be a file such as rooms.h"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, options, header, words):
-    files = ("-o", tmp_path / "m.json", "--c-header", tmp_path / header)
-    refused = run("spec", "--dim", 8, "--epsilon", 1, *options, *files, code=2)
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, mechanism, header, words):
+    (tmp_path / "m.json").write_text(mechanism.to_json())
+    refused = run("inspect", tmp_path / "m.json", "--c-header", tmp_path / header, code=2)
     assert words in re.sub(r"\s+", " ", refused.stderr)
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / header).exists()
 
 
 def test_bounds_are_refused_with_a_remedy():

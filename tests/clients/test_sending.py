@@ -28,12 +28,12 @@ KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A collector with the campaign whose mechanism the page's command writes."""
+    """A collector with the campaign whose mechanism the page's commands write."""
     folder = tmp_path_factory.mktemp("sending")
-    (command,) = shell_lines(PAGE)
-    run(*command.split()[1:-1], folder / "rooms.h", "--output", folder / "mechanism.json")
+    for command in shell_lines(PAGE):
+        run(*(folder / word if word.startswith("rooms.") else word for word in command.split()[1:]))
     with serving(folder) as running:
-        running.create("rooms", sstq.from_json((folder / "mechanism.json").read_text()), origins=["*"])
+        running.create("rooms", sstq.from_json((folder / "rooms.json").read_text()), origins=["*"])
         running.folder = folder
         yield running
 

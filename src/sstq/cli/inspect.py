@@ -18,9 +18,10 @@ from sstq.cli.common import (
     privacy_of,
     read_mechanism,
     warn_of_seed,
+    write_text,
 )
 from sstq.cli.terminal import complain, note, progress, show_facts, show_table
-from sstq.cli.usage import WrongUsage
+from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import SSTQ, Mechanism
@@ -44,6 +45,10 @@ def inspect(
     output: Annotated[
         Path | None, output_option(help="Draw the channel of an sstq mechanism (.png, .svg or .pdf).")
     ] = None,
+    c_header: Annotated[
+        Path | None,
+        typer.Option("--c-header", help="Write a mechanism's parameters for the C client to this header, as rooms.h."),
+    ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -56,16 +61,22 @@ def inspect(
     Example: sstq inspect messages.sstq --mechanism mechanism.json
 
     Example: sstq inspect mechanism.json --verbose --output channel.png
+
+    Example: sstq inspect mechanism.json --c-header rooms.h
     """
     from sstq.mechanisms import SSTQ
 
     check_output(output, force, suffixes=PICTURES)
+    check_output(c_header, force, "--c-header")
     described = None
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
     if start.lstrip()[:1] == b"{":
         described = read_mechanism(path)
+        if c_header is not None:
+            with check_usage():
+                write_text(c_header, _c_header(described, c_header))
         facts = describe_mechanism(described)
     else:
         facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(path, shared)
@@ -91,6 +102,16 @@ def inspect(
     if shared is not None and not matches:
         complain(f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
         raise typer.Exit(1)
+
+
+def _c_header(mechanism: Mechanism, path: Path) -> str:
+    """Return the text of the header; the parameters are named after the file."""
+    from sstq.mechanisms.c_header import c_header
+
+    stem = path.stem.replace("-", "_")
+    if not stem.isascii() or not stem.isidentifier() or stem.startswith("_"):
+        raise WrongUsage(f"--c-header must be a file such as rooms.h, whose name is used in C, got {path}")
+    return c_header(mechanism, f"{stem}_params")
 
 
 def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:

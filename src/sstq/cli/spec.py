@@ -44,13 +44,7 @@ def spec(
         ),
     ] = None,
     bounds: BoundsOption = None,
-    output: Annotated[
-        Path | None, output_option(help="Write this JSON file. [dim]\\[default: mechanism.json][/dim]")
-    ] = None,
-    c_header: Annotated[
-        Path | None,
-        typer.Option("--c-header", help="Write the parameters for the C client to this header, such as rooms.h."),
-    ] = None,
+    output: Annotated[Path, output_option(help="Write this JSON file.")] = Path("mechanism.json"),
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -66,16 +60,9 @@ def spec(
 
     Example: sstq spec --name sstq --dim 25450 --epsilon 3 --set channel=optimal
 
-    Example: sstq spec --name frameunit --dim 16 --epsilon 4 --c-header rooms.h
-
     Example: sstq spec --name frequencies --set categories=100 --epsilon 2
     """
-    if output is None and c_header is None:
-        output = Path("mechanism.json")
     check_output(output, force)
-    check_output(c_header, force, "--c-header")
-    if c_header is not None and output is not None and c_header.absolute() == output.absolute():
-        raise WrongUsage(f"--c-header and --output must be different files, got {output} for both")
     if mechanism == "survey":
         raise WrongUsage("a survey has a schema: sstq survey init people.csv --epsilon 2")
     given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
@@ -92,12 +79,8 @@ def spec(
             built = built.replace(**others, **ranges) if others or ranges else built
         else:
             built = _named(mechanism or "sstq", clients, given | others | ranges)
-        contents = {} if output is None else {output: built.to_json() + "\n"}
-        if c_header is not None:
-            contents[c_header] = _c_header(built, c_header)
-    for path, text in contents.items():
-        write_text(path, text)
-    show_facts(str(next(iter(contents))), describe_mechanism(built, clients), verbose=verbose)
+    write_text(output, built.to_json() + "\n")
+    show_facts(str(output), describe_mechanism(built, clients), verbose=verbose)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -122,16 +105,6 @@ def _settings(texts: list[str]) -> dict[str, Any]:
             with suppress(ValueError):
                 settings[argument] = kind(value)
     return settings
-
-
-def _c_header(mechanism: Mechanism, path: Path) -> str:
-    """Return the text of the header; the parameters are named after the file."""
-    from sstq.mechanisms.c_header import c_header
-
-    stem = path.stem.replace("-", "_")
-    if not stem.isascii() or not stem.isidentifier() or stem.startswith("_"):
-        raise WrongUsage(f"--c-header must be a file such as rooms.h, whose name is used in C, got {path}")
-    return c_header(mechanism, f"{stem}_params")
 
 
 def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) -> Mechanism:

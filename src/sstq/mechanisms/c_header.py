@@ -36,7 +36,7 @@ def c_header(mechanism: Mechanism, name: str) -> str:
         >>> import sstq
         >>> print(c_header(sstq.FrameUnit(dim=3, epsilon=2.0), "rooms"))
         /* frameunit, dim = 3, epsilon = 2.0, clip = 1.0, 9 bits per message.
-         * Written by `sstq spec --c-header`; all of it is public. */
+         * Written by `sstq inspect --c-header`; all of it is public. */
         #ifndef SSTQ_PARAMETERS_ROOMS
         #define SSTQ_PARAMETERS_ROOMS
         <BLANKLINE>
@@ -67,7 +67,7 @@ def c_header(mechanism: Mechanism, name: str) -> str:
         about += (
             " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
         )
-    about += " * Written by `sstq spec --c-header`; all of it is public. */\n"
+    about += " * Written by `sstq inspect --c-header`; all of it is public. */\n"
     values["digest"] = f'"{mechanism.digest()}"'
     fields = "".join(f"    .{field} = {value},\n" for field, value in values.items())
     begin = f'{about}#ifndef {guard}\n#define {guard}\n\n#include "sstq.h"\n\n'
