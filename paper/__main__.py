@@ -51,7 +51,7 @@ def _add_experiment(name: str) -> None:
 
     app.command(
         name,
-        help=f"Run the experiment {name} and compare each number with the paper's. Run it again to resume it.",
+        help=f"Run the experiment “{name}” and show the paper's numbers beside ours. Run it again to resume it.",
         rich_help_panel="Experiments",
     )(experiment)
 
