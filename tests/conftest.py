@@ -24,6 +24,11 @@ os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name 
 # Records of what was sent.
 os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["SSTQ_CACHE"], "state")
 
+# One thread of BLAS for each worker of a parallel run and each process that tests start: they share the cores, and
+# threads that wait for each other spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # What imports torch, Flower or the service's packages.
 _NEEDS_OTHERS = (
     "*/integrations/*",

@@ -151,11 +151,15 @@ def test_people_choose_the_better_form(seed):
 
 
 def test_what_does_not_help_is_said_to_be_no_better_than_guessing(seed):
-    rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((5000, 4)), rng.choice(2, size=5000, p=[0.8, 0.2])
-    model = PrivateClassifier(2.0, public=X[:500], random_state=seed).fit(X, y)
-    assert not model.report_.useful
-    assert "not shown to be better than guessing" in str(model.report_)
+    """By chance it seems better by two standard errors for 5 of 150 seeds: fails for one seed in 10⁷."""
+    useful = 0
+    for run in range(8):
+        rng = np.random.default_rng([seed, run])
+        X, y = rng.standard_normal((5000, 4)), rng.choice(2, size=5000, p=[0.8, 0.2])
+        report = PrivateClassifier(2.0, public=X[:500], random_state=seed ^ run).fit(X, y).report_
+        assert report.useful != ("not shown to be better than guessing" in str(report))
+        useful += report.useful
+    assert useful <= 5
 
 
 def corners(count, seed):
@@ -278,11 +282,11 @@ def test_a_refused_message_loses_nothing():
 
 @pytest.mark.slow
 def test_behind_a_shuffler_the_total_is_central_and_the_local_epsilon_is_said():
-    X, y = people(8000, 3)
+    X, y = people(2500, 3)
     model = PrivateClassifier(1.0, trust="shuffler", messages=2, public=X[:500], random_state=0).fit(X[500:], y[500:])
     report = model.report(X, y)
     assert report.epsilon == 1.0
-    assert report.people == {"pilot": 750, "main": 6374, "check": 188, "classes": 188}
+    assert report.people == {"pilot": 200, "main": 1700, "check": 50, "classes": 50}
     assert report.local_epsilon > 4.0
     assert "total ε = 1, δ = 1e-06 per person behind a shuffler" in str(report)
     assert f"local ε = {report.local_epsilon:.3g} if it cheats" in str(report)
