@@ -219,14 +219,17 @@ def test_pages_that_race_for_the_last_budget_spend_it_once(page):
 
 @needs_browser
 def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(browser, server, elsewhere):
-    """Estimates are within six standard errors: a false failure of one of twelve numbers is rarer than 1e-7."""
+    """Rarer than 1e-6: six standard errors of readings, and seven of the share of the group that all are in.
+
+    Measured over 1,500 seeds that share is 1.00 ± 0.08. Its stated error would not do: it is 0 if few disagree.
+    """
     page = browser.new_page()
     page.goto(f"{elsewhere}/test/")  # a list of files, but a page of that origin
     sent = page.evaluate(
         """async ([url, vector]) => {
             const { Client } = await import("/sstq.js");
             const open = (name) => Client.open(`${url}/${name}`, { mostEpsilon: 3, patience: 10 });
-            const groups = Array.from({ length: 400 }, (_, i) => i % 5), some = groups.slice(0, 120);
+            const groups = Array(400).fill(3), some = Array.from({ length: 120 }, (_, i) => i % 5);
             const travel = await open("travel"), readings = await open("readings");
             const answers = await open("answers"), people = some.map((i) => ({ c: i % 2 ? "b" : "a", n: i }));
             return [
@@ -243,8 +246,7 @@ def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(b
     readings, travel = server.estimate("readings", 120), server.estimate("travel", 400)
     z = (np.array(readings["value"]) - VECTOR) / readings["stderr"]
     assert np.abs(z).max() < 6
-    shares = travel["groups"]
-    assert np.abs((np.array(shares["shares"]) - 0.2) / shares["shares_stderr"]).max() < 6
+    assert travel["groups"]["shares"][3] > 0.45
 
 
 @needs_browser
