@@ -11,7 +11,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service import Campaign, results
+from sstq.client import Campaign
+from sstq.service import results
 from sstq.service.alarms import ALARM, ALPHA, GROWTH, cells_of, look, noticed_share, surprise, threshold
 from sstq.service.store import Store, Upload
 

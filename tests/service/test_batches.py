@@ -16,9 +16,9 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.accounting import shuffled_epsilon
+from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import SealingKey, envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
-from sstq.service import Campaign, Shuffling
 from sstq.service.batches import (
     Manifest,
     count_batches,

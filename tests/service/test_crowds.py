@@ -14,8 +14,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import CROWD_BYTES
-from sstq.service import Campaign, Shuffling
 from sstq.service.receiving import Receipt, Upload
 from sstq.service.shuffler import crowds
 from sstq.service.shuffler.crowds import (

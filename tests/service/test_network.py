@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from sstq.service import Client, Settings, create_app, node, protocol
+from sstq.client import Client
+from sstq.service import Settings, create_app, node, protocol
 from sstq.service.protocol import HEADER_SECONDS
 from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, packed, serving

@@ -15,7 +15,8 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.cli import app
-from sstq.service import Campaign, Settings, background, results
+from sstq.client import Campaign
+from sstq.service import Settings, background, results
 from sstq.service.background import Background
 from sstq.service.database import sqlite_url
 from sstq.service.node import Collector

@@ -14,7 +14,8 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.service import Campaign, Client, Settings, protocol, results
+from sstq.client import Campaign, Client
+from sstq.service import Settings, protocol, results
 from sstq.service.clock import Clock
 from sstq.service.node import Collector
 from sstq.service.shuffler import ShufflerSettings
