@@ -45,7 +45,8 @@ import sys
 for name in ("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "sqlalchemy", "psycopg"):
     sys.modules[name] = None  # as if it were not installed
 import sstq.service
-assert dir(sstq.service) == ["Campaign", "Client", "Settings", "Shuffling", "create_app", "run"]
+from sstq.client import Campaign, Client
+assert dir(sstq.service) == ["Settings", "create_app", "run"]
 try:
     sstq.service.run
 except ImportError as error:

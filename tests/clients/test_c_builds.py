@@ -115,7 +115,8 @@ def test_the_example_of_the_readme(compiler, tmp_path, monkeypatch):
     specify, build = re.findall("```console\n(.*?)\n```", text, flags=re.DOTALL)
     (program,) = re.findall("```c\n(.*?)```", text, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    run(*specify.split()[1:])
+    for command in specify.splitlines():
+        run(*command.split()[1:])
     Path("example.c").write_text(program)
     Path("clients").symlink_to(c_client.SOURCES.parent)
     compile_it, start_it = build.removeprefix("cc ").split(" && ")

@@ -293,7 +293,7 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     assert not page.is_visible("#error-section")
     for width in (1280, 400):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")  # charts follow a little later
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")  # charts follow later
     assert server.administer("PATCH", "/v1/campaigns/survey", json={"closed": True}).status_code == 200
     playwright.expect(page.locator("#state")).to_have_text("■ closed")
 
