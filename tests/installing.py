@@ -44,15 +44,19 @@ def build_wheel(folder):
 class Environment:
     """A new virtual environment with a wheel, as pip resolves it, or uv ("highest" or "lowest-direct" versions)."""
 
-    def __init__(self, folder, wheel, *, resolution=None):
+    def __init__(self, folder, wheel, *, extras=(), resolution=None):
         self.folder = Path(folder)
         venv.create(self.folder / "environment")
         # The pip or uv of this environment, and modules that nobody imports are not compiled: that would take longest.
         place = ["--python", self.folder / "environment" / "bin" / "python"]
         if resolution is None:
             self.run(sys.executable, "-m", "pip", *place, "install", "--quiet", "--no-compile", str(wheel))
-        else:
-            self.run(sys.executable, "-m", "uv", "pip", "install", "--resolution", resolution, *place, str(wheel))
+            return
+        # uv lowers only what it is asked for by name: the requirements first, then the wheel.
+        uv = [sys.executable, "-m", "uv", "pip", "install", *place]
+        wanted = [word for extra in extras for word in ("--extra", extra)]
+        self.run(*uv, "--resolution", resolution, "--requirements", ROOT / "pyproject.toml", *wanted)
+        self.run(*uv, "--no-deps", str(wheel))
 
     def run(self, *command, code=0):
         """Run a command in the folder; CommandError unless it ends with this code and without a traceback."""

@@ -19,7 +19,7 @@ from tests.test_documentation import ROOT, blocks, shell_lines
 
 README = ROOT / "README.md"
 DIST: Path = ROOT / "dist"
-EXTRAS = "data,plots,learning,service,flower"
+EXTRAS = ("data", "plots", "learning", "service", "flower")
 STATED_IN = {
     "CITATION.cff": f"version: {__version__}\n",
     "CHANGELOG.md": f"({__version__})",
@@ -39,7 +39,7 @@ def check() -> None:
     say(f"built and checked {', '.join(sorted(path.name for path in DIST.iterdir()))}")
     for versions in ("highest", "lowest-direct"):
         with tempfile.TemporaryDirectory() as folder:
-            environment = Environment(folder, f"{wheel}[{EXTRAS}]", resolution=versions)
+            environment = Environment(folder, wheel, extras=EXTRAS, resolution=versions)
             for code in blocks(README, "python"):
                 environment.run("python", "-c", code)
             for line in shell_lines(README):
