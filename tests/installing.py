@@ -11,7 +11,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).parents[1]
 
-VECTORS = "import numpy as np; np.save('vectors.npy', np.random.default_rng(0).normal(size=(100, 8)))"
+VECTORS = "import numpy as np; np.save('trial.npy', np.random.default_rng(0).normal(size=(100, 8)))"
 SERVICE = """
 import os, subprocess
 server = subprocess.Popen(["sstq", "serve", "--folder", "collector", "--port", "0"], stdout=subprocess.PIPE, text=True)
@@ -20,10 +20,10 @@ try:
     admin = ["--url", url, "--token", token]
     def sstq(*words):
         subprocess.run(["sstq", *words], check=True, stdout=subprocess.DEVNULL)
-    sstq("campaign", "create", "trial", "--mechanism", "mechanism.json", *admin)
+    sstq("campaign", "create", "trial", "--mechanism", "trial.json", *admin)
     quota = ["sstq", "campaign", "senders", "trial", "--people", "100", *admin]
     os.environ["SSTQ_SEND_TOKEN"] = subprocess.run(quota, check=True, capture_output=True, text=True).stdout.strip()
-    sstq("send", url + "/trial", "vectors.npy", "--most-epsilon", "3")
+    sstq("send", url + "/trial", "trial.npy", "--most-epsilon", "3")
     sstq("campaign", "close", "trial", *admin)
     sstq("campaign", "export", "trial", "--output", "trial.npz", *admin)
 finally:
@@ -88,9 +88,9 @@ def try_commands(environment, *, service=False):
     unknown = environment.run("sstq", "encode", "--unknown", code=2)
     assert re.search(r"No such option:? '?--unknown", unknown.stderr)
     environment.run("python", "-c", VECTORS)
-    environment.run("sstq", "spec", "--dim", "8", "--epsilon", "3", "--clients", "100", "--output", "mechanism.json")
-    environment.run("sstq", "encode", "vectors.npy", "--mechanism", "mechanism.json", "--output", "messages.sstq")
-    environment.run("sstq", "aggregate", "messages.sstq", "--mechanism", "mechanism.json", "--output", "result")
-    environment.run("python", "-c", "import numpy as np; assert np.load('result/mean.npy').shape == (8,)")
+    environment.run("sstq", "spec", "--dim", "8", "--epsilon", "3", "--clients", "100", "--output", "trial.json")
+    environment.run("sstq", "encode", "trial.npy", "--mechanism", "trial.json", "--output", "trial.sstq")
+    environment.run("sstq", "aggregate", "trial.sstq", "--mechanism", "trial.json", "--output", "trial-result")
+    environment.run("python", "-c", "import numpy as np; assert np.load('trial-result/mean.npy').shape == (8,)")
     if service:
         environment.run("python", "-c", SERVICE)
