@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.optimize import linprog, minimize
+from scipy.stats import norm as normal
 
 import sstq
 from paper import theory
@@ -301,7 +303,7 @@ def test_discrete_laplace_has_the_papers_error():
 def test_metric_aware_spends_at_most_half(epsilon):
     # Theorem 5.1 is true; as a statement of what is spent it is off by 2 (many bits) to 4 (one bit).
     for bits in (1, 2, 4, 8):
-        for book in (uniform_codebook(bits), panter_dite_codebook(bits, Density.censored_gaussian(1.8))):
+        for book in (uniform_codebook(bits), panter_dite_codebook(bits, theory.censored_gaussian(1.8))):
             exact = metric_aware_channel(book, epsilon, "paper").privacy_loss()
             assert theory.metric_aware_privacy_loss(book, epsilon) == pytest.approx(exact, rel=1e-9)
             assert exact < epsilon / 2
@@ -336,15 +338,29 @@ def test_bias_bound_says_nothing_at_usual_budgets():
     assert theory.metric_aware_bias_bound(600, 14.3) > 1 > theory.metric_aware_bias_bound(600, 14.5)
 
 
+@pytest.mark.parametrize("beta", [1.2534, 1.3, 1.8, 3.0, 8.0])
+def test_censored_gaussian_reconstructs(beta):
+    density = theory.censored_gaussian(beta, cells=4096)
+    # Recover s from the edge mass P(s·G > β) and check E[G·clip(s·G, ±β)] = 1 by quadrature.
+    s = beta / normal.isf(density.edges[1])
+    value, _ = quad(lambda g: g * min(s * g, beta) * normal.pdf(g), 0, 40, points=[beta / s], limit=200)
+    assert 2 * value == pytest.approx(1, abs=1e-8)
+    second, _ = quad(lambda g: min(s * g / beta, 1) ** 2 * normal.pdf(g), 0, 40, points=[beta / s], limit=200)
+    assert density.moment(2) == pytest.approx(2 * second, rel=1e-5)
+    # Duality gives β ≥ √(π/2) for a typical vector.
+    with pytest.raises(ValueError, match=r"beta must be above .*, got 1.25"):
+        theory.censored_gaussian(1.25)
+
+
 def test_shape_factor_is_at_most_one(seed):
     # Hölder: C_f ≤ 1, with equality for the uniform density only.
     rng = np.random.default_rng(seed)
     for cells in (2, 16, 256):
-        assert Density(rng.dirichlet(np.ones(cells))).shape_factor() < 1
-    assert Density.uniform().shape_factor() == pytest.approx(1)
+        assert theory.shape_factor(Density(rng.dirichlet(np.ones(cells)))) < 1
+    assert theory.shape_factor(Density.uniform()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("density", [Density.uniform(), *map(Density.censored_gaussian, (1.4, 1.8, 2.5))])
+@pytest.mark.parametrize("density", [Density.uniform(), *map(theory.censored_gaussian, (1.4, 1.8, 2.5))])
 def test_refined_constant(density):
     # Theorem 5.3, point masses at the ends included: the rounding term (tightness 1.00–1.8), its limit, and the loss.
     for bits in range(1, 9):
@@ -354,7 +370,7 @@ def test_refined_constant(density):
         uniform = theory.rounding_variance(uniform_codebook(bits), density) * (2**bits - 1) ** 2
         assert uniform <= 1
         if bits >= 6:
-            limit = 2 / 3 * density.shape_factor()  # Section 5.1, ε → ∞ at high resolution
+            limit = 2 / 3 * theory.shape_factor(density)  # Section 5.1, ε → ∞ at high resolution
             assert rounding == pytest.approx(limit, rel=1e-3)
             assert constant == pytest.approx(limit, rel=0.15)
     for epsilon in (1.0, 10.0, 30.0):
@@ -366,7 +382,7 @@ def test_refined_constant(density):
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 10.0])
 def test_refined_error(epsilon):
     # Theorem 5.3 with real coordinates; and how little it refines: below 0.1 % at b = 4 up to ε = 3.
-    density = Density.censored_gaussian(1.8)
+    density = theory.censored_gaussian(1.8)
     options = {"channel": "metric-aware", "rate": "paper", "codebook": "loss-optimal", "density": density}
     error = sstq.SSTQ(600, epsilon, bits=4, **options).expected_mse(unit_vectors(600)[0]).total
     refined = theory.refined_mse_bound(600, epsilon, 4, density)

@@ -17,7 +17,7 @@ from sstq.scalar.codebooks import (
 )
 from sstq.scalar.densities import Density
 
-GAUSSIAN = Density.censored_gaussian(1.8, cells=256)
+TYPICAL = Density.kashin(1.8, 2.575)
 SKEWED = Density(np.arange(1, 65) / 2080 * 0.9, edges=(0.02, 0.08))
 
 
@@ -125,7 +125,7 @@ def test_panter_dite_of_the_uniform_density_is_uniform(bits: int) -> None:
     )
 
 
-@pytest.mark.parametrize("density", [GAUSSIAN, SKEWED, Density([0.5, 0.0, 0.0, 0.5]), Density([0.0, 1.0, 0.0, 0.0])])
+@pytest.mark.parametrize("density", [TYPICAL, SKEWED, Density([0.5, 0.0, 0.0, 0.5]), Density([0.0, 1.0, 0.0, 0.0])])
 @pytest.mark.parametrize("bits", [2, 4, 8, 12])
 def test_panter_dite_gaps_carry_equal_shares_of_the_cube_root(density: Density, bits: int) -> None:
     book = panter_dite_codebook(bits, density)
@@ -135,16 +135,6 @@ def test_panter_dite_gaps_carry_equal_shares_of_the_cube_root(density: Density, 
     np.testing.assert_allclose(cumulative, np.arange(1, book.size - 1) / (book.size - 1), atol=1e-9)
     if density.symmetric:
         assert np.array_equal(book.values, -book.values[::-1])
-
-
-def test_panter_dite_reaches_its_high_resolution_distortion() -> None:
-    # Paper, Section 5.1: Σ∫(y − c_k)(c_{k+1} − y)f → (∫f^{1/3})³/(6(M − 1)²) = 4·C_f/(6(M − 1)²).
-    density = Density.censored_gaussian(1.8, cells=4096)
-    book = panter_dite_codebook(8, density)
-    start, stop = book.values[:-1], book.values[1:]
-    mass, first, second = density.integrals(start, stop)
-    distortion = (-second + (start + stop) * first - start * stop * mass).sum()
-    assert distortion == pytest.approx(4 * density.shape_factor() / (6 * 255**2), rel=1e-3)
 
 
 def test_panter_dite_needs_mass_inside() -> None:

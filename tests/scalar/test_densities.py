@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.integrate import quad
-from scipy.stats import norm
 
 from sstq.frames.kashin import make_kashin, represent
 from sstq.frames.tight import HadamardFrame
@@ -15,37 +13,18 @@ from sstq.scalar.densities import Density
 MASSES = arrays(np.float64, st.integers(1, 9), elements=st.floats(0, 1)).filter(lambda a: a.sum() > 1e-3)
 
 
-@pytest.mark.parametrize("beta", [1.2534, 1.3, 1.8, 3.0, 8.0])
-def test_censored_gaussian_reconstructs(beta: float) -> None:
-    density = Density.censored_gaussian(beta, cells=4096)
-    # Recover s from the edge mass P(s·G > β) and check E[G·clip(s·G, ±β)] = 1 by quadrature.
-    s = beta / norm.isf(density.edges[1])
-    value, _ = quad(lambda g: g * min(s * g, beta) * norm.pdf(g), 0, 40, points=[beta / s], limit=200)
-    assert 2 * value == pytest.approx(1, abs=1e-8)
-    second, _ = quad(lambda g: min(s * g / beta, 1) ** 2 * norm.pdf(g), 0, 40, points=[beta / s], limit=200)
-    assert density.moment(2) == pytest.approx(2 * second, rel=1e-5)
-    assert density.symmetric
-    assert density.moment(1) == pytest.approx(0, abs=1e-12)
-
-
-def test_censored_gaussian_needs_a_feasible_level() -> None:
-    # Measured: duality gives β ≥ √(π/2) for a typical vector.
-    with pytest.raises(ValueError, match=r"beta must be above .*, got 1.25"):
-        Density.censored_gaussian(1.25)
-
-
 @given(MASSES, st.floats(0, 0.4), st.floats(0, 0.4), st.floats(-1, 1), st.floats(-1, 1))
 def test_integrals_are_those_of_the_pdf(weights: np.ndarray, low: float, high: float, a: float, b: float) -> None:
     density = Density(weights / weights.sum() * (1 - low - high), (low, high))
     a, b = min(a, b), max(a, b)
     cuts = np.unique(np.concatenate([[a, b], density.grid[(density.grid > a) & (density.grid < b)]]))
     middles = (cuts[:-1] + cuts[1:]) / 2
-    heights = density.pdf(middles)
+    cells = density.masses.size
+    heights = density.masses[np.minimum(((middles + 1) * cells / 2).astype(int), cells - 1)] * cells / 2
     for power, value in enumerate(density.integrals(a, b)):
         pieces = heights * np.diff(cuts ** (power + 1)) / (power + 1)
         assert value == pytest.approx(pieces.sum(), abs=1e-12)
     assert density.moment(0) == pytest.approx(1, abs=1e-12)
-    assert density.shape_factor() <= 1 + 1e-12
 
 
 def test_from_samples_keeps_the_atoms_and_the_moments() -> None:

@@ -8,11 +8,10 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL, exp_lower
-from sstq.scalar.channels import TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
-from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
+from sstq.scalar.channels import decoded_second_moment, flat_channel, unbiased_decoder
+from sstq.scalar.codebooks import optimized_codebook, uniform_codebook
 from sstq.scalar.densities import Density
-from sstq.scalar.optimal import OptimalChannel, from_windows, optimal_channel
-from sstq.scalar.optimal_search import Windows, linear_program, second_moment
+from sstq.scalar.optimal import Windows, from_windows, linear_program, optimal_channel, second_moment
 
 REDUNDANCY = 2.575
 
@@ -181,12 +180,6 @@ def test_json_carries_and_rechecks_everything():
         data["weights"][-1] = [str(weight) for weight in row]
 
     refused("is not 2.0-LDP", overspend)
-
-
-def test_positions_must_be_those_of_the_integers():
-    matrix = flat_channel(1, 3.0).matrix
-    with pytest.raises(ValueError, match="do not fit a channel of 2 tokens and 2 codes"):
-        OptimalChannel(TableChannel("optimal", 3.0, matrix), Codebook("optimal", [-1.0, 0.0, 1.0]), [-1.0, 1.0])
 
 
 @pytest.mark.parametrize(

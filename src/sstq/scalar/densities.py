@@ -1,8 +1,8 @@
 """Public densities of Kashin coordinates, in units of the bound B.
 
 Some codebooks, the minimum-variance channel and predictions of error need one. It must be
-public: a model (uniform, censored Gaussian), the shipped table of typical representations, or samples of public data,
-never the clients' data (paper, Section 5.1).
+public: a model, the shipped table of typical representations, or samples of public data, never the clients' data
+(paper, Section 5.1).
 """
 
 import json
@@ -73,23 +73,6 @@ class Density:
         return cls(np.full(_check_cells(cells), 1.0 / cells))
 
     @classmethod
-    def censored_gaussian(cls, beta: float, cells: int = _CELLS) -> "Density":
-        """Return the density of a typical vector's Kashin coordinates at level β = K/√ρ, by a model.
-
-        The coordinates Ux of a typical x look Gaussian; the bounded representation clips a stretched copy,
-        t = clip(s·G, ±β)/β. It reconstructs x when E[G·clip(s·G, ±β)] = s·erf(β/(s√2)) = 1, which fixes s and has a
-        solution only for β > √(π/2).
-
-        Representations are not unique: `kashin` is the density of our solver as measured, with next to no mass at ±1.
-
-        Examples:
-            >>> density = Density.censored_gaussian(1.8)
-            >>> round(density.edges[1], 4), round(density.moment(2), 4)
-            (0.0543, 0.3176)
-        """
-        return cls._gaussian(_censoring_point(beta), _check_cells(cells))
-
-    @classmethod
     def kashin(cls, beta: float, redundancy: float) -> "Density":
         """Return the density of a typical vector's certified representation at level β = K/√ρ, measured.
 
@@ -105,7 +88,7 @@ class Density:
         redundancy = check_number("redundancy", redundancy, 1, 1e100)
         betas, redundancies, shares = _kashin_table()
         if beta > betas[-1]:
-            return cls._gaussian(beta / math.sqrt(2), cells=2 * (shares.shape[2] - 1))
+            return cls.gaussian(beta / math.sqrt(2), cells=2 * (shares.shape[2] - 1))
         row, right = _between(betas, beta)
         column, upper = _between(redundancies, redundancy)
         corners = shares[row : row + 2, column : column + 2]
@@ -114,7 +97,7 @@ class Density:
         return cls(np.concatenate([half[-2::-1], half[:-1]]), (half[-1], half[-1]))
 
     @classmethod
-    def _gaussian(cls, u: float, cells: int) -> "Density":
+    def gaussian(cls, u: float, cells: int = _CELLS) -> "Density":
         """Return the law of clip(G/(u√2), ±1) for a standard Gaussian G."""
         # P(t ≤ τ) = (1 + erf(u·τ))/2 inside; mirroring makes the symmetry exact.
         masses = np.diff([math.erf(u * point) for point in np.linspace(-1.0, 1.0, cells + 1).tolist()]) / 2
@@ -146,10 +129,6 @@ class Density:
         """Whether the density is exactly even."""
         return self.edges[0] == self.edges[1] and np.array_equal(self.masses, self.masses[::-1])
 
-    def pdf(self, y: ArrayLike) -> Vector:
-        """Return the density of the continuous part at points of [-1, 1]."""
-        return self.masses[self._cell(np.asarray(y, dtype=np.float64))] * (self.masses.size / 2)
-
     def integrals(self, lower: ArrayLike, upper: ArrayLike) -> Vector:
         """Return ∫f, ∫y·f and ∫y²·f of the continuous part over [lower, upper], exactly, stacked on the first axis."""
         return self._primitives(upper) - self._primitives(lower)
@@ -158,14 +137,6 @@ class Density:
         """Return E[y^order] for order 0, 1 or 2, the point masses included."""
         atoms = self.edges[0] * (-1.0) ** order + self.edges[1]
         return float(self.integrals(-1.0, 1.0)[order] + atoms)
-
-    def shape_factor(self) -> float:
-        """Return C_f = (∫f^{1/3})³/4, the Panter–Dite compressibility (paper, Section 5.1); at most 1.
-
-        The point masses do not count: their f^{1/3} has measure zero, and codewords sit on them.
-        """
-        width = 2.0 / self.masses.size
-        return float((width * np.cbrt(self.masses / width).sum()) ** 3 / 4)
 
     def _cell(self, y: Vector) -> NDArray[np.int64]:
         cells = self.masses.size
@@ -202,16 +173,3 @@ def _between(grid: Vector, value: float) -> tuple[int, float]:
 
 def _check_cells(cells: int) -> int:
     return int(check_number("cells", cells, 1, 1 << 20, integer=True))
-
-
-def _censoring_point(beta: float) -> float:
-    """Return u = β/(s√2), the root of erf(u)/u = √2/β, by bisection (the left side decreases)."""
-    if not math.sqrt(math.pi / 2) < beta < math.inf:
-        raise ValueError(f"beta must be above √(π/2) = 1.2533…, the least level of a typical vector, got {beta!r}")
-    low, high = 0.0, beta / math.sqrt(2)
-    while low < (middle := (low + high) / 2) < high:
-        if math.erf(middle) * beta > middle * math.sqrt(2):
-            low = middle
-        else:
-            high = middle
-    return high

@@ -1,20 +1,28 @@
 """The minimum-variance channel: of all unbiased ε-LDP channels with 2^b codes, the one of least E[w²] for a density.
 
-Never worse than flat randomized response, and never worse with more bits: flat channels with uniform and optimized
-codebooks and the solution for one bit less are always among the candidates, and the best is taken. The candidates are
-compared by their exact integers, under the density itself.
+**Shape.** Write q_i for the least probability of code i over all inputs; ε-LDP lets any input raise it to e^ε·q_i. For
+an input y the second moment Σ P(i|y)·w_i² is least, given Σ P = 1 and Σ P·w = y, when the raised codes are those whose
+w lies between two values (complementary slackness with the quadratic w² − μw − λ). So lay the codes side by side in the
+order of w, each as long as its q_i: the raised ones fill a *window*, whose length is the same for all inputs and which
+slides from left to right as y grows. The second moment is a convex, piecewise linear function of y with slope
+w_l + w_r, the sum of the values at the window's two ends; its corners, where an end of the window crosses from one code
+to the next, are the tokens, and stochastic rounding between tokens attains everything in between. So a channel is a
+length and a value per code and the window's width, all symmetric about 0, and its expected second moment is a smooth
+function of them: a linear program gives a start, BFGS the rest.
 
-In exact integers, code i has the weight L_i in every row; a row may raise it to H_i = ⌊E·L_i⌋, E just below e^ε. What a
-row lacks of 2^62 is one and the same integer S for all rows: it fills a window of that length, laid over the codes side
-by side with lengths H_i − L_i. Whatever the L_i, the rows sum to 2^62 and no ratio exceeds e^ε: there is nothing to
-round or to repair. The tokens' positions are then *computed* from the integers, c_k = Σ_i P(i|k)·w_i, so that the
-channel is unbiased as implemented.
+**Integers.** Code i has the weight L_i in every row; a row may raise it to H_i = ⌊E·L_i⌋, E just below e^ε. What a row
+lacks of 2^62 is one and the same integer for all rows: a window of that length over codes of lengths H_i − L_i.
+Whatever the L_i, rows sum to 2^62 and no ratio exceeds e^ε. The tokens' positions are then *computed* from the
+integers, c_k = Σ_i P(i|k)·w_i, so that the channel is unbiased as implemented.
+
+Flat channels with uniform and optimized codebooks and the solution for one bit less are always candidates, compared by
+their exact integers: the result is never worse than flat randomized response, and never worse with more bits.
 """
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +30,8 @@ from numpy.typing import NDArray
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
-from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
+from sstq.scalar.codebooks import Codebook, optimized_codebook, rounding_moments, token_moments, uniform_codebook
 from sstq.scalar.densities import Density, Vector
-from sstq.scalar.optimal_search import Windows, search
 
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
@@ -32,32 +39,36 @@ OPTIMAL = "optimal"
 # More codes than 2^5 gain a thousandth at most; flat channels are candidates up to 2^8.
 _SEARCHED_BITS, _FLAT_BITS = 5, 8
 _LARGEST_BIAS = Fraction(1, 1 << 51)
-_THIN, _CLOSE, _CORRECTIONS = 1 << 22, 1e-6, 3
+# Codes of less weight are left out, as are tokens that are closer; in the search, closer ones are the same.
+_THIN, _CLOSE, _SAME = 1 << 22, 1e-6, 1e-11
+# The linear program: tokens on [0, 1] and positive values up to a multiple of the piecewise mechanism's largest.
+_GRID_TOKENS, _GRID_VALUES, _GRID_REACH = 17, 40, 1.5
+_SEARCH = {"gtol": 1e-6, "maxiter": 300}
+_LEAST_SHARE = 1e-7
+_LOG_BOUNDS = (math.log(1e-9), 5.0)
 
 
-@dataclass(frozen=True, eq=False)
-class OptimalChannel:
-    """A channel with the tokens and decoding values that make it unbiased; all of it is checked, in exact arithmetic.
-
-    Args:
-        channel: the integer weights, a row for each token and a column for each code.
-        codebook: the positions of the tokens, in units of B.
-        values: the decoding value of each code, in units of B.
-    """
+class OptimalChannel(NamedTuple):
+    """A channel with the positions of its tokens and the decoding values of its codes, in units of B."""
 
     channel: Channel
     codebook: Codebook
     values: Vector
 
-    def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
-        values.setflags(write=False)
-        object.__setattr__(self, "values", values)
-        check_unbiased(self.channel, self.codebook, values)
-
     def second_moment(self, density: Density) -> float:
         """Return E[w²] in units of B² for coordinates of that density, stochastic rounding included."""
         return decoded_second_moment(self.channel, self.codebook, self.values, density)
+
+
+class Windows(NamedTuple):
+    """A symmetric channel by its positive half: values w > 0 up to a common factor, their codes' lengths, the window.
+
+    Both halves together have length 1; the window's width is in (0, 1).
+    """
+
+    heights: Vector
+    lengths: Vector
+    width: float
 
 
 def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None:
@@ -72,19 +83,15 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
 
 
 def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChannel:
-    """Return the unbiased ε-LDP channel with 2^bits codes and free tokens of least second moment under a density.
-
-    The first call takes up to a few seconds; its solution is remembered. The channel is symmetric, so the symmetric
-    part of the density counts. Beyond 5 bits more codes are used only where a flat channel is better.
+    """Return the channel with 2^bits codes for the symmetric part of a density; solved once, in up to a few seconds.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
         >>> solved.values.round(2), solved.channel.inputs
         (array([-1.2 , -0.33,  0.33,  1.2 ]), 6)
     """
-    bits, epsilon = check_argument("bits", bits), check_argument("epsilon", epsilon)
     even = Density((density.masses + density.masses[::-1]) / 2, (sum(density.edges) / 2,) * 2)
-    return _solve(bits, epsilon, even)
+    return _solve(check_argument("bits", bits), check_argument("epsilon", epsilon), even)
 
 
 @lru_cache(maxsize=64)
@@ -137,14 +144,17 @@ def _padded(matrix: NDArray[np.int64], epsilon: float, book: Codebook, values: V
     """Pad the channel with codes that are never sent."""
     spare = codes - len(values)
     channel = TableChannel(OPTIMAL, epsilon, np.pad(matrix, ((0, 0), (0, spare))))
-    return OptimalChannel(channel, book, np.pad(values, (0, spare)))
+    padded = np.pad(values, (0, spare))
+    check_unbiased(channel, book, padded)
+    padded.setflags(write=False)
+    return OptimalChannel(channel, book, padded)
 
 
 def _reaching_one(top: NDArray[np.int64], values: Vector) -> Vector:
     """Scale antisymmetric values so that the top token's mean is 1 to the last place of a double."""
     values = values / float(_exact_means(top[None], values)[0])
     lever = Fraction(int(top[-1]) - int(top[0]), TOTAL)
-    for _ in range(_CORRECTIONS):
+    for _ in range(3):
         # The scaled values are rounded one by one; the outermost pair makes up for what that leaves.
         missing = (1 - _exact_means(top[None], values)[0]) / lever
         values[-1] = float(Fraction(float(values[-1])) + missing)
@@ -167,3 +177,165 @@ def _apart(positions: Vector) -> list[int]:
         if positions[place] >= 0 and (not kept or positions[kept[-1]] - positions[place] > _CLOSE):
             kept.append(place)
     return sorted({*kept, *(len(positions) - 1 - place for place in kept)})
+
+
+def search(bits: int, epsilon: float, density: Density) -> Windows:
+    """Return the best shape with 2^bits codes, for the likely numbers of codes in the outermost window."""
+    half = 1 << (bits - 1)
+    start = _with_codes(linear_program(epsilon, density), half)
+    # The number of largest values whose lengths come nearest to the window's width.
+    near = 1 + int(np.argmin(np.abs(np.cumsum(start.lengths[::-1]) - start.width)))
+    tops = {1, max(near - 1, 1), near, min(near + 1, half)}
+    shapes = [_descend(start, top, epsilon, density) for top in sorted(tops)]
+    return min(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])
+
+
+@lru_cache(maxsize=4)  # it serves for all numbers of bits
+def linear_program(epsilon: float, density: Density) -> Windows:
+    """Return the channel of least second moment whose values are on a grid, with any number of codes: by HiGHS.
+
+    Variables are P(i|k) for the tokens k on a grid of [0, 1] and the least probabilities q_i, q_{-i} = q_i, with
+    q_i ≤ P(i|k) ≤ e^ε·q_i.
+    """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    root = math.exp(epsilon / 2)
+    positive = np.linspace(0, _GRID_REACH * (root + 1) / (root - 1), _GRID_VALUES)
+    values = np.concatenate([-positive[:0:-1], positive])
+    tokens = np.linspace(0, 1, _GRID_TOKENS)
+    grid = np.concatenate([-tokens[:0:-1], tokens])
+    shares = token_moments(*rounding_moments(grid, density), density)[0]
+    shares = (shares + shares[::-1])[_GRID_TOKENS - 1 :]  # of a token and its mirror image
+    shares[0] /= 2
+    cells = _GRID_TOKENS * len(values)
+    least = np.tile(np.abs(np.arange(len(values)) - _GRID_VALUES + 1), _GRID_TOKENS)
+    spread = sparse.csr_matrix((np.ones(cells), (np.arange(cells), least)), shape=(cells, _GRID_VALUES))
+    identity = sparse.identity(cells, format="csr")
+    within = sparse.bmat([[-identity, spread], [identity, -math.exp(epsilon) * spread]], format="csr")
+    sums = sparse.kron(sparse.identity(_GRID_TOKENS), np.stack([np.ones(len(values)), values]))
+    exact = sparse.hstack([sums, sparse.csr_matrix((2 * _GRID_TOKENS, _GRID_VALUES))], format="csr")
+    costs = np.append(np.outer(shares, values**2), np.zeros(_GRID_VALUES))
+    means = np.stack([np.ones(_GRID_TOKENS), tokens], axis=1).ravel()
+    solution = linprog(costs, within, np.zeros(2 * cells), exact, means, bounds=(0, None), method="highs")
+    if solution.x is None:
+        raise ValueError(f"epsilon = {epsilon}: the linear program of the channel has no solution ({solution.message})")
+    lengths = np.maximum(solution.x[cells:], 0.0)
+    lengths[0] /= 2  # the code at 0 is its own mirror image; as a pair it counts half on each side
+    total = 2 * lengths.sum()
+    used = lengths > 1e-9 * total
+    width = (1 - total) / (math.expm1(epsilon) * total)
+    return Windows(positive[used], lengths[used] / (2 * lengths[used].sum()), width)
+
+
+def _with_codes(windows: Windows, count: int) -> Windows:
+    """The same channel, nearly, with `count` pairs of codes: the nearest neighbours merge, the longest codes split."""
+    heights, lengths = list(windows.heights), list(windows.lengths)
+    while len(heights) > count:
+        first, second = np.array(lengths[:-1]), np.array(lengths[1:])
+        place = int(np.argmin(first * second / (first + second) * np.diff(heights) ** 2))
+        a, b = lengths[place : place + 2]
+        heights[place : place + 2] = [(a * heights[place] + b * heights[place + 1]) / (a + b)]
+        lengths[place : place + 2] = [a + b]
+    while len(heights) < count:
+        place = int(np.argmax(lengths))
+        below = heights[place] - (heights[place - 1] if place else 0.0)
+        above = heights[place + 1] - heights[place] if place + 1 < len(heights) else below
+        step = max(min(below, above) / 4, 1e-3 * heights[-1])
+        heights[place : place + 1] = [max(heights[place] - step, 0.0), heights[place] + step]
+        lengths[place : place + 1] = [lengths[place] / 2] * 2
+    return Windows(np.array(heights), np.array(lengths), windows.width)
+
+
+def _descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
+    """The channel that BFGS reaches from `start` in logarithms of the steps between values and of the lengths.
+
+    The outermost window holds exactly the `codes_at_top` largest values. Wherever it ends between two codes instead,
+    the values' common factor has a kink as a function of the width, and least values sit at kinks.
+    """
+    from scipy.optimize import minimize
+
+    top = slice(len(start.heights) - codes_at_top, None)
+    steps = np.diff(start.heights, prepend=0.0) / start.heights[-1]
+    point = np.log(np.maximum(np.concatenate([steps, start.lengths]), _LEAST_SHARE))
+    unit = second_moment(_from_logs(point, top)[0], epsilon, density)[0]
+
+    def objective(free: Vector) -> tuple[float, Vector]:
+        logs = np.clip(free, *_LOG_BOUNDS)
+        windows, steps = _from_logs(logs, top)
+        loss, by_height, by_length, by_width = second_moment(windows, epsilon, density)
+        by_length[top] += by_width
+        by_step = np.cumsum(by_height[::-1])[::-1]  # a step raises every value above it
+        by_log_length = windows.lengths * (by_length - 2 * windows.lengths @ by_length)
+        return loss / unit, np.where(logs == free, np.concatenate([steps * by_step, by_log_length]) / unit, 0.0)
+
+    descent = minimize(objective, point, jac=True, method="BFGS", options=_SEARCH)
+    return _from_logs(np.clip(descent.x, *_LOG_BOUNDS), top)[0]
+
+
+def _from_logs(logs: Vector, top: slice) -> tuple[Windows, Vector]:
+    half = len(logs) // 2
+    steps = np.exp(logs[:half])
+    lengths = np.exp(logs[half:] - logs[half:].max())
+    lengths /= 2 * lengths.sum()
+    return Windows(np.cumsum(steps), lengths, float(lengths[top].sum())), steps
+
+
+def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, Vector, Vector, float]:
+    """Return E[w²] under the density, the values scaled so that the tokens reach ±1, with its derivatives.
+
+    They are by the heights, the lengths (moving a positive code and its mirror image) and the width.
+    """
+    boost, width = math.expm1(epsilon), windows.width
+    v = np.concatenate([-windows.heights[::-1], windows.heights])
+    lengths = np.concatenate([windows.lengths[::-1], windows.lengths])
+    ends = np.append(0.0, np.cumsum(lengths))
+    ends[-1] = 1.0
+    starts = np.unique(np.clip(np.concatenate([ends, ends - width]), 0.0, 1 - width))
+    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(ends[:-1], starts[:, None])
+    floor = 1 / (1 + boost * width)  # the sum of all least probabilities
+    probabilities = floor * (lengths + boost * np.maximum(overlap, 0.0))
+    positions = probabilities @ v
+    reach = float(positions[-1])
+    positions = np.maximum.accumulate(np.clip(positions / reach, -1.0, 1.0))
+    positions[0], positions[-1] = -1.0, 1.0
+    # Where the window slides within one code nothing changes: the gaps between tokens are elsewhere.
+    gaps = np.flatnonzero(np.diff(positions) > _SAME)
+    below, above = probabilities[gaps], probabilities[gaps + 1]
+    middles = (starts[gaps] + starts[gaps + 1]) / 2
+    positions = np.append(positions[gaps], 1.0)
+    positions[0] = -1.0
+    lower, upper = rounding_moments(positions, density)
+    # The point masses belong to the outermost gaps; per gap: mass at its ends, and the window's two values there.
+    lower[:, 0] += density.edges[0] * np.array([1.0, -1.0])
+    upper[:, -1] += density.edges[1]
+    loss = float(lower[0] @ (below @ v**2) + upper[0] @ (above @ v**2))
+    left = v[np.searchsorted(ends[1:-1], middles)]
+    right = v[np.searchsorted(ends[1:-1], middles + width)]
+    slope = left + right
+    mass, first = lower[0] + upper[0], lower[1] + upper[1]
+    # Derivatives of the moment at a fixed mean: those of Σ P·(v² − slope·v), as the window's place adapts.
+    mean_probabilities = lower[0] @ below + upper[0] @ above
+    sloped = (lower[0] * slope) @ below + (upper[0] * slope) @ above
+    by_v = 2 * v * mean_probabilities - sloped + (slope @ mass) * floor * lengths
+    inside = (ends[1:-1] > middles[:, None]) & (ends[1:-1] < (middles + width)[:, None])
+    drop = v[:-1] - v[1:]
+    raised = boost * inside
+    by_end = floor * drop * ((v[:-1] + v[1:]) * (mass @ (1 + raised)) - (slope * mass) @ raised)
+    shrink = -boost * floor  # the relative change of all least probabilities with the width
+    by_width = shrink * (loss - reach * float(slope @ first)) - floor * boost * float((left * right) @ mass)
+    # The values are scaled by the reach: its own derivatives.
+    top = 1 - width
+    reach_by_v = probabilities[-1] - floor * lengths
+    reach_by_end = floor * boost * drop * (ends[1:-1] > top)
+    reach_by_width = shrink * reach + floor * boost * float(v[np.searchsorted(ends[1:-1], top, side="right")])
+    pull = float(slope @ first) - 2 * loss / reach
+    by_v, by_end = (by_v + pull * reach_by_v) / reach**2, (by_end + pull * reach_by_end) / reach**2
+    by_code = np.append(np.cumsum(by_end[::-1])[::-1], 0.0)  # a length moves all ends after it
+    half = len(windows.heights)
+    return (
+        loss / reach**2,
+        by_v[half:] - by_v[half - 1 :: -1],
+        by_code[half:] + by_code[half - 1 :: -1],
+        float((by_width + pull * reach_by_width) / reach**2),
+    )
