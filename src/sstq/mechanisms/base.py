@@ -86,7 +86,6 @@ class Mechanism(Agreement):
         (1000, True)
     """
 
-    json_format: ClassVar[str] = "sstq-mechanism"
     name: ClassVar[str]
     exact: ClassVar[bool]
     trust: ClassVar[Trust] = "local"

@@ -5,8 +5,9 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from sstq.checks import ArgumentError, did_you_mean
+from sstq.files.strict_json import read_json
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.parameters import read_document
+from sstq.mechanisms.parameters import JSON_FORMAT, JSON_VERSION
 
 # The limits for JSON: rows of a frame per dimension, or in all; 2^16 rows are usual with private groups. The paper's
 # recipe takes 30 steps.
@@ -99,7 +100,19 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
         >>> from_json(original.to_json()).digest() == original.digest()
         True
     """
-    return from_values(read_document(text, Mechanism.json_format), max_frame_size, max_steps)
+    try:
+        data = read_json(text)
+    except ValueError as error:
+        raise ValueError(f"the {JSON_FORMAT} is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
+        raise ValueError(f"format must be {JSON_FORMAT!r}, but this JSON is something else")
+    version = data.pop("version", None)
+    if type(version) is not int or version != JSON_VERSION:
+        raise ValueError(
+            f"the {JSON_FORMAT} has version {version!r}, this library reads version {JSON_VERSION}; write it with "
+            "`sstq spec`"
+        )
+    return from_values(data, max_frame_size, max_steps)
 
 
 def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:

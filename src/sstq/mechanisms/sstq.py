@@ -9,7 +9,7 @@ decoding value.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from sstq.mechanisms import base, parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
-from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
+from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable, restored
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -58,6 +58,11 @@ class SSTQParameters(KashinParameters):
     weights: WordTable | None = None
     messages: int = 1
     bounds: Ranges | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Codewords of one's own are an option."""
+        own = {"codebook": self.codebook_values.tolist()} if self.codebook == "custom" else {}
+        return super().options() | own
 
 
 class SSTQ(KashinMechanism):
@@ -172,14 +177,6 @@ class SSTQ(KashinMechanism):
             weights=None if flat else built.matrix,
         )
         self._hold(solved, frame=chosen, kashin=recipe, channel=built, codebook=words, decoder=decoding)
-
-    @classmethod
-    def from_parameters(cls, parameters: Any) -> Self:
-        """Build the mechanism from parameters that were read; codewords of its own are an option."""
-        made = super().from_parameters(parameters)
-        if parameters.codebook == "custom":
-            made._note(codebook=parameters.codebook_values.tolist())
-        return made
 
     def _check_solved(self) -> None:
         self._check_frame()
@@ -341,7 +338,7 @@ class SSTQ(KashinMechanism):
             return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
         dim, size = self.dim // share, self.frame.size // share
         solved = replace(self.parameters, dim=dim, frame_size=size, frame_seed=0, messages=1)
-        small = self._copy(self.options, solved)
+        small = restored(type(self), self.options, solved)
         if self.coin == "public" and uses_strata(clients, self.frame.size):
             # As many messages per stratum as there are here.
             return _error_of(small, max(clients // share, MESSAGES_PER_STRATUM * size))
