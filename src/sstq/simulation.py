@@ -12,7 +12,6 @@ from sstq.mechanisms import Mechanism, mechanism_class
 from sstq.mechanisms import mechanism as make_mechanism
 from sstq.mechanisms.bounds import Bounds
 from sstq.messages.arrays import as_vectors
-from sstq.plots.canvas import card
 from sstq.randomness.secret import RngLike
 
 # The error is predicted from this many of the vectors.
@@ -54,15 +53,6 @@ class Simulation:
         if self.estimate.note:
             lines.append(f" note: {self.estimate.note}")
         return "\n".join(lines) + ">"
-
-    def _repr_html_(self) -> str:
-        facts: dict[str, object] = {
-            "mechanism": repr(self.mechanism),
-            "messages": f"{self.estimate.count:,} of {self.bits} bits",
-            "error": f"{self.error:.3g}",
-            "predicted error": f"{self.predicted_error:.3g}",
-        }
-        return card("Simulation", facts)
 
     def rows(self) -> list[tuple[str, float, float, float]]:
         """The name, the estimate, its standard error and the truth of each column."""

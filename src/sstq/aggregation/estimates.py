@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.plots.canvas import ACCENT, INK, card, require_matplotlib, tidy
+from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
 _MOST_BARS = 40  # beyond this many coordinates a line with a band is easier to read
 
@@ -96,17 +96,6 @@ class Estimate:
     def __repr__(self) -> str:
         size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
         return f"<Estimate of {len(self.value):,} numbers from {self.count:,} messages: norm {size:.4g} ± {error:.2g}>"
-
-    def _repr_html_(self) -> str:
-        size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
-        facts = {
-            "messages": f"{self.count:,}{' (simulated)' if self.simulated else ''}",
-            "coordinates": f"{len(self.value):,}",
-            "norm": f"{size:.4g}",
-            "root mean square error": f"{error:.3g}",
-            "95 % region, in norm": f"± {self.region().radius:.3g}",
-        }
-        return card("Estimated mean", facts | ({"note": self.note} if self.note else {}))
 
     def plot(self, *, labels: Sequence[str] | None = None, level: float = 0.95, axes: Any = None) -> Any:
         """Draw every coordinate with its simultaneous interval (`region`), as bars or, if there are many, as a band.

@@ -4,7 +4,8 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, cast, get_args
@@ -18,11 +19,7 @@ from sstq.checks import ArgumentError, check_number
 from sstq.exactness import log_upper, round_up
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
-from sstq.mechanisms.errors import ExpectedError as ExpectedError
-from sstq.mechanisms.errors import Unbiased as Unbiased
-from sstq.mechanisms.errors import mean_error
 from sstq.mechanisms.inputs import ClippedWarning as ClippedWarning
-from sstq.mechanisms.inputs import EncoderInput as EncoderInput
 from sstq.mechanisms.inputs import Floats as Floats
 from sstq.mechanisms.inputs import Floats32 as Floats32
 from sstq.mechanisms.inputs import Ints as Ints
@@ -35,7 +32,6 @@ from sstq.mechanisms.parameters import Agreement
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Field, FloatField, Layout
-from sstq.plots.canvas import card
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.channels import Channel
 
@@ -51,6 +47,50 @@ Trust = Literal["local", "aggregator", "none"]
 
 NUMBERS_OF_A_DRAW = 16
 """About how many numbers drawing one message takes."""
+
+
+class Unbiased(StrEnum):
+    """When the expected estimate is the (clipped) vector; only `ALWAYS` is truthy.
+
+    Examples:
+        >>> bool(Unbiased.ALWAYS), bool(Unbiased.OVER_FRAMES)
+        (True, False)
+    """
+
+    NEVER = "never"
+    OVER_FRAMES = "over frames"
+    ALWAYS = "always"
+
+    def __bool__(self) -> bool:
+        return self is Unbiased.ALWAYS
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates.
+
+    Examples:
+        >>> ExpectedError(bias2=0.01, variance=0.04).total
+        0.05
+    """
+
+    bias2: float
+    variance: float
+
+    @property
+    def total(self) -> float:
+        """The mean squared error, bias² + variance."""
+        return self.bias2 + self.variance
+
+
+@dataclass(frozen=True)
+class EncoderInput:
+    """Checked rows, (n, …), with `words_each` secret words each, and identifiers if the coin is public."""
+
+    rows: Rows
+    words: Words
+    clients: Words | None
+    report: LocalReport | None
 
 
 class Mechanism(Agreement):
@@ -143,10 +183,6 @@ class Mechanism(Agreement):
         """The length of an estimate: dim, or groups·dim with private groups."""
         return self.dim * (self.groups or 1)
 
-    def _repr_html_(self) -> str:
-        facts = {**self.options, "bits per message": self.message_bits, "digest": f"{self.digest()[:16]}…"}
-        return card(type(self).__name__, facts)
-
     @property
     def message_bits(self) -> int:
         """The size of one message in bits."""
@@ -189,8 +225,8 @@ class Mechanism(Agreement):
 
     def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
         # The same number of words for every vector, drawn before anything is known about the data.
-        words = source.words(self.words_each * len(rows)).reshape(len(rows), self.words_each)
-        return self._encode(EncoderInput(rows, words, clients, report))
+        shape = len(rows), self.words_each
+        return self._encode(EncoderInput(rows, source.words(shape[0] * shape[1]).reshape(shape), clients, report))
 
     @property
     def _row_cost(self) -> int:
@@ -448,9 +484,16 @@ class Mechanism(Agreement):
 
     def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """The error of the mean of these rows, each held by this many clients."""
-        single = mean_error(rows, self._estimated, self._row_error, row_chunks(len(rows), self._row_cost))
-        independent = single.variance / (repeats * self.messages)
-        return ExpectedError(single.bias2, self._variance_of_mean(rows, repeats, independent))
+        count, bias, variance = len(rows), np.zeros(1), 0.0
+        # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
+        with np.errstate(over="ignore"):
+            for part in row_chunks(count, self._row_cost):
+                mean, variances = self._row_error(rows[part])
+                bias = bias + np.sum(mean - self._estimated(rows[part]), axis=0)
+                variance += float(np.sum(variances))
+            bias2 = float(np.sum((bias / count) ** 2))
+        independent = variance / count**2 / (repeats * self.messages)
+        return ExpectedError(bias2, self._variance_of_mean(rows, repeats, independent))
 
     def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
         """The variance of the mean of these rows, given that of the mean of independent messages."""

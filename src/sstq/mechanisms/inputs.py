@@ -49,19 +49,6 @@ class LocalReport:
     missed: int = 0
 
 
-@dataclass(frozen=True)
-class EncoderInput:
-    """The input of an encoder: checked vectors, (n, d), with `words_each` secret words each.
-
-    `clients` are their identifiers if the coin is public.
-    """
-
-    rows: Rows
-    words: Words
-    clients: Words | None
-    report: LocalReport | None
-
-
 def check_vectors(X: ArrayLike, dim: int) -> Rows:
     """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
     rows = as_vectors(X)

@@ -17,7 +17,6 @@ from sstq.mechanisms import Mechanism
 from sstq.planning.candidates import best_candidate
 from sstq.planning.cohorts import Cohorts, Participation, answers_of
 from sstq.planning.verdict import Remedy, Verdict, find_remedies
-from sstq.plots.canvas import card
 
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12
@@ -120,18 +119,6 @@ class Plan:
         crowd = f"{self.clients:,} clients of dimension {self.mechanism.dim:,} at ε = {self.epsilon:g}"
         error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
         return f"<{type(self).__name__} for {crowd}: {self.label}, {self.bits} bits, {error}>"
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "mechanism": self.label,
-            "bits per message": self.bits,
-            "ε per message": f"{self.mechanism.epsilon:g}",
-            "ε per person": f"{self.total_epsilon:g}",
-            "error of the mean": f"{self.relative_error:.3g} × clip",
-            "verdict": str(self.verdict()),
-            "build it with": self.python(),
-        }
-        return card(f"Plan for {self.clients:,} clients of dimension {self.mechanism.dim:,}", facts)
 
     @property
     def epsilon(self) -> float:

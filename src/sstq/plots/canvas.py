@@ -1,10 +1,9 @@
-"""Helpers of pictures and of cards in notebooks: figures without a window, colours, names next to marks, tables."""
+"""Helpers of pictures: figures without a window, colours, names next to marks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,14 +70,3 @@ def label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: 
         level = next((h for h in heights if 0 < h < 1 and all(abs(h - other) >= line for other in near)), up)
         taken.append((left, right, level))
         axes.annotate(label, (bits, error), xytext=(left, level), bbox=box, arrowprops=arrow, **style)
-
-
-def card(title: str, facts: Mapping[str, object]) -> str:
-    """Return a heading and a table of names and values as HTML, without scripts or styles.
-
-    Examples:
-        >>> card("FrameUnit", {"bits per message": 16})
-        '<strong>FrameUnit</strong><table><tr><th>bits per message</th><td>16</td></tr></table>'
-    """
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
-    return f"<strong>{escape(title)}</strong><table>{rows}</table>"
