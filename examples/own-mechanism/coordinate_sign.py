@@ -19,7 +19,6 @@ import sstq
 from sstq.aggregation import FrameAggregator
 from sstq.baselines.vqsgd import IdentityFrame
 from sstq.mechanisms.base import Columns, EncoderInput
-from sstq.mechanisms.flat_response import flat_response, gain
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -68,7 +67,7 @@ class CoordinateSign(sstq.Mechanism):
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the two signs; its weights are checked exactly when it is made."""
-        return flat_response(2, self.epsilon, self.parameters.own, self.parameters.other)
+        return FlatChannel(self.epsilon, 2, self.parameters.own, self.parameters.other)
 
     @cached_property
     def frame(self) -> IdentityFrame:
@@ -83,7 +82,7 @@ class CoordinateSign(sstq.Mechanism):
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = ±d·w·e_i."""
-        return self.clip / gain(self.channel)
+        return self.clip / self.channel.gain
 
     def indices_and_codes(self, messages: Messages) -> tuple[NDArray[Any], NDArray[Any]]:
         """The coordinate and the sign of every message, for the aggregator."""

@@ -17,7 +17,6 @@ from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCo
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import missed, represent
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints, Rows, Unbiased
-from sstq.mechanisms.flat_response import flat_response
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.parameters import Word
 from sstq.messages.batch import Messages
@@ -153,7 +152,7 @@ class SQKR(KashinMechanism):
     def channel(self) -> FlatChannel:
         """Randomized response on the tokens of k bits, or on the two sides of a dense message."""
         bits = _token_bits(self.variant, self.k, self.coin)
-        return flat_response(1 << bits, self.epsilon, self.parameters.own, self.parameters.other)
+        return FlatChannel(self.epsilon, 1 << bits, self.parameters.own, self.parameters.other)
 
     @cached_property
     def layout(self) -> Layout:

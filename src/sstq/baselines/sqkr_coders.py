@@ -21,7 +21,6 @@ from sstq.frames.kashin import Kashin, pick, represent
 from sstq.frames.tight import Frame
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, Floats, Floats32, Ints, Words
-from sstq.mechanisms.flat_response import gain
 from sstq.mechanisms.laws import HalfSpaceLaw, Law, channel_law
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field
@@ -65,7 +64,7 @@ class SubsampledCoder(_Coder):
     def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel, k: int, coin: str) -> Self:
         """The number of words: for the indices (also with a public coin), for rounding, and for the channel."""
         bits, index = Field("bits", k, 1 << k), Field("index", (frame.size - 1).bit_length(), frame.size, k)
-        g, fields = gain(channel), (bits, index) if coin == "private" else (bits,)
+        g, fields = channel.gain, (bits, index) if coin == "private" else (bits,)
         return cls(frame, kashin, channel, k, g, (k - 1) / (k * g), fields, words_each=2 * k + 1)
 
     def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:
@@ -126,7 +125,7 @@ class DenseCoder(_Coder):
     def of(cls, frame: Frame, kashin: Kashin, channel: FlatChannel) -> Self:
         """The number of words: for rounding (32 bits per coefficient), for z, and for the side."""
         size, fields = frame.size, (Field("bits", 1, 2, frame.size),)
-        g = gain(channel) * central_binomial(size // 2)
+        g = channel.gain * central_binomial(size // 2)
         return cls(frame, kashin, channel, size, g, 0.0, fields, words_each=-(-size // 2) + -(-size // 64) + 1)
 
     def encode(self, unit: Floats32, words: Words, clients: Words | None) -> tuple[Columns, Floats]:  # noqa: ARG002

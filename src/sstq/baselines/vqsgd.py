@@ -12,7 +12,6 @@ from sstq import kernels
 from sstq.aggregation import FrameAggregator
 from sstq.frames.tight import Floats, Frame
 from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, Floats32, Ints, Mechanism, Rows, Words
-from sstq.mechanisms.flat_response import flat_response, gain
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -100,7 +99,7 @@ class VqSGD(Mechanism):
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the 2d vertices."""
-        return flat_response(2 * self.dim, self.epsilon, self.parameters.own, self.parameters.other)
+        return FlatChannel(self.epsilon, 2 * self.dim, self.parameters.own, self.parameters.other)
 
     @cached_property
     def frame(self) -> IdentityFrame:
@@ -115,7 +114,7 @@ class VqSGD(Mechanism):
     @property
     def decoding_scale(self) -> float:
         """The w > 0 with x̂ = ±d·w·e_i, which is clip/(√d·(p − q))."""
-        return self.clip / (math.sqrt(self.dim) * gain(self.channel))
+        return self.clip / (math.sqrt(self.dim) * self.channel.gain)
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The coordinate and the sign's code of every message."""
@@ -139,7 +138,7 @@ class VqSGD(Mechanism):
 
     def _row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
-        return self._unbiased_error(rows, self.dim * (self.clip / gain(self.channel)) ** 2)
+        return self._unbiased_error(rows, self.dim * (self.clip / self.channel.gain) ** 2)
 
 
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:

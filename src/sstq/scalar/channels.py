@@ -158,6 +158,8 @@ class FlatChannel(Channel):
         total = self.own + (self.size - 1) * self.other
         if total != TOTAL:
             raise ValueError(f"own + (size − 1)·other must be 2^62, the sum of a row, got {total}")
+        if self.own <= self.other:
+            raise ValueError(f"own must be above other, to favour the token itself, got {self.own} and {self.other}")
         self._check_ratio()
 
     @property
@@ -179,13 +181,21 @@ class FlatChannel(Channel):
         np.fill_diagonal(weights, self.own)
         return weights
 
+    @property
+    def gain(self) -> float:
+        """The gap p − q: the factor by which it shrinks any function of the token that sums to zero.
+
+        A division of integers is rounded correctly everywhere, so that two machines decode alike.
+        """
+        return (self.own - self.other) / TOTAL
+
     def ratio(self) -> Fraction:
         """Return the ratio of the two weights."""
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
+        return Fraction(self.own, self.other)
 
     def _moments(self, values: Vector) -> tuple[Vector, Vector]:
-        gain, floor = (self.own - self.other) / TOTAL, self.other / TOTAL
-        return gain * values + floor * math.fsum(values), gain * values**2 + floor * math.fsum(values**2)
+        floor = self.other / TOTAL
+        return self.gain * values + floor * math.fsum(values), self.gain * values**2 + floor * math.fsum(values**2)
 
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         # The token when word < a, else the ⌊(word − a)/b⌋-th of the other tokens in order.
