@@ -228,7 +228,7 @@ def test_moments_are_within_the_unit_ball_and_come_back(seed):
 def test_squared_errors_give_the_share_explained(seed):
     rng = np.random.default_rng(seed)
     rows, targets = rng.uniform(-0.4, 0.4, (500, 2)), rng.uniform(-0.4, 0.4, 500)
-    vectors = error_vectors(moment_rows(rows, targets, (1.0, 0.0, 1.0)), np.array([0.5, 0.2]), 0.1)
+    vectors = error_vectors(moment_rows(rows, targets, (1.0, 0.0, 1.0)), np.array([[0.5, 0.2]]), np.array([0.1]))
     assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-12
     r2, stderr = errors_of(vectors.mean(axis=0), np.zeros(2))
     left = targets - rows @ [0.5, 0.2] - 0.1

@@ -19,10 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sstq.checks import check_number
 from sstq.learning.features import FeatureMap, Floats, unit_rows
-
-__all__ = ["Basis", "energy_level", "energy_profile", "fixed_basis", "length_shares", "public_basis"]
 
 # How fast the energy of classes falls along directions: principal directions, fixed cosines, any others.
 _PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.35, 0.0
@@ -69,7 +66,6 @@ class Basis:
 
 def public_basis(mapped: Floats, most: int | None) -> Basis:
     """The principal directions of public features, at most a fifth as many as there are examples."""
-    most = _checked_most(most)
     enough = len(mapped) // _EXAMPLES_PER_DIRECTION
     if len(mapped) < _LEAST_PUBLIC or (most is not None and most > enough):
         needed = max(_LEAST_PUBLIC, _EXAMPLES_PER_DIRECTION * (most or 1))
@@ -91,15 +87,10 @@ def public_basis(mapped: Floats, most: int | None) -> Basis:
 
 def fixed_basis(features: FeatureMap, centre: Floats, most: int | None) -> Basis:
     """Directions that need no examples: the feature map's cosines if it has them, or the features themselves."""
-    most = _checked_most(most)
     if not hasattr(features, "cosines"):
         return Basis(np.eye(len(centre))[:most], _PLAIN_DECAY, centre)
     rows, frequency = features.cosines()
     return Basis((rows * (1 + frequency[:, None]) ** _COSINE_SPREAD)[:most], _COSINE_DECAY, centre)
-
-
-def _checked_most(most: int | None) -> int | None:
-    return None if most is None else int(check_number("max_features", most, 1, 2**20, integer=True))
 
 
 def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:

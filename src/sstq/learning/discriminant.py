@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.learning.features import Floats
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
-__all__ = ["ClassSums", "Discriminant", "Form", "pooled_sums", "shrunk_shares", "softmax"]
-
-Floats = NDArray[np.float64]
 Form = Literal["nearest", "regression", "fisher"]
 
 # Of the mean variance of a direction: public examples tell covariances to about this.
@@ -24,7 +22,6 @@ _LEAST_SHARE = 0.1
 _MOST_CORRELATION = 0.8
 _LEAST_CORRELATION = 1e-6
 _DRAWS = 2000
-_SHARPNESS, _HALVINGS = (1e-3, 1e3), 50
 
 
 @dataclass(frozen=True)
@@ -151,21 +148,13 @@ class Discriminant:
 
     def sharpness(self, accuracy: float) -> float:
         """The factor of the scores in the softmax at which the predicted accuracy is the given one, on average."""
-        scores, (low, high) = self.scores(self.examples), _SHARPNESS
-        for _ in range(_HALVINGS):
-            middle = math.sqrt(low * high)
-            if float(softmax(middle * scores).max(axis=1).mean()) < accuracy:
-                low = middle
-            else:
-                high = middle
-        return low
+        from scipy.special import softmax
 
-
-def softmax(values: Floats) -> Floats:
-    """Rows of probabilities, without overflow."""
-    raised = np.exp(values - values.max(axis=1, keepdims=True))
-    probabilities: Floats = raised / raised.sum(axis=1, keepdims=True)
-    return probabilities
+        scores, factors = self.scores(self.examples), np.geomspace(1e-3, 1e3, 4096)
+        place = bisect_left(
+            factors[:-1], accuracy, key=lambda factor: softmax(factor * scores, axis=1).max(axis=1).mean()
+        )
+        return float(factors[place])
 
 
 def _canonical(shares: Floats, centred: Floats, noise: Floats, inverse: Floats) -> tuple[Floats, Floats]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -13,6 +14,7 @@ try:
 except ImportError as error:
     raise ImportError("private estimators need scikit-learn 1.6 or later: pip install 'sstq[learning]'") from error
 
+
 __all__ = [
     "BaseEstimator",
     "ClassifierMixin",
@@ -20,6 +22,8 @@ __all__ = [
     "check_classification_targets",
     "check_is_fitted",
     "generator_of",
+    "known_rows",
+    "public_seed",
     "validate_data",
 ]
 
@@ -33,3 +37,16 @@ def generator_of(random_state: Any) -> np.random.Generator | None:
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise ValueError(f"random_state must be None, an integer ≥ 0 or a generator, got {random_state!r}")
     return np.random.default_rng(int(random_state))
+
+
+def public_seed(rng: np.random.Generator | None) -> int:
+    """Return a seed of frames."""
+    return int((rng or np.random.default_rng()).integers(2**63))
+
+
+def known_rows(estimator: Any, X: ArrayLike) -> ArrayLike:
+    """Return examples to predict, checked against those of `fit`; a deployment has seen none."""
+    if not hasattr(estimator, "n_features_in_"):
+        return X
+    checked: ArrayLike = validate_data(estimator, X, reset=False, allow_nd=True, dtype="numeric")
+    return checked

@@ -21,18 +21,6 @@ from sstq.mechanisms.bounds import read_ranges
 from sstq.messages.arrays import as_vectors
 from sstq.randomness import streams
 
-__all__ = [
-    "Columns",
-    "FeatureMap",
-    "FourierFeatures",
-    "GradientHistograms",
-    "Pixels",
-    "apply_features",
-    "features_from_dict",
-    "features_to_dict",
-    "mapped_features",
-]
-
 Floats = NDArray[np.float64]
 FeatureMap = Any
 """A callable, a fitted transformer, or None for examples that are features already."""
@@ -108,6 +96,11 @@ class Columns:
         spread = rows.std(axis=0)
         return cls(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
 
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.centre) + self.constant
+
     def __call__(self, X: ArrayLike) -> Floats:
         """Compute the features of rows, (n, D + 1)."""
         rows = plain_numbers(X)
@@ -167,8 +160,7 @@ class GradientHistograms:
         if values.ndim < 2 or math.prod(values.shape[1:]) != math.prod(self.shape):
             got = f"an array of shape {values.shape}"
             raise ValueError(f"X must have {math.prod(self.shape)} pixels per image of {self.shape}, got {got}")
-        rows, columns = self.shape[-2:]
-        images = values.reshape(len(values), self._channels, rows, columns)
+        images = values.reshape(len(values), self._channels, *self.shape[-2:])
         found = np.empty((len(images), self.angles + self._channels, *self._cells), np.float32)
         for part in row_chunks(len(images), 8 * math.prod(self.shape)):
             with np.errstate(all="ignore"):
@@ -195,18 +187,27 @@ class GradientHistograms:
         total = planes.reshape(len(planes), rows, self.cell, columns, self.cell).sum(axis=(2, 4))
         return np.asarray(total, np.float32)
 
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return (self.angles + self._channels) * math.prod(self._cells)
+
     def cosines(self) -> tuple[Floats, Floats]:
-        """Return fixed directions for features without examples: cosines over cells and angles, low frequencies first.
+        """Return fixed directions for features without examples: waves over cells and angles, low frequencies first.
 
         The orthonormal directions are rows, (D, D), with the frequency of each, (D,).
         """
-        turns, order = _angle_waves(self.angles)
-        channels = np.zeros((self.angles + self._channels,) * 2)
-        channels[: self.angles, : self.angles] = turns
-        channels[self.angles :, self.angles :] = np.eye(self._channels)
-        rows, columns = (_cosine_waves(count) for count in self._cells)
+        from scipy.fft import dct
+        from scipy.linalg import block_diag
+
+        # Angles are a circle, so theirs are sines and cosines.
+        turns = np.outer(np.arange(self.angles // 2 + 1), 2 * np.pi / self.angles * np.arange(self.angles))
+        waves = np.stack([np.cos(turns), np.sin(turns)], axis=1).reshape(-1, self.angles)
+        kept = np.linalg.norm(waves, axis=1) > 0.5  # the first sine is zero, and so is the last if angles are even
+        channels = block_diag(unit_rows(waves[kept]), np.eye(self._channels))
+        rows, columns = (dct(np.eye(count), axis=0, norm="ortho") for count in self._cells)
         directions = np.kron(channels, np.kron(rows, columns))
-        first = np.concatenate([order, np.zeros(self._channels)])
+        first = np.concatenate([np.repeat(np.arange(len(turns)), 2)[kept], np.zeros(self._channels)])
         second = np.hypot(*np.ogrid[: self._cells[0], : self._cells[1]])
         frequency = (first[:, None] + second.reshape(1, -1)).ravel()
         ranks = np.argsort(frequency, kind="stable")
@@ -245,6 +246,11 @@ class FourierFeatures:
         check_argument("seed", self.seed)
 
     @property
+    def width(self) -> int:
+        """The number of features."""
+        return self.count
+
+    @property
     def _columns(self) -> Columns:
         return Columns(self.centre, self.spread, constant=0)
 
@@ -260,29 +266,24 @@ class FourierFeatures:
         return found
 
 
-_OURS: Mapping[str, Callable[..., Any]] = {
-    kind.name: kind for kind in (Columns, Pixels, GradientHistograms, FourierFeatures)
-}
+_BUILT_IN = (Columns, Pixels, GradientHistograms, FourierFeatures)
 
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
-    """Return the description of a built-in map; None for a map that devices must provide themselves."""
-    if not isinstance(features, Columns | Pixels | GradientHistograms | FourierFeatures):
-        return None
-    options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(features).items()}
-    return {"name": features.name, **options}
+    """The description of a built-in map; None for a map that devices must provide themselves."""
+    return {"name": features.name, **vars(features)} if isinstance(features, _BUILT_IN) else None
 
 
 def features_from_dict(data: Any) -> FeatureMap:
-    """Return the map described by `features_to_dict`."""
+    """The map described by `features_to_dict`."""
     if data is None:
         return None
     if not isinstance(data, dict):
         raise ValueError(f"features must be an object or null, got {data!r}")
-    options = dict(data)
-    name = check_option("the name of features", options.pop("name", None), tuple(_OURS))
+    kinds: dict[str, Callable[..., Any]] = {kind.name: kind for kind in _BUILT_IN}
+    name = check_option("the name of features", data.get("name"), tuple(kinds))
     try:
-        return _OURS[name](**options)
+        return kinds[name](**{option: value for option, value in data.items() if option != "name"})
     except TypeError as error:
         raise ValueError(f"features {name!r} are malformed: {error}") from error
 
@@ -291,7 +292,7 @@ def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
     """Compute the features of examples, (n, D), finite or not; without a map the examples are the features."""
     if features is None:
         found = plain_numbers(X)
-    elif isinstance(features, Columns | Pixels | GradientHistograms | FourierFeatures):
+    elif isinstance(features, _BUILT_IN):
         found = features(plain_numbers(X))
     elif hasattr(features, "transform"):
         found = plain_numbers(features.transform(X))
@@ -313,7 +314,9 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
     return found
 
 
-def scaled_features(features: FeatureMap, bounds: Any, public: ArrayLike | None, columns: int | None) -> FeatureMap:
+def scaled_features(
+    features: FeatureMap, bounds: Any, public: ArrayLike | None, columns: int | None, names: Sequence[str] | None = None
+) -> FeatureMap:
     """Return the map itself, or that of the columns of a table, scaled by bounds or else by public rows.
 
     Args:
@@ -321,6 +324,7 @@ def scaled_features(features: FeatureMap, bounds: Any, public: ArrayLike | None,
         bounds: {name: (low, high)}, an array (D, 2), or one pair (low, high) for all columns.
         public: public rows.
         columns: how many columns there are, if that is known.
+        names: their names, if they have any.
     """
     if features is not None:
         if bounds is not None:
@@ -334,46 +338,21 @@ def scaled_features(features: FeatureMap, bounds: Any, public: ArrayLike | None,
                 "for features that have one already, pass features=your_map"
             )
         return Columns.like(rows)
-    given = bounds if isinstance(bounds, Mapping) else np.asarray(bounds, dtype=np.float64)
-    if isinstance(given, np.ndarray) and given.shape == (2,):
+    if isinstance(bounds, Mapping):
+        if names is not None and set(names) == set(bounds):
+            bounds = {name: bounds[name] for name in names}
+        elif names is not None:
+            odd = sorted(map(str, set(names) ^ set(bounds)))
+            raise ValueError(f"bounds must have the columns of X, got others: {', '.join(odd)}")
+    elif np.shape(bounds) == (2,):
         columns = columns if rows is None else rows.shape[1]
         if columns is None:
             raise ValueError("bounds must be one pair per column in a deployment, which does not know their number")
-        given = np.tile(given, (columns, 1))
-    ranges = read_ranges(given, columns or len(given))
-    return Columns.within([pair[1:] for pair in ranges])
-
-
-def feature_count(features: FeatureMap) -> int | None:
-    """The number of features, where the map tells it."""
-    if isinstance(features, Columns):
-        return len(features.centre) + features.constant
-    if isinstance(features, FourierFeatures):
-        return features.count
-    return len(features.cosines()[1]) if hasattr(features, "cosines") else None
+        bounds = np.tile(bounds, (columns, 1))
+    return Columns.within([pair[1:] for pair in read_ranges(bounds, columns or len(bounds))])
 
 
 def unit_rows(values: Floats) -> Floats:
     """Scale rows to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     return values / np.where(lengths > 0, lengths, 1)
-
-
-def _cosine_waves(count: int) -> Floats:
-    """The orthonormal cosine transform (DCT-II) as rows."""
-    waves = np.cos(np.pi / count * np.outer(np.arange(count), np.arange(count) + 0.5)) * math.sqrt(2 / count)
-    waves[0] /= math.sqrt(2)
-    return waves
-
-
-def _angle_waves(count: int) -> tuple[Floats, Floats]:
-    """The orthonormal real Fourier transform as rows, because angles are a circle, and the frequencies."""
-    places = 2 * np.pi / count * np.arange(count)
-    rows, order = [np.full(count, 1 / math.sqrt(count))], [0]
-    for turn in range(1, (count + 1) // 2):
-        rows += [math.sqrt(2 / count) * wave(turn * places) for wave in (np.cos, np.sin)]
-        order += [turn, turn]
-    if count % 2 == 0:
-        rows.append(np.cos(count // 2 * places) / math.sqrt(count))
-        order.append(count // 2)
-    return np.array(rows), np.array(order, dtype=np.float64)

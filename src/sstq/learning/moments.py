@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["error_vectors", "errors_of", "moment_dim", "moment_rows", "symmetric", "symmetric_vectors"]
+from sstq.learning.features import Floats
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float]
 """The bound of the norm of the features; the middle of the target's range, and half its length."""
 
@@ -57,10 +55,10 @@ def moment_rows(rows: Floats, targets: Floats, bounds: Bounds) -> Floats:
     return np.column_stack([x, np.ones(len(x)), y]) / math.sqrt(3)
 
 
-def error_vectors(rows: Floats, coef: Floats, intercept: float) -> Floats:
-    """What is left of the squared targets and how large they are, each at most 1 and moved into the disc, (n, 2)."""
+def error_vectors(rows: Floats, coef: Floats, intercept: Floats) -> Floats:
+    """What (1, d) coefficients leave of the squared targets, and how large these are, moved into the disc, (n, 2)."""
     whole = rows * math.sqrt(3)
-    predicted = np.clip(whole[:, :-2] @ coef + intercept, -1, 1)
+    predicted = np.clip(whole[:, :-2] @ coef[0] + intercept[0], -1, 1)
     squares = np.column_stack([np.minimum((whole[:, -1] - predicted) ** 2, 1), whole[:, -1] ** 2])
     return (2 * squares - 1) / math.sqrt(2)
 

@@ -34,8 +34,6 @@ from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
-__all__ = ["Question", "encode"]
-
 _FORMAT, _VERSION = "sstq-question", 2
 _LARGEST = 1e30
 _MOST_SCORES = 8
@@ -48,7 +46,6 @@ _SENT_BY: dict[str, type[Mechanism]] = {
     "moments": FrameUnit,
     "errors": FrameUnit,
 }
-_OF_TARGETS = ("moments", "errors")
 Scores = tuple[Floats, Floats]
 """The coefficients, (classes, p), and the intercepts, (classes,), of a classifier."""
 
@@ -90,46 +87,46 @@ class Question:
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        wanted = _SENT_BY[check_option("kind", self.kind, tuple(_SENT_BY))]
-        if not isinstance(self.mechanism, wanted):
-            raise ValueError(f"mechanism must be {wanted.__name__} for kind {self.kind!r}, got {self.mechanism!r}")
-        if (self.bounds is not None) != (self.kind in _OF_TARGETS):
-            raise ValueError(f"bounds must be given exactly for targets, got {self.bounds!r} for kind {self.kind!r}")
-        judging = self.kind in ("check", "recall", "errors")
-        if bool(self.scores) != judging or len(self.scores) > (_MOST_SCORES if self.kind == "check" else 1):
-            raise ValueError(f"scores must be given exactly to judge them, got {len(self.scores)} for {self.kind!r}")
-        groups, dim = self.mechanism.groups or 0, self.mechanism.dim
-        if self.scores:
-            groups, dim = self.scores[0][0].shape
-            if any(coef.shape != (groups, dim) or intercept.shape != (groups,) for coef, intercept in self.scores):
-                raise ValueError("scores must have coefficients of one shape, and one intercept per class, got others")
-        if isinstance(self.mechanism, Frequencies):
-            outcomes = 2 ** len(self.scores) if self.kind == "check" else 2 * groups
-            if self.mechanism.categories != outcomes:
-                raise ValueError(f"categories must be {outcomes} for these scores, got {self.mechanism.categories}")
-        elif self.kind == "errors":
-            if (groups, self.mechanism.dim) != (1, 2):
-                raise ValueError("scores must be of one regression and dim must be 2 for kind 'errors', got others")
+        kind, mechanism, judged = self.kind, self.mechanism, len(self.scores)
+        wanted = _SENT_BY[check_option("kind", kind, tuple(_SENT_BY))]
+        _require(isinstance(mechanism, wanted), f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}")
+        of_targets = kind in ("moments", "errors")
+        _require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
+        fitting = {"check": judged in range(1, _MOST_SCORES + 1), "recall": judged == 1, "errors": judged == 1}
+        _require(
+            fitting.get(kind, not judged), f"scores must be given exactly to judge them, got {judged} for {kind!r}"
+        )
+        groups, width = mechanism.groups or 0, self._width
+        if judged:
+            groups = len(self.scores[0][0])
+            shapes = {(coef.shape, intercept.shape) for coef, intercept in self.scores}
+            _require(shapes == {((groups, width), (groups,))}, f"scores must have one shape, got {shapes}")
+        if isinstance(mechanism, Frequencies):
+            outcomes = 2**judged if kind == "check" else 2 * groups
+            _require(mechanism.categories == outcomes, f"categories must be {outcomes}, got {mechanism.categories}")
+        if kind == "errors":
+            _require((groups, mechanism.dim) == (1, 2), "scores must be of one regression and dim must be 2")
             groups = 0
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
-        if len(places) != len(labels) or len(labels) != groups:
-            raise ValueError(f"classes must be {groups} different labels, got {labels!r}")
-        if self.directions is not None and len(self.directions) != dim:
-            raise ValueError(
-                f"directions must be {dim}, as the mechanism or the scores have, got {len(self.directions)}"
-            )
-        if self.centre is not None and self.directions is not None and len(self.centre) != self.directions.shape[1]:
-            raise ValueError(f"centre must have {self.directions.shape[1]} numbers, got {len(self.centre)}")
-        for name, parts in (
-            ("directions", (self.directions,)),
-            ("centre", (self.centre,)),
-            ("scores", [part for scores in self.scores for part in scores]),
-        ):
+        _require(len(places) == len(labels) == groups, f"classes must be {groups} different labels, got {labels!r}")
+        if self.directions is not None:
+            rows, columns = self.directions.shape
+            _require(rows == width, f"directions must be {width}, got {rows}")
+            near = self.centre is None or len(self.centre) == columns
+            _require(near, f"centre must have {columns} numbers, got others")
+        scores = [part for pair in self.scores for part in pair]
+        numbers = {"directions": [self.directions], "centre": [self.centre], "scores": scores}
+        for name, arrays in numbers.items():
             # Within these, no example's result overflows, where a server could place a threshold.
-            if any(part is not None and not np.all(np.abs(part) <= _LARGEST) for part in parts):
-                raise ValueError(f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
+            small = all(array is None or np.all(np.abs(array) <= _LARGEST) for array in arrays)
+            _require(small, f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
         object.__setattr__(self, "_places", places)
+
+    @property
+    def _width(self) -> int:
+        """The number of features along the directions."""
+        return self.scores[0][0].shape[1] if self.scores else self.mechanism.dim
 
     def vectors(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
         """Return what the mechanism encodes, (n, dim); it is not private yet and never leaves the device.
@@ -141,21 +138,10 @@ class Question:
             found = mapped_features(self.features, X)
             if self.bounds is not None:
                 targets = plain_numbers(_one_per_row(y, len(found), "numbers")).astype(np.float64)
-                whole = moment_rows(found, targets, self.bounds)
-                if not self.scores:
-                    return symmetric_vectors(whole)
-                coef, intercept = self.scores[0]
-                return error_vectors(whole, coef[0], float(intercept[0]))
+                rows = moment_rows(found, targets, self.bounds)
+                return error_vectors(rows, *self.scores[0]) if self.scores else symmetric_vectors(rows)
             rows = self.unit_features(unit_rows(found))
-            if not self.scores:
-                return rows
-            labels = self.labels(y, len(rows))
-            # A label that is none of the classes is one that no classifier knows.
-            right = [(rows @ coef.T + intercept).argmax(axis=1) == labels for coef, intercept in self.scores]
-            if self.kind == "check":
-                places = np.sum([2.0**place * hits for place, hits in enumerate(right)], axis=0)
-                return np.asarray(places[:, None], dtype=np.float64)
-            return np.where(labels < 0, np.nan, 2 * labels + right[0])[:, None]
+            return self._outcomes(rows, y) if self.scores else rows
 
     def unit_features(self, rows: Floats) -> Floats:
         """Return unit features minus the centre, along the directions, scaled to length 1 again; zeros stay."""
@@ -165,10 +151,14 @@ class Question:
         moved = rows if self.centre is None else rows - self.centre
         return unit_rows(moved if self.directions is None else moved @ self.directions.T)
 
-    @property
-    def _width(self) -> int:
-        """The number of features along the directions."""
-        return self.scores[0][0].shape[1] if self.scores else self.mechanism.dim
+    def _outcomes(self, rows: Floats, y: ArrayLike | None) -> Floats:
+        """Which of the classifiers are right, as one number; or the label, and whether the only one is."""
+        labels = self.labels(y, len(rows))
+        # A label that is none of the classes is one that no classifier knows.
+        right = np.array([(rows @ coef.T + intercept).argmax(axis=1) == labels for coef, intercept in self.scores])
+        if self.kind == "check":
+            return np.asarray(2.0 ** np.arange(len(right)) @ right)[:, None]
+        return np.where(labels < 0, np.nan, 2 * labels + right[0])[:, None]
 
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
         """Return the index of each of `count` labels among the classes; -1 for any other label."""
@@ -197,20 +187,17 @@ class Question:
         """Return canonical JSON (RFC 8785)."""
         import rfc8785
 
-        def listed(values: Floats | None) -> Any:
-            return None if values is None else values.tolist()
-
         text = {
             "format": _FORMAT,
             "version": _VERSION,
             "kind": self.kind,
             "mechanism": json.loads(self.mechanism.to_json()),
-            "directions": listed(self.directions),
-            "centre": listed(self.centre),
+            "directions": None if self.directions is None else self.directions.tolist(),
+            "centre": None if self.centre is None else self.centre.tolist(),
             "features": features_to_dict(self.features),
             "classes": list(self._places),
-            "bounds": None if self.bounds is None else list(self.bounds),
-            "scores": [[listed(part) for part in scores] for scores in self.scores],
+            "bounds": self.bounds,
+            "scores": [[part.tolist() for part in scores] for scores in self.scores],
         }
         return rfc8785.dumps(text).decode()
 
@@ -226,27 +213,18 @@ class Question:
         if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != (_FORMAT, _VERSION):
             raise ValueError(f"format must be {_FORMAT!r}, version {_VERSION}, but this JSON is something else")
         names = {"kind", "mechanism", "directions", "centre", "features", "classes", "bounds", "scores"}
-        if set(data) != names:
-            raise ValueError(f"the question must have {sorted(names)}, got {sorted(data)}")
+        _require(set(data) == names, f"the question must have {sorted(names)}, got {sorted(data)}")
         described = features_from_dict(data["features"])
-        if described is not None and features is not None:
-            raise ValueError("features must be left out: the question names its own map")
-        for name, value in (("classes", data["classes"]), ("scores", data["scores"])):
-            if not isinstance(value, list):
-                raise ValueError(f"{name} must be a list, got {value!r}")
-        for name, value, count in (("bounds", data["bounds"], 3), *(("scores", pair, 2) for pair in data["scores"])):
-            if value is not None and (not isinstance(value, list) or len(value) != count):
-                raise ValueError(f"{name} must have {count} parts, got {value!r}")
-        bounds, scores = data["bounds"], data["scores"]
+        _require(None in (described, features), "features must be left out: the question names its own map")
         return cls(
             data["kind"],
             cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
             None if data["directions"] is None else _numbers("directions", data["directions"], 2),
             None if data["centre"] is None else _numbers("centre", data["centre"], 1),
             features if described is None else described,
-            tuple(data["classes"]),
-            None if bounds is None else checked_bounds(*bounds),
-            tuple((_numbers("scores", coef, 2), _numbers("scores", intercept, 1)) for coef, intercept in scores),
+            tuple(_listed("classes", data["classes"])),
+            None if data["bounds"] is None else checked_bounds(*_listed("bounds", data["bounds"], 3)),
+            tuple(_scores(pair) for pair in _listed("scores", data["scores"])),
         )
 
 
@@ -291,6 +269,11 @@ def encode(
     return question.encode(X, y, rng)
 
 
+def _require(fine: bool, otherwise: str) -> None:
+    if not fine:
+        raise ValueError(otherwise)
+
+
 def _place(label: Any, places: Mapping[Any, int]) -> int:
     try:
         return places.get(plain_label(label), -1)
@@ -324,6 +307,16 @@ def plain_label(label: Any) -> Any:
     if not isinstance(value, int | str | float):
         raise ValueError(f"labels must be integers or strings, got {label!r}")
     return value
+
+
+def _listed(name: str, value: Any, count: int | None = None) -> list[Any]:
+    _require(isinstance(value, list) and count in (None, len(value)), f"{name} must be a list, got {value!r}")
+    return cast("list[Any]", value)
+
+
+def _scores(pair: Any) -> Scores:
+    coef, intercept = _listed("scores", pair, 2)
+    return _numbers("scores", coef, 2), _numbers("scores", intercept, 1)
 
 
 def _numbers(name: str, value: Any, axes: int) -> Floats:

@@ -17,15 +17,15 @@ from sstq.learning.estimators import (
     RegressorMixin,
     check_is_fitted,
     generator_of,
+    known_rows,
+    public_seed,
     validate_data,
 )
-from sstq.learning.features import Columns, FeatureMap, Floats, apply_features, feature_count, scaled_features
+from sstq.learning.features import Columns, FeatureMap, Floats, apply_features, scaled_features
 from sstq.learning.moments import Bounds, errors_of, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
 from sstq.mechanisms import FrameUnit
 from sstq.messages.batch import Messages
-
-__all__ = ["PrivateRegression"]
 
 # Rows of columns in units of their spread are about √D long; few are this many times as long.
 _LONG_ROW = 1.2
@@ -125,7 +125,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "_map"):
             self._start(width)
-        known = width or feature_count(self._map)
+        known = width or getattr(self._map, "width", None)
         if known is None:
             raise ValueError("width must be given: the feature map does not tell the number of features")
         return self._question(people, known, generator_of(self.random_state))
@@ -139,7 +139,9 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._map = self.features
         norm = self.x_bound
         if self.bounds is not None or self.public is not None or norm is None:
-            self._map = scaled_features(self.features, self.bounds, self.public, columns)
+            self._map = scaled_features(
+                self.features, self.bounds, self.public, columns, getattr(self, "feature_names_in_", None)
+            )
             if isinstance(self._map, Columns):
                 self._map = replace(self._map, constant=0)
                 norm = norm or _LONG_ROW * math.sqrt(len(self._map.centre))
@@ -147,7 +149,7 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _question(self, people: int, width: int, rng: np.random.Generator | None) -> Question:
         people = check_argument("people", people, of="clients")
-        seed = int((rng or np.random.default_rng()).integers(2**63))
+        seed = public_seed(rng)
         self._width = width
         if hasattr(self, "_solution"):
             mechanism = FrameUnit(2, self.epsilon, clients=people, frame_seed=seed)
@@ -166,12 +168,11 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         asked: Question | None = getattr(self, "_asked", None)
         if asked is None:
             raise ValueError("learn needs the messages of a question: call question first")
-        aggregator = asked.mechanism.aggregator()
-        aggregator.update(messages)
+        estimate = asked.mechanism.aggregator().update(messages).mean()
         if asked.kind == "moments":
-            self._solve(asked, aggregator.mean())
+            self._solve(asked, estimate)
         else:
-            self._judge(aggregator.mean())
+            self._judge(estimate)
         del self._asked
         return self
 
@@ -214,8 +215,6 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
-        if hasattr(self, "n_features_in_"):
-            X = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
         features = None if isinstance(self._map, Columns) else self._map
-        predicted: Floats = apply_features(features, X) @ self.coef_ + self.intercept_
+        predicted: Floats = apply_features(features, known_rows(self, X)) @ self.coef_ + self.intercept_
         return predicted
