@@ -5,8 +5,9 @@ import datetime
 import ipaddress
 import socket
 import sqlite3
+import ssl
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
@@ -89,6 +90,38 @@ def test_tls_with_an_authority_of_ones_own(tmp_path, certificate, monkeypatch):
             patched.setattr("sstq.client.sending.time.sleep", lambda _: pytest.fail("it tries again"))
             with pytest.raises(ValueError, match=refused):
                 Client(f"{server.url}/steps", most_epsilon=2.0, patience=300)
+
+
+def test_silent_connections_of_tls_count_before_their_handshake(tmp_path, certificate, monkeypatch):
+    program = """
+import json, sys
+from sstq.service import Settings, protocol, run
+protocol.CONNECTIONS_PER_ADDRESS, protocol.HANDSHAKE_SECONDS, protocol.DROP_SECONDS = 3, 600.0, 0.1
+run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
+"""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    files = {"certificate": str(certificate[0]), "private_key": str(certificate[1])}
+    with serving(tmp_path, program=program, **files) as server, ExitStack() as lines:
+        parts = urlsplit(server.url)
+
+        def connect():
+            address, source = (parts.hostname, parts.port), ("127.0.0.9", 0)
+            return lines.enter_context(socket.create_connection(address, PATIENCE, source_address=source))
+
+        silent = [connect() for _ in range(3)]
+        with suppress(ConnectionError):
+            assert connect().recv(1) == b""  # one too many
+        assert server.http.get("/health").status_code == 200  # from another address
+        silent.pop().close()
+        context = ssl.create_default_context()
+
+        def greeted():
+            with suppress(OSError):  # until the server has noticed the end of the silent one
+                return context.wrap_socket(connect(), server_hostname=parts.hostname)
+
+        with until(greeted) as line:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert line.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(("proxies", "believed"), [("127.0.0.1", True), ("", False), ("192.0.2.7", False)])

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import sys
+from unittest.mock import AsyncMock
 from urllib.parse import urlsplit
 
 import pytest
@@ -255,6 +256,12 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
         with pytest.raises(Problem, match="Too much is arriving from this address") as caught:
             await body_of(shares, endless).read(1 << 30)
         assert caught.value.status_code == 429
+        # Nothing more is read until the client has waited.
+        reading = body_of(shares, AsyncMock(return_value={"type": "http.disconnect"}))
+        refusal = asyncio.create_task(reading.refuse(caught.value))
+        await asyncio.sleep(security._LONGEST_WAIT / 5)
+        assert not reading._receive.called
+        assert (await refusal).headers["connection"] == "close"
         # 60 MB of another address are on their way, and will stay so.
         waiting = [asyncio.create_task(body_of(shares, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
         for _ in range(3):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from typing import Any
 
@@ -39,39 +40,41 @@ DROP_SECONDS = 5.0
 _MOST_IGNORED = 4000  # per address; further ones are dropped at once
 
 
-class GuardedLoop(uvloop.Loop):
-    """An event loop whose servers do not wait long for the handshake of TLS."""
-
-    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> Any:
-        """Create a server."""
-        limit = None if ssl is None else HANDSHAKE_SECONDS
-        return await super().create_server(*args, ssl=ssl, ssl_handshake_timeout=limit, **options)
-
-
 class GuardedProtocol(HttpToolsProtocol):
     """One connection; `guarded_protocol` makes the class that counts those of a server."""
 
     connected: Counter[str]
     exempt: frozenset[str]
 
-    _counted = ""
+    _counted: str | None = None
     _headers_due: TimerHandle | None = None
     _read_due: TimerHandle | None = None
     _header_bytes = 0
-    _ignored = False
+
+    def admit(self, transport: Any) -> bool:
+        """Count a connection; one too many is not read, and dropped after a while."""
+        peer = (get_remote_addr(transport) or ("",))[0]
+        self._counted = "" if "*" in self.exempt or peer in self.exempt else network(peer)
+        self.connected[self._counted] += 1
+        beyond = self.connected[self._counted] - CONNECTIONS_PER_ADDRESS
+        if beyond <= 0 or not self._counted:
+            return True
+        transport.pause_reading()
+        self._headers_due = self.loop.call_later(DROP_SECONDS if beyond <= _MOST_IGNORED else 0, transport.abort)
+        return False
+
+    def leave(self) -> None:
+        """Count the end of a connection, and stop its timers."""
+        _cancel(self._headers_due, self._read_due)
+        if self._counted is not None:
+            self.connected[self._counted] -= 1
+            if not self.connected[self._counted]:
+                del self.connected[self._counted]
+        self._counted = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request, unless its address has too many connections."""
-        peer = (get_remote_addr(transport) or ("",))[0]
-        if peer and "*" not in self.exempt and peer not in self.exempt:
-            self._counted = network(peer)
-            self.connected[self._counted] += 1
-        beyond = self.connected[self._counted] - CONNECTIONS_PER_ADDRESS
-        if beyond > 0:
-            self.transport, self._ignored = transport, True
-            transport.pause_reading()
-            self._headers_due = self.loop.call_later(DROP_SECONDS if beyond <= _MOST_IGNORED else 0, self._give_up)
-        else:
+        if self._counted is not None or self.admit(transport):
             super().connection_made(transport)
             self._await_headers()
 
@@ -106,13 +109,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._read_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
-        _cancel(self._headers_due, self._read_due)
-        if self._counted:
-            self.connected[self._counted] -= 1
-            if not self.connected[self._counted]:
-                del self.connected[self._counted]
-        if not self._ignored:
+        """Forget the connection."""
+        self.leave()
+        if self.transport is not None:
             super().connection_lost(exc)
 
     def _await_headers(self) -> None:
@@ -122,6 +121,31 @@ class GuardedProtocol(HttpToolsProtocol):
     def _give_up(self) -> None:
         # Not `close`, which waits until everything is written.
         self.transport.abort()
+
+
+class GuardedLoop(uvloop.Loop):
+    """An event loop whose servers count connections of TLS, and do not wait long for a handshake."""
+
+    async def create_server(self, factory: Any, *args: Any, ssl: Any = None, **options: Any) -> Any:
+        """Create a server."""
+
+        def secured() -> _GuardedTLS:
+            return _GuardedTLS(self, factory(), ssl, None, server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS)
+
+        return await super().create_server(factory if ssl is None else secured, *args, **options)
+
+
+class _GuardedTLS(SSLProtocol):
+    """TLS around a connection that counts from its first moment: silent ones do not get as far as a handshake."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._guarded: GuardedProtocol = self._app_protocol
+        if self._guarded.admit(transport):
+            super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._guarded.leave()
+        super().connection_lost(exc)
 
 
 def guarded_protocol(proxies: str) -> type[GuardedProtocol]:

@@ -247,9 +247,12 @@ class RequestBody:
         """Return the answer that refuses the request.
 
         The rest of the body is read first, within limits: a client that is still sending might not see the answer
-        otherwise. If there is more, the connection is closed.
+        otherwise. If there is more, the connection is closed. Who sends too much waits, and nothing is read meanwhile:
+        a client that begins again at once would otherwise keep the server busy with reading.
         """
         response = problem_response(problem)
+        if problem.status_code == 429:
+            await asyncio.sleep(_LONGEST_WAIT)
         size = 0
         try:
             async with asyncio.timeout(0 if problem.status_code == 408 else _DRAIN_SECONDS):
