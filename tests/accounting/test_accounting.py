@@ -102,30 +102,6 @@ def test_no_channel_reveals_more_than_optimal_composition_says(seed):
             assert hockey_stick(first, second, total) <= _Walk(epsilon, rounds).delta(total) + 1e-14
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 4.0])
-@pytest.mark.parametrize("rounds", [2, 300])
-@pytest.mark.parametrize("delta", [1e-3, 1e-9])
-def test_privacy_loss_distributions_agree_with_the_theorem(epsilon, rounds, delta):
-    """Rounds of almost the same ε are convolved; those of the same ε are summed."""
-    optimal = compose(epsilon, rounds, delta)
-    numeric = compose([epsilon] * (rounds - 1) + [epsilon * (1 + 1e-12)], delta=delta)
-    assert optimal * (1 - 1e-9) <= numeric <= max(optimal * 1.002, 1e-3 * epsilon * rounds)
-
-
-def test_privacy_loss_distributions_of_different_rounds(seed):
-    generator = np.random.default_rng(seed)
-    epsilons = generator.uniform(0.05, 1.0, 10).tolist()
-    truths = 1 / (1 + np.exp(-np.array(epsilons)))
-    first = second = np.ones(1)
-    for truth in truths:  # all 2^10 answers of ten randomized responses
-        first = np.outer(first, [truth, 1 - truth]).ravel()
-        second = np.outer(second, [1 - truth, truth]).ravel()
-    total = compose(epsilons, delta=1e-3)
-    assert hockey_stick(first, second, total) <= 1e-3
-    assert hockey_stick(first, second, total - 1e-4) > 1e-3
-    assert compose(np.array(epsilons), delta=1e-3) == total
-
-
 def test_without_delta_only_the_sum_holds():
     assert compose(0.5, 7) == 3.5
     assert rounds_allowed(0.5, 3.5) == 7
@@ -304,16 +280,12 @@ def test_almost_no_clone_hides_nobody():
         (lambda: compose(0.0, 3), r"epsilon must be a number in \[1e-09, 100\], got 0.0"),
         (lambda: compose(math.inf, 3), "epsilon must be a number"),
         (lambda: compose(True, 3), "epsilon must be a number"),
-        (lambda: compose([], delta=1e-6), "epsilon must have at least one value"),
-        (lambda: compose([1.0], 3), "rounds must be left out"),
-        (lambda: compose([1.0, 2.0], delta=1e-6, clients=9), "clients must be left out"),
         (lambda: compose(1.0, 0), r"rounds must be an integer in \[1, 1000000000\], got 0"),
         (lambda: compose(1.0, 2.5), "rounds must be an integer"),
         (lambda: compose(1.0, 3, -1e-6), r"delta must be a number in \[1e-100, 0.5\], got -1e-06"),
         (lambda: compose(1.0, 3, False), "delta must be a number"),
         (lambda: compose(1.0, 3, clients=100), "delta must be a number"),
         (lambda: compose(1.0, 3, 1e-6, clients=0), r"clients must be an integer in \[1, "),
-        (lambda: compose([1.0] * 10**5 + [2.0], delta=1e-6), "at most 100000 different rounds, got 100001"),
         (lambda: epsilon_per_round(10**9, 1e-3), "leaves less than 1e-09"),
         (lambda: rounds_allowed(1.0, -1.0), "total_epsilon must be a number"),
         (lambda: shuffled_epsilon(1.0, 10, 0.0), "delta must be a number"),

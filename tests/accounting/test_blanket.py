@@ -31,7 +31,7 @@ TAIL = 1e-14
 
 
 def bound(blanket, clients, total, slots=1, near=1e-3):
-    return Sum([(blanket.losses(clients, TAIL), slots)], near).delta(total)
+    return Sum(blanket.losses(clients, TAIL), slots, near).delta(total)
 
 
 def random_draw(generator):

@@ -34,7 +34,7 @@ def exact_delta(pairs, total):
 def test_randomized_response_composes_as_the_theorem_says(count, delta):
     """Kairouz, Oh, Viswanath 2015, with ε on the grid, so that nothing is split."""
     epsilon = 4 * STEP
-    losses = Sum([(response(epsilon), count)], delta)
+    losses = Sum(response(epsilon), count, delta)
     total = losses.epsilon(delta, count * epsilon)
     exact = optimal_delta(epsilon, count, max(total, 1e-9))
     assert exact <= delta * (1 + 1e-9)
@@ -68,7 +68,7 @@ def test_sums_of_losses_stay_above_the_exact_ones(seed, step):
     generator = np.random.default_rng(seed)
     for outcomes, count in ((2, 2), (3, 2), (2, 4), (1, 5)):
         pair = random_pair(generator, outcomes)
-        losses = Sum([(on_grid(pair, step), count)], 1e-2)
+        losses = Sum(on_grid(pair, step), count, 1e-2)
         for total in (0.0, 0.3, 1.0, 3.0):
             exact = float(exact_delta([pair] * count, total))
             assert exact <= losses.delta(total)
@@ -78,9 +78,9 @@ def test_sums_of_losses_stay_above_the_exact_ones(seed, step):
 
 def test_infinite_losses_are_paid_for_by_every_message():
     losses = Losses.on_grid(np.array([0.5]), np.array([0.2]), 1e-3, STEP)
-    assert Sum([(losses, 1)], 1e-3).delta(5.0) == pytest.approx(1e-3, rel=1e-6)
-    assert 10e-3 <= Sum([(losses, 10)], 1e-3).delta(50.0) <= 10e-3 * (1 + 1e-5)
-    assert Sum([(losses, 10)], 1e-3).epsilon(1e-3, 7.0) == 7.0
+    assert Sum(losses, 1, 1e-3).delta(5.0) == pytest.approx(1e-3, rel=1e-6)
+    assert 10e-3 <= Sum(losses, 10, 1e-3).delta(50.0) <= 10e-3 * (1 + 1e-5)
+    assert Sum(losses, 10, 1e-3).epsilon(1e-3, 7.0) == 7.0
 
 
 def test_masses_and_losses_only_grow_on_the_grid(seed):
@@ -94,13 +94,13 @@ def test_masses_and_losses_only_grow_on_the_grid(seed):
     assert second <= np.sum(masses * np.exp(-losses)) * (1 + 1e-6)
     for total in (0.0, 0.5, 1.7):
         exact = float(np.sum(masses * np.maximum(-np.expm1(total - losses), 0.0)))
-        assert exact <= Sum([(grid, 1)], 1e-3).delta(total) <= exact * 1.001
+        assert exact <= Sum(grid, 1, 1e-3).delta(total) <= exact * 1.001
 
 
 def test_a_long_transform_is_done_on_a_coarser_grid(monkeypatch):
-    fine = Sum([(response(0.5), 300)], 1e-6)
+    fine = Sum(response(0.5), 300, 1e-6)
     monkeypatch.setattr("sstq.accounting.losses._SIZE_MAX", 256)
-    coarse = Sum([(response(0.5), 300)], 1e-6)
+    coarse = Sum(response(0.5), 300, 1e-6)
     for total in (60.0, 70.0, 76.0):
         exact = optimal_delta(0.5, 300, total)
         assert exact <= fine.delta(total) <= exact * 1.001 + 1e-12

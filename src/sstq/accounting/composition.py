@@ -2,18 +2,15 @@
 
 Everything rests on one fact (Kairouz, Oh, Viswanath 2015): among all ε-LDP mechanisms binary randomized response,
 which tells the truth with probability e^ε/(1 + e^ε), reveals the most. Its privacy loss is +ε or −ε, so the loss of T
-rounds is a random walk, and δ(ε′) is its expected excess over ε′. Rounds of different ε are convolved on a grid.
+rounds is a random walk, and δ(ε′) is its expected excess over ε′.
 """
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down
-from sstq.accounting.losses import Losses, Sum
 from sstq.accounting.shuffling import Crowd
 from sstq.checks import RANGES, check_argument
 from sstq.exactness import round_up
@@ -27,29 +24,25 @@ _DEVIATIONS, _STEPS = 40.0, 1000
 _SPARE = 1 + 1e-9
 # One or two units in the last place: losses are rounded up, which matters if δ is this small.
 _ROUND_UP = 1 + 2.0**-52
-
-# The masses of every loss on a grid are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
-_GRID_ROUNDS_MAX = 10**5
-_GRID_CELLS = 1 << 16
+# The masses of every shuffled loss are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
+_SHUFFLED_ROUNDS_MAX = 10**5
 
 
-def compose(
-    epsilon: float | Sequence[float], rounds: int | None = None, delta: float = 0.0, *, clients: int | None = None
-) -> float:
+def compose(epsilon: float, rounds: int = 1, delta: float = 0.0, *, clients: int | None = None) -> float:
     """Return the total ε of all messages of one client, for a given δ.
 
     The server may choose each round's mechanism by what it saw before, as long as the ε of each round is fixed
     beforehand. (If it is not, only δ = 0 holds; `Ledger` counts such rounds correctly.)
 
     Args:
-        epsilon: the ε of every round, or a sequence with one ε per round, at most 1e5 of them if they differ.
-        rounds: T, if all rounds have the same ε; 1 by default.
+        epsilon: the ε of every round.
+        rounds: T.
         delta: the total δ. With δ = 0 the result is the sum of all ε, the best possible bound.
-        clients: how many clients' messages a trusted shuffler mixes in every round, all of the same ε; see
-            `shuffled_epsilon` for the assumptions.
+        clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for the
+            assumptions.
 
     Examples:
-        >>> compose([0.5, 0.25, 0.25])
+        >>> compose(0.25, 4)
         1.0
         >>> compose(1.0, 100, delta=1e-6)
         83.53...
@@ -59,19 +52,14 @@ def compose(
     References:
         Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.
     """
-    epsilons = _count_rounds(epsilon, rounds)
+    epsilon, rounds = check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("rounds", rounds)
     delta, clients = _checked(delta, clients)
-    basic = round_up(basic_total(epsilons))
+    basic = round_up(rounds * Fraction(epsilon))
     if not delta:
         return basic
-    if len(epsilons) > 1:
-        if clients is not None:
-            raise ValueError("clients must be left out when epsilon has one number per round")
-        return _grid_total(epsilons, delta, basic)
-    ((each, count),) = epsilons.items()
-    walk = _Walk(each, count)
+    walk = _Walk(epsilon, rounds)
     alone = furthest(lambda total: walk.fits(total, delta), basic, 0.0)
-    return alone if clients is None else min(alone, Crowd.of(each, clients, rounds=count).epsilon(delta))
+    return alone if clients is None else min(alone, Crowd.of(epsilon, clients, rounds=rounds).epsilon(delta))
 
 
 def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0, *, clients: int | None = None) -> int:
@@ -90,7 +78,7 @@ def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0, *, 
     total = check_argument("total_epsilon", total_epsilon)
     delta, clients = _checked(delta, clients)
     basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
-    limit = ROUNDS_MAX if clients is None else max(basic, _GRID_ROUNDS_MAX)
+    limit = ROUNDS_MAX if clients is None else max(basic, _SHUFFLED_ROUNDS_MAX)
     return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta, clients), basic, limit)
 
 
@@ -137,11 +125,6 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     return math.exp(brentq(excess, math.log(1e-3), math.log(1e6), xtol=1e-12))
 
 
-def basic_total(epsilons: Counter[float]) -> Fraction:
-    """The sum of all ε, exactly: the best possible bound for δ = 0."""
-    return sum((count * Fraction(epsilon) for epsilon, count in epsilons.items()), Fraction(0))
-
-
 class _Walk:
     """The positive privacy losses of T rounds of randomized response, and their probabilities.
 
@@ -167,29 +150,6 @@ class _Walk:
 
     def fits(self, total: float, delta: float) -> bool:
         return self.delta(total) * _SPARE <= delta
-
-
-def _grid_total(epsilons: Counter[float], delta: float, basic: float) -> float:
-    """The ε′ of the sum of all rounds' losses, on a grid."""
-    if epsilons.total() > _GRID_ROUNDS_MAX:
-        raise ValueError(f"epsilon must have at most {_GRID_ROUNDS_MAX} different rounds, got {epsilons.total()}")
-    # A power of two, so that multiples are exact.
-    step = 2.0 ** math.floor(math.log2(basic / _GRID_CELLS))
-    return Sum([(Losses.of_response(epsilon, step), count) for epsilon, count in epsilons.items()], delta).epsilon(
-        delta, basic
-    )
-
-
-def _count_rounds(epsilon: float | Sequence[float], rounds: int | None) -> Counter[float]:
-    """How often each ε occurs."""
-    if not isinstance(epsilon, Sequence | np.ndarray):
-        count = 1 if rounds is None else check_argument("rounds", rounds)
-        return Counter({check_argument("epsilon", epsilon, of="round_epsilon"): count})
-    if rounds is not None:
-        raise ValueError(f"rounds must be left out when epsilon has one number per round, got {rounds!r}")
-    if len(epsilon) == 0:
-        raise ValueError("epsilon must have at least one value, got an empty sequence")
-    return Counter(check_argument("epsilon", value, of="round_epsilon") for value in epsilon)
 
 
 def _checked(delta: float, clients: int | None) -> tuple[float, int | None]:

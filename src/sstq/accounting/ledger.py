@@ -1,30 +1,108 @@
-"""The ledger: a client's own record on disk of the privacy it has spent, and what a message costs."""
+"""The ledger: a client's own record on disk of the privacy it has spent, and what a message costs.
+
+The file has readable lines of JSON: the terms, then one line per round, and last their number and the SHA-256 of all
+bytes above. It is always written as a whole, so anything else is damage.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sstq.accounting import ledger_file
-from sstq.accounting.bounds import greatest_count, round_down
+from sstq.accounting.bounds import round_down
 from sstq.accounting.composition import ROUNDS_MAX
-from sstq.accounting.ledger_file import Entry, LedgerDamaged, LedgerError, RoundCapExceeded, Terms
 from sstq.checks import check_argument
 from sstq.exactness import round_up
 from sstq.files.atomic import atomic_file, locked_file
+from sstq.files.strict_json import read_json
 
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism
 
-# The two bytes of the lock file: whether there is a ledger, and whether it is being written.
-_NEW, _CREATED, _WRITING = b"-", b"+", b"w"
+_FORMAT, _VERSION = "sstq-ledger", 4
+_ID_LENGTH_MAX = 256
+
+
+class LedgerError(ValueError):
+    """A ledger refused the expense; nothing was spent.
+
+    Examples:
+        >>> issubclass(BudgetExhausted, LedgerError), issubclass(LedgerError, ValueError)
+        (True, True)
+    """
+
+
+class BudgetExhausted(LedgerError):  # noqa: N818
+    """The round would cost more than is left of the total.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(2.0, "round 1")
+        Traceback (most recent call last):
+        ...
+        sstq.accounting.ledger.BudgetExhausted: epsilon = 2.0 is more than is left: 1.0 of 1.0 (0.0 is spent)
+    """
+
+
+class RoundCapExceeded(LedgerError):  # noqa: N818
+    """The round would cost more than this client allows for one round.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Ledger(f"{folder}/client.ledger", epsilon=4.0, round_cap=1.0).spend(2.0, "round 1")
+        Traceback (most recent call last):
+        ...
+        sstq.accounting.ledger.RoundCapExceeded: epsilon must be at most round_cap = 1.0, got 2.0; ...
+    """
+
+
+class RoundAlreadySpent(LedgerError):  # noqa: N818
+    """The ledger already has this round; a second message would be a second expense."""
+
+
+class LedgerDamaged(LedgerError):  # noqa: N818
+    """The file is damaged, cut off, missing or not a ledger. It is never replaced by a fresh budget."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A round that was paid for: its name, its ε, and when it was paid, in UTC.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     entry = Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(0.5, "round 1")
+        >>> entry.round_id, entry.epsilon
+        ('round 1', 0.5)
+    """
+
+    round_id: str
+    epsilon: float
+    time: str
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What a ledger allows, fixed when it is created."""
+
+    epsilon: float
+    round_cap: float | None
+
+    def __post_init__(self) -> None:
+        # Numbers of any kind become plain floats.
+        object.__setattr__(self, "epsilon", check_argument("epsilon", self.epsilon, of="total_epsilon"))
+        if self.round_cap is not None:
+            object.__setattr__(self, "round_cap", check_argument("round_cap", self.round_cap, of="answer_epsilon"))
 
 
 class Ledger:
@@ -37,6 +115,9 @@ class Ledger:
     Each round can be spent only once: a second message would be a second expense. Sending the *same* bytes again costs
     nothing, so a client that may have to retry keeps its encoded message.
 
+    The sum of all ε stays within the total, whatever a server asks for and in whatever order: the likelihood ratio of a
+    whole history is at most e^Σε, history by history.
+
     The terms are fixed when the file is created; opening it with others is an error. A damaged, cut-off or foreign file
     is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. The owner can
     delete both or put back an older copy: the ledger guards against mistakes and greedy servers, not against its owner.
@@ -44,7 +125,6 @@ class Ledger:
     Args:
         path: the file; created, readable by its owner only, if it does not exist. Its folder must.
         epsilon: the total; leave it out to open an existing ledger with its own terms.
-        delta: the δ of the total. With 0 the sum of all ε must stay within `epsilon`.
         round_cap: the maximum ε that this client allows for one round, all its messages together.
 
     Examples:
@@ -60,33 +140,29 @@ class Ledger:
         >>> ledger.spend(0.75, "round 1")
         Traceback (most recent call last):
         ...
-        sstq.accounting.ledger_file.RoundAlreadySpent: round 'round 1' was already spent at ...
+        sstq.accounting.ledger.RoundAlreadySpent: round 'round 1' was already spent at ...
         >>> folder.cleanup()
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        round_cap: float | None = None,
+        self, path: str | os.PathLike[str], epsilon: float | None = None, round_cap: float | None = None
     ) -> None:
         # Two names of one file must not have two locks.
         self._path = Path(path).resolve()
-        if epsilon is not None:
-            self._terms = Terms.choose(epsilon, delta, round_cap)
-            with self._locked() as lock:
-                if self._path.exists():
-                    self._read()
-                elif _was_created(lock):
-                    problem = f"the ledger is missing, although {self._path.name}.lock exists"
-                    raise LedgerDamaged(f"{self._path}: {problem}")
-                else:
-                    self._write(lock, ())
-        elif (delta, round_cap) != (0.0, None):
-            raise ValueError("epsilon must be given with delta or round_cap, got None")
-        else:
-            self._terms = ledger_file.read_ledger(self._path)[0]
+        if epsilon is None:
+            if round_cap is not None:
+                raise ValueError("epsilon must be given with round_cap, got None")
+            self._terms = _read(self._path)[0]
+            return
+        self._terms = _Terms(epsilon, round_cap)
+        with self._locked() as created:
+            if self._path.exists():
+                _ = self.entries
+            elif created:
+                problem = f"the ledger is missing, although {self._path.name}.lock exists"
+                raise LedgerDamaged(f"{self._path}: {problem}")
+            else:
+                self._write(())
 
     @property
     def path(self) -> Path:
@@ -99,11 +175,6 @@ class Ledger:
         return self._terms.epsilon
 
     @property
-    def delta(self) -> float:
-        """The δ of the total."""
-        return self._terms.delta
-
-    @property
     def round_cap(self) -> float | None:
         """The maximum ε per round, if any."""
         return self._terms.round_cap
@@ -111,27 +182,29 @@ class Ledger:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All rounds paid for, in order."""
-        return self._read()
+        try:
+            terms, entries = _read(self._path)
+        except FileNotFoundError as error:
+            raise LedgerDamaged(f"{self._path}: the ledger is missing") from error
+        if terms != self._terms:
+            raise LedgerError(f"{self._path}: the ledger has other terms: {terms}, not {self._terms}")
+        return entries
 
     @property
     def spent(self) -> float:
-        """The total ε of all entries, for the ledger's δ, rounded up."""
-        return round_up(self._terms.total(_epsilons(self._read())))
+        """The sum of all entries, rounded up."""
+        return round_up(_sum(self.entries))
 
     @property
     def remaining(self) -> float:
-        """The part of the total ε that is left, rounded down. With δ > 0 a round may cost less than its ε."""
-        return self._left(self._terms.total(_epsilons(self._read())))
+        """The part of the total ε that is left, rounded down."""
+        return round_down(Fraction(self.epsilon) - _sum(self.entries))
 
     def rounds_left(self, epsilon: float) -> int:
         """Return how many more rounds of ε can be spent; at most 10⁹."""
         epsilon = check_argument("epsilon", epsilon, of="answer_epsilon")
-        if self.round_cap is not None and epsilon > self.round_cap:
-            return 0
-        epsilons = _epsilons(self._read())
-        if not self._allows(epsilons):
-            return 0
-        return greatest_count(lambda rounds: self._allows(epsilons + Counter({epsilon: rounds})), 0, ROUNDS_MAX)
+        left = Fraction(self.epsilon) - _sum(self.entries)
+        return 0 if self._is_above_cap(epsilon) else min(ROUNDS_MAX, left // Fraction(epsilon))
 
     def spend(self, epsilon: float, round_id: str | int) -> Entry:
         """Pay for one round of ε; when this returns, and not before, its messages may leave.
@@ -142,69 +215,90 @@ class Ledger:
         Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
         `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
-        epsilon, name = check_argument("epsilon", epsilon, of="answer_epsilon"), ledger_file.check_round_id(round_id)
-        if self.round_cap is not None and epsilon > self.round_cap:
+        epsilon, name = check_argument("epsilon", epsilon, of="answer_epsilon"), check_round_id(round_id)
+        if self._is_above_cap(epsilon):
             raise RoundCapExceeded(
                 f"epsilon must be at most round_cap = {self.round_cap!r}, got {epsilon!r}; the cap is fixed when a "
                 f"ledger is made, and a new one may have round_cap={epsilon!r}"
             )
-        with self._locked() as lock:
-            entries = self._read()
+        with self._locked():
+            entries = self.entries
             for paid in entries:
                 if paid.round_id == name:
-                    raise ledger_file.RoundAlreadySpent(f"round {name!r} was already spent at {paid.time}")
-            epsilons = _epsilons(entries)
-            if not self._allows(epsilons + Counter({epsilon: 1})):
-                spent = self._terms.total(epsilons)
-                left = f"{self._left(spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
-                raise ledger_file.BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")
+                    raise RoundAlreadySpent(f"round {name!r} was already spent at {paid.time}")
+            spent, total = _sum(entries), Fraction(self.epsilon)
+            if spent + Fraction(epsilon) > total:
+                left = f"{round_down(total - spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
+                raise BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")
             entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
-            self._write(lock, (*entries, entry))
+            self._write((*entries, entry))
         return entry
 
-    def _allows(self, epsilons: Counter[float]) -> bool:
-        return self._terms.total(epsilons) <= Fraction(self.epsilon)
-
-    def _left(self, spent: Fraction) -> float:
-        return round_down(max(Fraction(0), Fraction(self.epsilon) - spent))
-
-    def _read(self) -> tuple[Entry, ...]:
-        try:
-            terms, entries = ledger_file.read_ledger(self._path)
-        except FileNotFoundError as error:
-            raise LedgerDamaged(f"{self._path}: the ledger is missing") from error
-        if terms != self._terms:
-            raise LedgerError(f"{self._path}: the ledger has other terms: {terms}, not {self._terms}")
-        return entries
+    def _is_above_cap(self, epsilon: float) -> bool:
+        return self.round_cap is not None and epsilon > self.round_cap
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Hold the lock, and record on disk that the ledger exists: from then on a missing file is an error."""
+    def _locked(self) -> Iterator[bool]:
+        """Hold the lock, whose file is empty until there is a ledger: from then on a missing one is an error."""
         with locked_file(self._path.with_name(f"{self._path.name}.lock")) as lock:
-            yield lock
-            if not _was_created(lock):
-                os.pwrite(lock, _CREATED, 0)
+            created = os.fstat(lock).st_size > 0
+            yield created
+            if not created:
+                os.pwrite(lock, b"+", 0)
                 os.fsync(lock)
 
-    def _write(self, lock: int, entries: tuple[Entry, ...]) -> None:
-        died = os.pread(lock, 1, 1) == _WRITING
-        os.pwrite(lock, (_CREATED if _was_created(lock) else _NEW) + _WRITING, 0)
-        if died:  # remove its leftovers; the lock is held, so nobody else is writing
-            leftover = re.compile(rf"\.{re.escape(self._path.name)}\.[0-9a-f]{{16}}")
-            for item in os.scandir(self._path.parent):
-                if leftover.fullmatch(item.name):
-                    os.unlink(item.path)
-        with atomic_file(self._path, private=True) as stream:
-            stream.write(ledger_file.serialize(self._terms, entries))
-        os.ftruncate(lock, 1)
+    def _write(self, entries: tuple[Entry, ...]) -> None:
+        """Write the file, while the lock is held. Numbers have enough digits to give the same double back."""
+        head = {"format": _FORMAT, "version": _VERSION, **vars(self._terms)}
+        body = "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *map(vars, entries))).encode()
+        last = {"entries": len(entries), "sha256": hashlib.sha256(body).hexdigest()}
+        with atomic_file(self._path, private=True, locked=True) as stream:
+            stream.write(body + json.dumps(last).encode() + b"\n")
 
 
-def _was_created(lock: int) -> bool:
-    return os.pread(lock, 1, 0) not in (b"", _NEW)
+def _sum(entries: tuple[Entry, ...]) -> Fraction:
+    return sum((Fraction(entry.epsilon) for entry in entries), Fraction(0))
 
 
-def _epsilons(entries: tuple[Entry, ...]) -> Counter[float]:
-    return Counter(entry.epsilon for entry in entries)
+def check_round_id(round_id: Any) -> str:
+    """Return the name of a round as a string; ValueError if it is not valid."""
+    allowed = isinstance(round_id, str | int) and not isinstance(round_id, bool)
+    if not allowed or not 1 <= len(str(round_id)) <= _ID_LENGTH_MAX:
+        raise ValueError(f"round_id must be an integer or 1 to {_ID_LENGTH_MAX} characters, got {round_id!r}")
+    return str(round_id)
+
+
+def _read(path: Path) -> tuple[_Terms, tuple[Entry, ...]]:
+    """Read the terms and entries of a ledger's file; LedgerDamaged unless every byte is as it was written."""
+    data = path.read_bytes()
+    try:
+        return _parse(data)
+    except LedgerDamaged as error:
+        raise LedgerDamaged(f"{path}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise LedgerDamaged(f"{path}: the ledger is damaged: {error}") from error
+
+
+def _parse(data: bytes) -> tuple[_Terms, tuple[Entry, ...]]:
+    if not data.startswith(b'{"format": "%b"' % _FORMAT.encode()):
+        raise LedgerDamaged("this is not a ledger" if data else "the ledger is empty")
+    if not data.endswith(b"\n"):
+        raise LedgerDamaged("the ledger is cut off")
+    lines = data[:-1].split(b"\n")
+    body = data[: len(data) - len(lines[-1]) - 1]
+    header, *rounds, last = [read_json(line) for line in lines]
+    if (version := header.get("version")) != _VERSION:
+        raise LedgerDamaged(f"version must be {_VERSION}, got {version!r}")
+    if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
+        raise LedgerDamaged("the ledger was cut off or changed: its checksum does not match")
+    terms = _Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
+    entries = tuple(Entry(**line) for line in rounds)
+    for entry in entries:
+        check_round_id(entry.round_id)
+        check_argument("epsilon", entry.epsilon, of="answer_epsilon")
+    if len({entry.round_id for entry in entries}) < len(entries):
+        raise ValueError("it has a round twice")
+    return terms, entries
 
 
 def price(mechanism: Mechanism) -> float:

@@ -16,14 +16,12 @@ is below its true value. What may err, and where it is paid for:
   rounding of the few operations that make them.
 * **The far end.** Mass that is left out counts as an infinite loss: it is added to δ, once for every message.
 * **The Fourier transform** is of radix 2, because its error has a proof: 32·t·u times Σ m·‖masses‖ for length 2^t, u =
-  2⁻⁵³ and m losses of each kind. Masses are tilted first, so that this is small relative to δ (docs/proofs.md).
+  2⁻⁵³ and m losses. Masses are tilted first, so that this is small relative to δ (docs/proofs.md).
 * **The window.** The transform is cyclic: sums beyond its window come in again at the other end, which only adds mass.
   Those above it are also added to δ as a whole, by Chernoff's bound.
 """
 
 import math
-import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,11 +68,6 @@ class Losses:
         on_grid[1:] += np.bincount(index, weights=upper, minlength=length)[:-1]
         return cls(step, np.maximum(on_grid[1:], 0.0) * (1 + _MASS_SPARE), infinite * (1 + _MASS_SPARE))
 
-    @classmethod
-    def of_response(cls, epsilon: float, step: float) -> "Losses":
-        """The losses ±ε of randomized response."""
-        return cls.on_grid(np.array([epsilon]), np.array([1 / (1 + math.exp(-epsilon))]), 0.0, step)
-
     def coarser(self, factor: int) -> "Losses":
         """Return the same distribution on a grid of wider steps."""
         losses = self.step * np.arange(1, len(self.masses) + 1, dtype=np.float64)
@@ -93,54 +86,41 @@ class Losses:
 
 
 class Sum:
-    """The sum of independent losses: an upper bound of δ(ε), tight near the given δ.
+    """The sum of `count` independent losses: an upper bound of δ(ε) that holds everywhere, tight near the given δ."""
 
-    Args:
-        parts: distributions on one grid, each with the number of its losses in the sum.
-        delta: the δ near which the bound is tight; it holds everywhere.
-    """
-
-    def __init__(self, parts: Sequence[tuple[Losses, int]], delta: float) -> None:
-        self._lost = sum(count * losses.infinite for losses, count in parts)
-        (losses, count), *others = parts
-        if count == 1 and not others:
+    def __init__(self, losses: Losses, count: int, delta: float) -> None:
+        self._lost = count * losses.infinite
+        if count == 1:
             self._masses = losses.masses
             self._errors = np.zeros(len(self._masses))
             self._losses = losses.step * np.arange(1, len(self._masses) + 1)
         else:
-            self._compose(parts, delta)
+            self._compose(losses, count, delta)
 
-    def _compose(self, parts: Sequence[tuple[Losses, int]], delta: float) -> None:
-        step, counts = parts[0][0].step, [count for _, count in parts]
-        sides = [losses.both_sides() for losses, _ in parts]
-
-        def log_moments(tilts: Floats) -> list[Floats]:
-            return [_log_moments(places, masses, tilts) for _, places, masses in sides]
+    def _compose(self, losses: Losses, count: int, delta: float) -> None:
+        step = losses.step
+        indices, places, masses = losses.both_sides()
 
         def log_moment_of_sum(tilts: Floats) -> Floats:
-            return np.asarray(sum(map(operator.mul, counts, log_moments(tilts))))
+            return count * _log_moments(places, masses, tilts)
 
-        variances = (_variance(places, masses) for _, places, masses in sides)
-        tilts = _TILTS / math.sqrt(sum(map(operator.mul, counts, variances)))
+        tilts = _TILTS / math.sqrt(count * _variance(places, masses))
         # The ε of 10⁴·δ by Chernoff's bound; the least tilt that about minimizes it suffices, whatever the far end is.
         reached = (log_moment_of_sum(tilts) - math.log(min(1e4 * delta, 0.5))) / tilts
         tilt = tilts[np.argmax(reached <= 1.02 * np.min(reached))]
-        (log_moment,) = log_moment_of_sum(np.array([tilt]))
+        (moment,) = _log_moments(places, masses, np.array([tilt]))
+        log_moment = count * moment
         # Chernoff's bounds on the tilted sum.
         top = np.min((log_moment_of_sum(tilt + tilts) - log_moment - math.log(_OUTSIDE)) / tilts)
         # All positive losses are in the window, so that those above it are all that δ(ε) may miss.
         bottom = min(0.0, np.max((log_moment - log_moment_of_sum(tilt - tilts) + math.log(_OUTSIDE)) / tilts))
         size = 1 << math.ceil(math.log2((top - bottom) / step + 2))
         if size > _SIZE_MAX:
-            self._compose([(losses.coarser(size // _SIZE_MAX), count) for losses, count in parts], delta)
+            self._compose(losses.coarser(size // _SIZE_MAX), count, delta)
             return
-        spectrum, norms = np.ones(size, dtype=np.complex128), 0.0
-        moments = log_moments(np.array([tilt]))
-        for (indices, places, masses), count, (moment,) in zip(sides, counts, moments, strict=True):
-            tilted: Floats = np.zeros(size)
-            np.add.at(tilted, indices % size, np.exp(tilt * places + np.log(masses) - moment))
-            spectrum *= _power(_transform(tilted), count)
-            norms += count * _norm(tilted)
+        tilted: Floats = np.zeros(size)
+        np.add.at(tilted, indices % size, np.exp(tilt * places + np.log(masses) - moment))
+        spectrum = _power(_transform(tilted), count)
         indices = math.floor(bottom / step) + np.arange(size)
         indices = indices[indices > 0]
         self._losses = step * indices
@@ -150,7 +130,7 @@ class Sum:
         with np.errstate(over="ignore", invalid="ignore"):
             weights = np.exp(log_moment - tilt * self._losses)
             self._masses = np.maximum(sums[indices % size], 0.0) * weights
-        self._errors = weights * (_FOURIER_ERROR * math.log2(size) * norms)
+        self._errors = weights * (_FOURIER_ERROR * math.log2(size) * count * _norm(tilted))
         self._lost += float(weights[-1]) * _OUTSIDE
 
     def delta(self, epsilon: float) -> float:

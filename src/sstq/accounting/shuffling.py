@@ -156,7 +156,7 @@ class Crowd:
         """The sum of one client's losses, tight near the given δ."""
         law = self.law or Blanket.two_level(self.local, 1.0)
         losses = law.losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
-        return Sum([(losses, self.slots)], delta)
+        return Sum(losses, self.slots, delta)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:

@@ -163,7 +163,6 @@ def _show_ledger(path: Path) -> None:
         str(path),
         [
             ("epsilon", repr(ledger.epsilon)),
-            ("delta", repr(ledger.delta)),
             ("round cap", "none" if ledger.round_cap is None else repr(ledger.round_cap)),
             ("rounds", len(ledger.entries)),
             ("spent", repr(ledger.spent)),

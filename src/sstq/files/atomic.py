@@ -15,17 +15,20 @@ _locked: set[int] = set()
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
+def atomic_file(path: str | os.PathLike[str], *, private: bool = False, locked: bool = False) -> Iterator[BinaryIO]:
     """Open a binary file that appears at `path` only if the block ends without an error.
 
     The data reach the disk before the name does, so a crash leaves the old file or the new one, never a part. A
-    private file is readable only by its owner, from the start.
+    private file is readable only by its owner, from the start. Where a lock allows only one writer, `locked`, what a
+    killed one left is replaced.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    temporary = target.with_name(f".{target.name}.{'new' if locked else secrets.token_hex(8)}")
     try:
+        if locked:
+            temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
         with open(descriptor, "w+b") as file:
             yield file

@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from sstq.accounting import Ledger
 from sstq.integrations.flower import SstqStrategy
-from sstq.integrations.flower.turns import Turns
+from sstq.integrations.flower.turns import ServerState, Turns
 from sstq.integrations.flower.wire import Request
 
 from .apps import app_with, model, train_to
@@ -56,14 +56,14 @@ def test_nobody_is_asked_more_often_than_promised(ledgers, participation):
 
 
 def test_who_was_asked_least_comes_first():
-    asked = Counter({1: 2, 2: 1, 3: 1})
+    state = ServerState(0, asked=Counter({1: 2, 2: 1, 3: 1, 10: 1}))
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1)
-    assert Turns(2, 1, inner).cohort([1, 2, 3, 4], asked, seed=0) == [4]
-    assert Turns(2, 9, inner).cohort([1, 2, 3, 4], asked, seed=0) == [2, 3, 4]
-    assert Turns(2, 9, inner).cohort([1], asked, seed=0) == []
-    assert Turns("once", 2, inner).cohort([2**64 - 1, 7], {}, seed=0) == [7, 2**64 - 1]
+    assert Turns(2, 1, inner).cohort([1, 2, 3, 4], state) == [4]
+    assert Turns(2, 9, inner).cohort([1, 2, 3, 4], state) == [2, 3, 4]
+    assert Turns(2, 9, inner).cohort([1], state) == []
+    assert Turns("once", 2, inner).cohort([2**64 - 1, 7], state) == [7, 2**64 - 1]
     # These numbers must never change: a restarted server would ask other nodes.
-    assert Turns("once", 2, inner).cohort([10, 11, 12, 13], {10: 1}, seed=0) == [11, 12]
+    assert Turns("once", 2, inner).cohort([10, 11, 12, 13], state) == [11, 12]
 
 
 def test_a_server_that_was_killed_asks_nobody_twice(ledgers):

@@ -61,25 +61,6 @@ def test_training_converges_inside_other_strategies(inner, ledgers):
     assert result.train_metrics_clientapp[6]["sstq-epsilon-answered"] == 48.0
 
 
-def test_without_noise_it_is_plain_federated_averaging(ledgers):
-    """The mechanism without privacy, which the nodes allow: the unweighted mean of all models, to float32."""
-    result = run(
-        FedAvg(fraction_evaluate=0.0),
-        ledgers,
-        rounds=1,
-        nodes=5,
-        mechanism="clean",
-        epsilon=None,
-        clip=10.0,
-        node_config=lambda _: {"sstq-trust": "none"},
-    )
-    expected = np.zeros(DIM)
-    for partition in range(5):
-        examples = np.random.default_rng(partition).standard_normal((32, DIM))
-        expected += 0.4 * examples.T @ (examples @ TRUTH) / 32 / 5
-    assert result.arrays["w"].numpy() == pytest.approx(expected, abs=1e-6)
-
-
 def test_failures_of_all_kinds_do_not_stop_a_run(ledgers):
     def wire(reply):
         node = reply.metadata.src_node_id
@@ -108,51 +89,8 @@ def test_failures_of_all_kinds_do_not_stop_a_run(ledgers):
     )
     assert len(result.train_metrics_clientapp) == len(result.evaluate_metrics_clientapp) == 3
     metrics = result.train_metrics_clientapp[3]
-    fates = ("replies", "missing", "malformed", "refused")
-    assert sum(metrics[f"sstq-{fate}"] for fate in fates) == 40
+    # Of 40 nodes 8 are lost, 8 answer twice, 8 send nonsense, and four refuse, of whom two are among those.
     assert metrics["sstq-replies"] > 0
-    # Out of 40 nodes 8 are always lost.
     assert metrics["sstq-missing"] == 8
-    assert metrics["sstq-duplicate"] > 0
-    assert metrics["sstq-malformed"] > 0
-
-
-def test_nothing_is_asked_when_no_node_can_spend_any_more(ledgers):
-    """Two nodes are exhausted after two rounds, and the cap of a third is too small from the beginning."""
-    asked = []
-
-    class Counting(LocalGrid):
-        def push_messages(self, messages):
-            asked.append(len(list(messages)))
-            return super().push_messages(messages)
-
-    limits = {"max_epsilon": 8.0, "total_epsilon": 20.0, "ledger": ledgers}
-    cautious = {"sstq-max-epsilon": 1.0}
-    grid = Counting(app_with(regression, **limits), 3, node_config=lambda node: cautious if node == 2 else {})
-    used = SstqStrategy(FedAvg(), "sstq", epsilon=8.0, clip=0.45)
-    result = used.start(grid, start(), num_rounds=5)
-    assert asked == [3, 3, 3, 3, 3, 3, 0, 0, 0, 0]  # training and evaluation take turns
-    assert list(result.train_metrics_clientapp) == [1, 2, 3]
-    assert result.arrays["w"].data != start()["w"].data
-    assert used.privacy_spent().epsilon == 16.0
-
-
-@pytest.mark.parametrize("name", ["privunit", "csgm", "mmrc"])
-def test_mechanisms_of_every_kind_train(name, ledgers):
-    """Discrete and continuous messages, candidates per client, and a trusted aggregator; the contract has the rest."""
-    arguments = {"clients": 3} if name == "csgm" else {}
-    result = run(
-        FedAvg(fraction_evaluate=0.0),
-        ledgers,
-        nodes=3,
-        rounds=1,
-        mechanism=name,
-        epsilon=2.0,
-        node_config=lambda _: {"sstq-trust": "aggregator", "sstq-max-delta": 1e-5},
-        **arguments,
-    )
-    metrics = result.train_metrics_clientapp[1]
-    assert metrics["sstq-replies"] == 3
-    assert metrics["sstq-predicted-error"] > 0
-    # Not that it changed: three messages may cancel out.
-    assert np.isfinite(result.arrays["w"].numpy()).all()
+    assert metrics["sstq-refused"] > 0
+    assert metrics["sstq-invalid"] > 8

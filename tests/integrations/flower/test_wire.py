@@ -1,12 +1,14 @@
+import numpy as np
 import pytest
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import Error, Message, MetricRecord, RecordDict
+from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message
 
 import sstq
 from sstq.accounting import price
-from sstq.integrations.flower.wire import RECORD, Answer, Request
+from sstq.integrations.flower.wire import RECORD, Request, sort_replies
 from tests.contract.cases import reread
 
-from .apps import NAMES, frameunit
+from .apps import DIM, NAMES, frameunit, model, request_message
 
 
 def content(**changes):
@@ -18,7 +20,6 @@ def content(**changes):
 
 def test_a_request_survives_the_wire():
     assert Request.from_content(content()) == Request(frameunit(), 3, NAMES)
-    assert Request.from_content(content(evaluates=True)).evaluates
 
 
 def test_a_node_has_another_name_in_every_round_and_no_other_node_has_it():
@@ -30,11 +31,6 @@ def test_a_node_has_another_name_in_every_round_and_no_other_node_has_it():
     for names in zip(*rounds, strict=True):
         assert len(set(names)) == len(names)
     assert Request(frameunit(), 1, NAMES).clients(5) is None
-
-
-def test_an_answer_survives_the_wire():
-    answer = Answer(b"\x01\x02", frameunit().digest(), 3)
-    assert Answer.from_record(answer.to_record()) == answer
 
 
 @pytest.mark.parametrize(
@@ -60,21 +56,6 @@ def test_a_message_without_a_request_is_refused():
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        {"message": b"1", "digest": b"2"},
-        {"message": b"1", "digest": b"2", "round": 1, "loss": 0.1},
-        {"message": "1", "digest": b"2", "round": 1},
-        {"message": b"1", "digest": "2", "round": 1},
-        {"message": b"1", "digest": b"2", "round": 1.0},
-    ],
-)
-def test_other_answers_are_refused(record):
-    with pytest.raises(ValueError, match="answer"):
-        Answer.from_record(ConfigRecord(record))
-
-
-@pytest.mark.parametrize(
     "name", sorted({*sstq.list_mechanisms()} - {"clean", "turboquant", "groupunit", "frequencies", "survey"})
 )
 def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
@@ -85,3 +66,105 @@ def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
     except ValueError:
         return
     assert price(loaded) >= original.privacy_loss() - 1e-9
+
+
+MECHANISM = frameunit()
+REQUEST = Request(MECHANISM, 3, NAMES)
+
+
+def reply(node=2, *, payload=None, used=MECHANISM, number=3, **changes):
+    if payload is None:
+        payload = used.encode(np.full(used.dim, 0.1), rng=node).to_bytes()
+    record = Request(used, number, NAMES).answer(payload)
+    record.update(changes)
+    content = RecordDict({RECORD: record})
+    return Message(content, reply_to=request_message(used, node=node, message_id=f"to {node}"))
+
+
+def error(node=2, reason="no"):
+    return Message(Error(6, reason), reply_to=request_message(MECHANISM, node=node, message_id=f"to {node}"))
+
+
+def asked(*nodes):
+    return {f"to {node}": node for node in nodes}
+
+
+def with_record(name, record, *, alone=False):
+    message = reply()
+    if alone:
+        del message.content[RECORD]
+    message.content[name] = record
+    return message
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: with_record("arrays", model()),
+        lambda: with_record("arrays", model(), alone=True),
+        lambda: with_record("metrics", MetricRecord({"loss": 1.0})),
+        lambda: reply(payload=b""),
+        lambda: reply(payload=b"\xff" * 9),
+        lambda: reply(payload=b"\xff\xff"),
+        lambda: reply(used=frameunit(epsilon=3.0)),
+        lambda: reply(number=2),
+        lambda: reply(number=4),
+        lambda: reply(message="1"),
+        lambda: reply(digest="2"),
+        lambda: reply(loss=0.1),
+    ],
+)
+def test_what_is_not_an_answer_to_the_request_does_not_count(bad):
+    result = sort_replies([bad(), reply(3)], REQUEST, asked(2, 3))
+    assert (len(result.messages), result.invalid, result.refused, result.missing) == (1, 1, 0, 0)
+    assert result.answered == {2: 1, 3: 1}  # it has cost its node as much
+
+
+def test_nodes_that_were_not_asked_do_not_count():
+    result = sort_replies([reply(2), reply(4), error(5)], REQUEST, asked(2, 3))
+    assert (len(result.messages), result.invalid, result.missing) == (1, 2, 1)
+
+
+def test_a_dead_node_is_missing_although_the_superlink_answers_for_it():
+    """With Flower's own error reply, which comes from the SuperLink and not from the node."""
+    dead = request_message(MECHANISM, node=3, message_id="to 3")
+    unavailable = create_message_error_unavailable_res_message(dead.metadata, "node_unavail")
+    assert unavailable.metadata.src_node_id != 3
+    result = sort_replies([reply(2), unavailable], REQUEST, asked(2, 3))
+    assert (result.missing, result.invalid, result.refused) == (1, 0, 0)
+    assert result.answered == {2: 1}
+
+
+def test_an_answer_in_another_nodes_name_does_not_count():
+    stolen = reply(4)
+    stolen.metadata.__dict__["_reply_to_message_id"] = "to 2"
+    result = sort_replies([stolen], REQUEST, asked(2))
+    assert (len(result.messages), result.invalid, result.missing) == (0, 1, 1)
+
+
+def test_answers_are_counted_apart_from_refusals():
+    result = sort_replies([reply(2), reply(2), reply(5, payload=b""), error(4)], REQUEST, asked(2, 4, 5, 6))
+    assert result.answered == {2: 1, 5: 1}
+    assert (result.refused, result.invalid, result.missing) == (1, 2, 1)
+
+
+def test_a_node_counts_once():
+    first, second = reply(2), reply(2, payload=MECHANISM.encode(-np.ones(DIM), rng=99).to_bytes())
+    result = sort_replies([first, second, first], REQUEST, asked(2))
+    assert result.messages[0].to_bytes() == first.content[RECORD]["message"]
+    assert result.invalid == 2
+
+
+def test_behind_a_public_coin_the_node_names_the_client():
+    used = sstq.mechanism("sqkr", dim=DIM, epsilon=2.0, coin="public")
+    named = 3 * 2**32 + 2  # round 3, node 2
+    payload = used.encode(np.ones(DIM), rng=1, clients=[named]).to_bytes()
+    result = sort_replies([reply(used=used, payload=payload)], Request(used, 3, NAMES), asked(2))
+    assert result.messages[0].clients.tolist() == [named]
+
+
+def test_several_messages_of_a_node_count_as_one_answer():
+    used = MECHANISM.replace(messages=3)
+    result = sort_replies([reply(used=used)], Request(used, 3, NAMES), asked(2))
+    assert len(result.messages) == 1
+    assert len(result.messages[0]) == 3

@@ -1,4 +1,4 @@
-"""The budget of a node: caps on ε and δ, whom to trust, and the ledger on its disk.
+"""The budget of a node: caps on ε, and the ledger on its disk.
 
 Everything here is decided without looking at data, so a refusal reveals nothing about it.
 """
@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
@@ -17,27 +16,13 @@ from typing import Any
 
 from flwr.supercore import log
 
-from sstq.accounting import Ledger, LedgerDamaged, LedgerError, price
-from sstq.accounting.ledger_file import check_round_id
-from sstq.checks import check_argument, check_number, check_option
+from sstq.accounting import Ledger, LedgerDamaged, LedgerError, ledger_price
+from sstq.accounting.ledger import check_round_id
+from sstq.checks import check_argument, did_you_mean
 from sstq.exactness import round_up
-from sstq.integrations.flower.wire import TOO_MUCH
 from sstq.mechanisms import Mechanism
 
-__all__ = ["Limits", "NodeBudget", "size_limits"]
-
-_KEYS = (
-    "sstq-max-epsilon",
-    "sstq-total-epsilon",
-    "sstq-ledger",
-    "sstq-node",
-    "sstq-trust",
-    "sstq-max-delta",
-    "sstq-exact",
-    "sstq-max-frame-size",
-    "sstq-max-steps",
-)
-_TRUST = ("local", "aggregator", "none")
+_KEYS = ("sstq-max-epsilon", "sstq-total-epsilon", "sstq-ledger", "sstq-node")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -66,22 +51,17 @@ class Limits:
 
 
 class NodeBudget:
-    """The limits that apply on a node, and its ledger.
+    """The limits that apply on a node, and its ledger; ValueError if one is missing or cannot be read.
 
     Args:
         app: the limits of the app.
         node_config: the node's limits: "sstq-max-epsilon" and "sstq-total-epsilon" (the smaller of app's and node's
             counts), "sstq-ledger" (instead of the app's folder; absolute, and required with a total of the node's own,
             because in a folder named by an app the total would start again) and "sstq-node" (the name of its
-            ledger, instead of the node's number). An app cannot set the others: "sstq-trust" (whom the node trusts
-            besides itself: "local" nobody, "aggregator" the server, "none" everybody), "sstq-max-delta" (the maximum δ
-            of one answer, by default 0) and "sstq-exact" (whether mechanisms that are private only up to floating point
-            are refused). Any other key that begins with "sstq" is refused: it may be a misspelled limit.
+            ledger, instead of the node's number). Any other key that begins with "sstq" is refused: it may be a
+            misspelled limit.
         node_id: the node's number.
         run_config: the configuration of the run. Its keys must not begin with "sstq": limits belong to the node's.
-
-    Raises:
-        ValueError: a limit or the folder is missing, or a configuration cannot be read.
     """
 
     def __init__(
@@ -93,11 +73,6 @@ class NodeBudget:
             _number(node_config, "sstq-max-epsilon", "answer_epsilon"), app.max_epsilon, "sstq-max-epsilon"
         )
         self.total_epsilon = _smaller(node_total, app.total_epsilon, "sstq-total-epsilon")
-        self._trust = check_option("sstq-trust", node_config.get("sstq-trust", "local"), _TRUST)
-        self._max_delta = check_number("sstq-max-delta", node_config.get("sstq-max-delta", 0.0), 0.0, 1.0)
-        self._exact = node_config.get("sstq-exact", False)
-        if not isinstance(self._exact, bool):
-            raise ValueError(f"sstq-exact must be true or false, got {self._exact!r}")
         # An app's cap binds that app only, so a ledger is opened for the node's total where there is one.
         self._ledger_total = self.total_epsilon if node_total is None else node_total
         folder = _node_folder(node_config, app)
@@ -108,88 +83,50 @@ class NodeBudget:
 
     def permit(self, mechanism: Mechanism, round_id: str) -> None:
         """Check before the training whether its message may leave; ValueError if not. Nothing is spent."""
-        if _TRUST.index(mechanism.trust) > _TRUST.index(self._trust):
-            raise ValueError(
-                f"{mechanism.name} is not locally private (trust = {mechanism.trust!r}), and this node does not allow "
-                f"it (sstq-trust = {self._trust!r})"
-            )
-        if self._exact and not mechanism.exact:
-            raise ValueError(
-                f"{mechanism.name} is not exact, and this node allows only exact mechanisms (sstq-exact = true)"
-            )
-        if mechanism.trust == "none":
-            return
         check_round_id(round_id)
-        if mechanism.delta > self._max_delta:
-            raise ValueError(
-                f"delta = {mechanism.delta!r} is more than this node allows for one message, {self._max_delta!r} "
-                "(sstq-max-delta)"
-            )
-        epsilon = price(mechanism)
+        epsilon = ledger_price(mechanism)
         if epsilon > self.max_epsilon:
             raise ValueError(
-                f"{TOO_MUCH}{epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
+                f"epsilon = {epsilon!r} is more than this node allows for one message, {self.max_epsilon!r}"
             )
         with _public_reasons():
-            ledger = self._open(mechanism)
+            ledger = self._open()
             if any(entry.round_id == round_id for entry in ledger.entries):
                 raise ValueError("this request was already answered; a second answer would be a second expense")
-            within = self._rules(ledger) or _sum(ledger) + Fraction(epsilon) <= Fraction(self.total_epsilon)
+            within = _sum(ledger) + Fraction(epsilon) <= Fraction(self.total_epsilon)
             if not within or not ledger.rounds_left(epsilon):
                 raise ValueError(_exhausted(epsilon))
 
     def charge(self, mechanism: Mechanism, round_id: str) -> None:
         """Spend an answer's ε; when this returns, it is on the disk, and the answer may leave.
 
-        Raises:
-            ValueError: it must not leave. Nothing was spent, unless the total is below the ledger's own and another
-                process spent the rest of it at the same moment: then this one has paid and does not send.
+        ValueError if it must not leave. Nothing was spent then, unless the total is below the ledger's own and another
+        process spent the rest of it at the same moment: then this one has paid and does not send.
         """
-        if mechanism.trust == "none":
-            log(WARNING, "SstqMod: %s sends data without privacy, as sstq-trust allows", mechanism.name)
-            return
-        epsilon = price(mechanism)
+        epsilon = ledger_price(mechanism)
         with _public_reasons():
-            ledger = self._open(mechanism)
+            ledger = self._open()
             ledger.spend(epsilon, round_id)
-            spent, total = (
-                (ledger.spent, ledger.epsilon) if self._rules(ledger) else (round_up(_sum(ledger)), self.total_epsilon)
+            spent, total = _sum(ledger), min(self.total_epsilon, ledger.epsilon)
+            log(
+                INFO,
+                "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total",
+                epsilon,
+                round_up(spent),
+                total,
             )
-            log(INFO, "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total", epsilon, spent, total)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
-            if not self._rules(ledger) and _sum(ledger) > Fraction(self.total_epsilon):
+            if spent > Fraction(total):
                 raise ValueError(_exhausted(epsilon))
 
-    def _rules(self, ledger: Ledger) -> bool:
-        """Whether the ledger's own total is the smallest; then it decides alone, by its own composition."""
-        return ledger.epsilon <= self.total_epsilon
-
-    def _open(self, mechanism: Mechanism) -> Ledger:
-        """The node's ledger with the terms it was created with, or a new one; ValueError if they exclude δ."""
+    def _open(self) -> Ledger:
+        """The node's ledger with the terms it was created with, or a new one."""
         if self.path.exists():
-            ledger = Ledger(self.path)
-            if ledger.delta > 0 and mechanism.delta > 0:
-                raise ValueError("the node's ledger has a delta of its own, which holds only for pure epsilon")
-            return ledger
+            return Ledger(self.path)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ledger = Ledger(self.path, epsilon=self._ledger_total)
         log(WARNING, "SstqMod: a new budget starts: %s, total epsilon %s", self.path, ledger.epsilon)
         return ledger
-
-
-def size_limits(node_config: Mapping[str, Any]) -> dict[str, int]:
-    """Return the limits "sstq-max-frame-size" and "sstq-max-steps" as arguments of `sstq.from_json`.
-
-    Examples:
-        >>> size_limits({"sstq-max-steps": 500})
-        {'max_steps': 500}
-    """
-    limits = {"sstq-max-frame-size": 1 << 32, "sstq-max-steps": 10_000}
-    return {
-        key.removeprefix("sstq-").replace("-", "_"): check_number(key, node_config[key], 1, most, integer=True)
-        for key, most in limits.items()
-        if key in node_config
-    }
 
 
 @contextmanager
@@ -211,16 +148,15 @@ def _sum(ledger: Ledger) -> Fraction:
 
 
 def _exhausted(epsilon: float) -> str:
-    return f"{TOO_MUCH}{epsilon!r} is more than is left of this node's budget"
+    return f"epsilon = {epsilon!r} is more than is left of this node's budget"
 
 
 def _check_keys(node_config: Iterable[str], run_config: Iterable[str]) -> None:
     """Refuse limits that would be ignored silently: misspelled ones, and those set where nobody reads them."""
     for key in node_config:
         if key.lower().startswith("sstq") and key not in _KEYS:
-            nearest = get_close_matches(key.lower(), _KEYS, n=1)
-            remedy = f"did you mean {nearest[0]!r}?" if nearest else f"valid keys are {', '.join(_KEYS)}"
-            raise ValueError(f"the node's configuration has no key {key!r}: {remedy}")
+            close = did_you_mean(key.lower(), _KEYS)
+            raise ValueError(f"the node's configuration has no key {key!r}; valid are {', '.join(_KEYS)}{close}")
     for key in run_config:
         if key.lower().startswith("sstq"):
             raise ValueError(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from logging import INFO, WARNING
-from math import isfinite, isnan, nan, sqrt
+from math import nan, sqrt
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,17 +22,13 @@ from sstq.accounting import price
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
 from sstq.exactness import round_up
-from sstq.integrations.flower.replies import DROPPED, SortedReplies, sort_replies
 from sstq.integrations.flower.turns import CohortGrid, ServerState, Turns
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import METRICS, RECORD, Request, refuse_other_than_vectors
+from sstq.integrations.flower.wire import RECORD, Request, SortedReplies, check_usable, sort_replies
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
-from sstq.mechanisms.base import ExpectedError
 from sstq.messages.batch import Messages
 from sstq.planning.cohorts import Participation
 from sstq.randomness.streams import mix_seed
-
-__all__ = ["SstqStrategy"]
 
 
 @dataclass(frozen=True)
@@ -57,34 +53,29 @@ class SstqStrategy(Strategy):
     Arrays of real numbers make up the private vector, of any shape. Arrays of integers and booleans, empty ones and
     those named in `frozen` are not part of it and keep the server's values.
 
-    Each round has a fresh public frame, if the mechanism has one. Invalid replies are dropped and counted
-    (`sstq.integrations.flower.replies.DROPPED`). A round with fewer valid replies than `min_replies` leaves model and
-    inner strategy as they were, and so does one after which the model would not be finite in its own dtype (float16,
-    say); both are logged. Evaluation is the inner strategy's own, and not private: a warning at the start says so.
+    Each round has a fresh public frame, if the mechanism has one. Invalid replies are dropped and counted. A round with
+    fewer valid replies than `min_replies` leaves model and inner strategy as they were, and so does one after which the
+    model would not be finite in its own dtype (float16, say); both are logged. Evaluation is the inner strategy's own,
+    and not private: a warning at the start says so.
 
     With `participation` nodes take turns in cohorts, and none is asked more often than that; so ε times `participation`
     is the total of a person. The inner strategy samples among the cohort of the round (all of it with
-    ``fraction_train=1.0``). When too few nodes are left, nothing more is asked.
-
-    When every node has refused because ε is more than it can spend, nothing more is asked: the rounds that remain pass
-    without a message, so that `start` returns the model as it is.
+    ``fraction_train=1.0``). When too few nodes are left, nothing more is asked: the rounds that remain pass without a
+    message, so that `start` returns the model as it is.
 
     Metrics of a round: ``sstq-replies`` and ``sstq-bytes`` (of the messages that counted, without Flower's envelope);
-    ``sstq-refused``, ``-unencoded``, ``-malformed``, ``-stale``, ``-foreign``, ``-duplicate`` and ``-missing``;
-    ``sstq-predicted-error``, the expected distance (root of the mean square) of the mean update from the true one if
-    all clients held the same update of norm `clip`; ``sstq-measured-error``, the same from the scatter of the messages,
-    with the bias that frames leave, but not that of a mean that is divided by more clients than answered (CSGM);
-    ``sstq-clip``, the clip of the round; ``sstq-epsilon`` and ``sstq-delta``, what one answer costs a client; and
-    over all rounds so far ``sstq-epsilon-answered``, what the client has spent whose answers arrived most often, and
-    ``sstq-epsilon-asked``, what the one was asked for that was asked most often. The truth for each client is in
-    its ledger, between the two: refusals cost nothing, and answers that were lost cost as much as others. An error that
-    cannot be known, without a mean or from one reply, is nan. Other names are metrics that clients share: names and
-    values are the clients' own.
+    ``sstq-refused``, ``sstq-invalid`` and ``sstq-missing``; ``sstq-predicted-error``, the expected distance (root of
+    the mean square) of the mean update from the true one if all clients held the same update of norm `clip`;
+    ``sstq-measured-error``, the same from the scatter of the messages, with the bias that frames leave;
+    ``sstq-epsilon``, what one answer costs a client; and over all rounds so far ``sstq-epsilon-answered``, what the
+    client has spent whose answers arrived most often, and ``sstq-epsilon-asked``, what the one was asked for that was
+    asked most often. The truth for each client is in its ledger, between the two: refusals cost nothing, and answers
+    that were lost cost as much as others. An error that cannot be known, without a mean or from one reply, is nan.
 
     Args:
         strategy: a strategy that averages arrays. Strategies that compare clients see only the mean.
-        mechanism: the name of the mechanism, one of `sstq.mechanisms`.
-        epsilon: the ε of one answer; None for mechanisms without privacy.
+        mechanism: the name of a locally private mechanism for vectors.
+        epsilon: the ε of one answer.
         clip: updates longer than this are scaled down to it; `sstq clip` finds one.
         frame_seed: the seed of the frames of all rounds, to repeat a run; by default drawn at random.
         frozen: names of arrays, or patterns such as ``"backbone.*"``, that are not trained. Clients may leave them out
@@ -107,7 +98,7 @@ class SstqStrategy(Strategy):
         strategy: Strategy,
         mechanism: str = "frameunit",
         *,
-        epsilon: float | None,
+        epsilon: float,
         clip: float,
         frame_seed: int | None = None,
         frozen: Sequence[str] = (),
@@ -130,9 +121,7 @@ class SstqStrategy(Strategy):
         self._state = ServerState.open(path, seed, secrets.randbits(64))
         self._name = mechanism
         mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
-        self._arguments = (
-            arguments | {"clip": check_argument("clip", clip)} | ({} if epsilon is None else {"epsilon": epsilon})
-        )
+        self._arguments = arguments | {"clip": check_argument("clip", clip), "epsilon": epsilon}
         self._frozen = tuple(frozen)
         self._min_replies = (
             None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
@@ -140,7 +129,6 @@ class SstqStrategy(Strategy):
         self._mechanism: Mechanism | None = None
         self._made_from: tuple[int, dict[str, Any]] | None = None
         self._round: _Round | None = None
-        self._unable: set[int] = set()
         self._halted = False
 
     @property
@@ -157,16 +145,11 @@ class SstqStrategy(Strategy):
             0.0
         """
         answers = max(self._state.answered.values(), default=0)
-        delta = answers * self._mechanism.delta if self._mechanism else 0.0
-        return PrivacySpent(self._epsilon(self._state.answered), delta, answers, "local-basic-composition")
-
-    @property
-    def _evaluates(self) -> bool:
-        return bool(getattr(self.strategy, "fraction_evaluate", 0.0) > 0)
+        return PrivacySpent(self._epsilon(self._state.answered), 0.0, answers, "local-basic-composition")
 
     def summary(self) -> None:
         """Log the request to the clients, a warning if they also evaluate, and the inner strategy's summary."""
-        if self._evaluates:
+        if getattr(self.strategy, "fraction_evaluate", 0.0) > 0:
             log(
                 WARNING,
                 "SstqStrategy: fraction_evaluate is above 0: what clients return from evaluations (loss, accuracy, "
@@ -179,12 +162,12 @@ class SstqStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the inner strategy's requests, each with this round's mechanism; none if no node can spend more."""
-        why = self._why_to_halt(grid)
-        if why and not self._halted:
-            log(WARNING, "SstqStrategy: %s: no more requests are sent", why)
-        self._halted = bool(why)
-        if why:
+        """Return the inner strategy's requests, each with this round's mechanism; none if too few nodes are left."""
+        over = self._turns is not None and self._turns.are_over(grid.get_node_ids(), self._state)
+        if over and not self._halted:
+            log(WARNING, "SstqStrategy: too few nodes are left that have not been asked: no more requests are sent")
+        self._halted = over
+        if over:
             return []
         names = private_names(arrays, self._frozen)
         private = PrivateArrays.of(arrays, names)
@@ -193,7 +176,7 @@ class SstqStrategy(Strategy):
             grid = cast(Grid, CohortGrid(grid, self._turns, self._state))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         used = self._mechanism_of_round(private.dim, len(messages))
-        request = Request(used, self._state.rounds, names, self._evaluates)
+        request = Request(used, self._state.rounds, names)
         record = request.to_record()
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")
@@ -201,9 +184,6 @@ class SstqStrategy(Strategy):
                 raise ValueError("the inner strategy must send the arrays of the model, got others")
             message.content[RECORD] = record
         asked = [message.metadata.dst_node_id for message in messages]
-        most = _made_for(request.mechanism, len(asked))
-        if len(asked) > most:
-            raise ValueError(f"{self._name} is for clients = {most} per round, but {len(asked)} nodes were chosen")
         if 0 < len(asked) < self._needed(len(asked)):
             raise ValueError(f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}")
         if asked and not self._state.asked:
@@ -224,7 +204,6 @@ class SstqStrategy(Strategy):
         this, self._round = self._round, None
         result = sort_replies(replies, this.request, {sent.message_id: sent.dst_node_id for sent in this.sent})
         self._state.answered += result.answered
-        self._unable = (self._unable | result.unable) - set(result.answered)
         count, needed = len(result.messages), self._needed(len(this.sent))
         self._state.save()
         if count < needed:
@@ -236,14 +215,14 @@ class SstqStrategy(Strategy):
                 needed,
             )
             return this.model, MetricRecord(self._metrics(this.request.mechanism, result, None))
-        estimate = _mean(this.request.mechanism, result.messages)
+        estimate = this.request.mechanism.aggregator().update(Messages.concatenate(result.messages)).mean()
         ours = self._metrics(this.request.mechanism, result, estimate)
         try:
             model = this.arrays.add(this.model, estimate.value)
         except OverflowError as error:
             log(WARNING, "SstqStrategy: %s after round %s; the model is unchanged", error, server_round)
             return this.model, MetricRecord(ours)
-        arrays, metrics = self.strategy.aggregate_train(server_round, [self._synthetic_reply(model, result)])
+        arrays, metrics = self.strategy.aggregate_train(server_round, [self._synthetic_reply(model)])
         return _restored(arrays, this), MetricRecord({**(metrics or {}), **ours})
 
     def configure_evaluate(
@@ -256,15 +235,6 @@ class SstqStrategy(Strategy):
         """Do as the inner strategy does."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
-    def _why_to_halt(self, grid: Grid) -> str:
-        """Why nothing more can be asked; empty if something can."""
-        nodes = set(grid.get_node_ids()) if self._unable or self._turns else set()
-        if nodes and nodes <= self._unable:
-            return "no node can spend this epsilon"
-        if self._turns and self._turns.are_over(nodes, self._state.asked, self.frame_seed):
-            return "too few nodes are left that participation allows to ask"
-        return ""
-
     def _needed(self, asked: int) -> int:
         """The valid replies that a round takes."""
         return max(1, (asked + 1) // 2) if self._min_replies is None else self._min_replies
@@ -273,8 +243,7 @@ class SstqStrategy(Strategy):
         """The ε of the messages to or from each node, for the node with the most."""
         if self._mechanism is None or not messages:
             return 0.0
-        epsilon = price(self._mechanism)
-        return round_up(max(messages.values()) * Fraction(epsilon)) if isfinite(epsilon) else epsilon
+        return round_up(max(messages.values()) * Fraction(price(self._mechanism)))
 
     def _mechanism_of_round(self, dim: int, nodes: int) -> Mechanism:
         arguments = dict(self._arguments)
@@ -283,71 +252,38 @@ class SstqStrategy(Strategy):
             arguments["clients"] = max(nodes, 1)
         if (dim, arguments) != self._made_from:
             self._made_from = (dim, arguments)
-            self._mechanism = mechanism(self._name, dim=dim, **arguments)
-            refuse_other_than_vectors(self._mechanism)
+            self._mechanism = check_usable(mechanism(self._name, dim=dim, **arguments))
         # A new seed for its frame or public coin, so that its bias averages out over rounds.
         return cast(Mechanism, self._mechanism).with_seed(mix_seed(self.frame_seed, self._state.rounds))
 
-    def _synthetic_reply(self, model: ArrayRecord, result: SortedReplies) -> Message:
+    def _synthetic_reply(self, model: ArrayRecord) -> Message:
         """Return one reply with the mean, of weight 1, as if a single client had sent it."""
         weight = getattr(self.strategy, "weighted_by_key", "num-examples")
-        metrics = MetricRecord({**result.metrics, weight: 1.0})
         content = RecordDict({getattr(self.strategy, "arrayrecord_key", "arrays"): model})
-        content[METRICS] = metrics
+        content["metrics"] = MetricRecord({weight: 1.0})
         return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
 
     def _metrics(self, used: Mechanism, result: SortedReplies, estimate: Estimate | None) -> dict[str, Any]:
         count = len(result.messages)
-        predicted, measured = nan, nan
-        if estimate is not None:
-            predicted = sqrt(_expected_error(used, count).total)
-            measured = float(np.linalg.norm(estimate.stderr))
-            if count < (most := _made_for(used, count)):
-                log(WARNING, "SstqStrategy: %s of %s clients count, so their mean is shrunk by as much", count, most)
         return {
-            **result.metrics,
             "sstq-replies": count,
-            "sstq-bytes": result.bytes,
-            **{f"sstq-{reason}": result.dropped[reason] for reason in DROPPED},
-            "sstq-predicted-error": predicted,
-            "sstq-measured-error": measured,
-            "sstq-clip": used.clip,
+            "sstq-bytes": count * -(-used.bundle_bits // 8),
+            "sstq-refused": result.refused,
+            "sstq-invalid": result.invalid,
+            "sstq-missing": result.missing,
+            "sstq-predicted-error": nan if estimate is None else sqrt(used.typical_error(count).total),
+            "sstq-measured-error": nan if estimate is None else float(np.linalg.norm(estimate.stderr)),
             "sstq-epsilon": price(used),
-            "sstq-delta": used.delta,
             "sstq-epsilon-asked": self._epsilon(self._state.asked),
             "sstq-epsilon-answered": self._epsilon(self._state.answered),
         }
 
 
-def _mean(used: Mechanism, messages: list[Messages]) -> Estimate:
-    aggregator = used.aggregator()
-    aggregator.update(Messages.concatenate(messages))
-    return aggregator.mean()
-
-
-def _made_for(used: Mechanism, clients: int) -> int:
-    """The number by which a sum is divided: the clients, or with a trusted aggregator those the noise is made for."""
-    return int(getattr(used, "clients", clients)) if used.trust == "aggregator" else clients
-
-
-def _expected_error(used: Mechanism, clients: int) -> ExpectedError:
-    """Return the expected squared error of the mean of this many updates, all equal to one vector of norm clip."""
-    try:
-        error = used.typical_error(clients)
-    except ValueError:  # this mechanism has no closed form
-        return ExpectedError(nan, nan)
-    # Fewer clients than a trusted aggregator divides by shrink the mean.
-    share = clients / _made_for(used, clients)
-    return ExpectedError(((1 - share) * used.clip + share * sqrt(error.bias2)) ** 2, share**2 * error.variance)
-
-
 def _outlook(used: Mechanism, clients: int) -> str:
     """Describe the error of a round of this many nodes, and how many would make it as small as the update."""
-    error, text = _expected_error(used, clients), f"n = {clients:,}, d = {used.dim:,}: error"
-    if isnan(error.total):
-        return f"{text} unknown"
-    text = f"{text} {_two_digits(sqrt(error.total) / used.clip)} × clip"
-    if used.trust != "local" or error.total <= used.clip**2:
+    error = used.typical_error(clients)
+    text = f"n = {clients:,}, d = {used.dim:,}: error {_two_digits(sqrt(error.total) / used.clip)} × clip"
+    if error.total <= used.clip**2:
         return text
     if (room := used.clip**2 - error.bias2) <= 0:
         return f"{text}, mostly frame bias, which more nodes do not reduce: pass clients={clients}"

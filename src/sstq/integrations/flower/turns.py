@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from sstq.files.atomic import atomic_file
 from sstq.files.strict_json import read_json
 from sstq.planning.cohorts import Participation, answers_of
 from sstq.randomness.streams import words_of
-
-__all__ = ["CohortGrid", "ServerState", "Turns"]
 
 _FORMAT = "sstq-strategy-1"
 
@@ -106,16 +104,17 @@ class Turns:
                     f"{name} of the inner strategy must be at most cohort = {self._size}, got {getattr(strategy, name)}"
                 )
 
-    def cohort(self, nodes: Iterable[int], asked: Mapping[int, int], seed: int) -> list[int]:
+    def cohort(self, nodes: Iterable[int], state: ServerState) -> list[int]:
         """Return the next nodes in turn."""
-        able = np.array(sorted(node for node in nodes if asked.get(node, 0) < self._answers), dtype=np.uint64)
-        times = np.array([asked.get(int(node), 0) for node in able], dtype=np.int64)
-        first = np.lexsort((words_of(seed, "cohorts", able), times))[: self._size]
+        asked = state.asked
+        able = np.array(sorted(node for node in nodes if asked[node] < self._answers), dtype=np.uint64)
+        times = np.array([asked[int(node)] for node in able], dtype=np.int64)
+        first = np.lexsort((words_of(state.frame_seed, "cohorts", able), times))[: self._size]
         return sorted(int(node) for node in able[first])
 
-    def are_over(self, nodes: Iterable[int], asked: Mapping[int, int], seed: int) -> bool:
+    def are_over(self, nodes: Iterable[int], state: ServerState) -> bool:
         """Whether too few of the nodes are left for a round, after the first."""
-        return bool(asked) and len(self.cohort(nodes, asked, seed)) < self._least
+        return bool(state.asked) and len(self.cohort(nodes, state)) < self._least
 
 
 class CohortGrid:
@@ -126,7 +125,7 @@ class CohortGrid:
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the nodes of the next cohort among those connected now."""
-        return self._turns.cohort(self._grid.get_node_ids(), self._state.asked, self._state.frame_seed)
+        return self._turns.cohort(self._grid.get_node_ids(), self._state)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._grid, name)

@@ -11,8 +11,6 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-__all__ = ["PrivateArrays", "private_names", "sole_arrays"]
-
 
 def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
     """Return the one ArrayRecord of a message; ValueError unless there is exactly one."""

@@ -1,27 +1,27 @@
-"""The wire format: the server's request for a private message, and the answer that carries it.
+"""The wire format: the server's request for a private message, and the answers of a round.
 
 Both are a ConfigRecord called "sstq" in a Flower message. The request accompanies the model and holds the mechanism
 as JSON, its digest, the number of the round and the names of the arrays that make up the vector. The answer is alone
-(except for metrics that the app shares by name) and holds the message's bytes, the digest and the number of the round.
+and holds the message's bytes, the digest and the number of the round.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from logging import INFO
 
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.supercore import log
 
 from sstq.checks import check_number
 from sstq.mechanisms import Mechanism, from_json
 from sstq.mechanisms.records import RecordMechanism
-
-__all__ = ["METRICS", "RECORD", "TOO_MUCH", "Answer", "Request", "refuse_other_than_vectors"]
+from sstq.messages.batch import Messages
 
 RECORD = "sstq"
-METRICS = "metrics"
-TOO_MUCH = "epsilon = "
-"""How a refusal begins if the node cannot spend this ε, on one answer or in total: it will refuse again."""
 
 # Many nodes of one process get the same mechanism, which is immutable and costly to check.
 _mechanism = lru_cache(maxsize=4)(from_json)
@@ -35,22 +35,17 @@ class Request:
         mechanism: the mechanism to encode with.
         number: the number of the round, counted by the server.
         names: the names of the arrays whose update is encoded, in order.
-        evaluates: whether the server also asks for evaluations, which are not private. Only a warning depends on it.
     """
 
     mechanism: Mechanism
     number: int
     names: tuple[str, ...]
-    evaluates: bool = False
 
     def clients(self, node: int) -> list[int] | None:
         """Return the identifier of this node's message for a public coin, known to both sides; None if it is private.
 
         It is (2^32·number + node) mod 2^64, another one in every round. Adding modulo 2^64 is one-to-one, so two nodes
-        never share an identifier in a round.
-
-        Raises:
-            ValueError: the number of the round is beyond what can be named.
+        never share an identifier in a round. ValueError for a number of the round that cannot be named.
         """
         if self.mechanism.coin == "private":
             return None
@@ -65,73 +60,102 @@ class Request:
                 "digest": self.mechanism.digest(),
                 "round": self.number,
                 "arrays": list(self.names),
-                "evaluates": self.evaluates,
             }
         )
 
     @classmethod
-    def from_content(
-        cls, content: RecordDict, max_frame_size: int | None = None, max_steps: int | None = None
-    ) -> Request:
-        """Read the request of a message; its mechanism is rebuilt and checked integer by integer.
-
-        Args:
-            content: the content of the message.
-            max_frame_size: as in `sstq.from_json`.
-            max_steps: as in `sstq.from_json`.
-
-        Raises:
-            ValueError: there is none, or it is not valid. None of its numbers is trusted.
-        """
+    def from_content(cls, content: RecordDict) -> Request:
+        """Read the request of a message, trusting none of its numbers; ValueError if there is none or it is invalid."""
         record = content.config_records.get(RECORD)
         if record is None:
             raise ValueError(f"the message has no {RECORD!r} record: the server must wrap its strategy in SstqStrategy")
         text, digest, number, names = (record.get(key) for key in ("mechanism", "digest", "round", "arrays"))
         if not isinstance(text, str):
             raise ValueError("the request has no mechanism")
-        mechanism = _mechanism(text, max_frame_size=max_frame_size, max_steps=max_steps)
-        refuse_other_than_vectors(mechanism)
+        mechanism = check_usable(_mechanism(text))
         if mechanism.digest() != digest:
             raise ValueError("the mechanism does not match the request's digest")
         if type(number) is not int or number < 0:
             raise ValueError(f"the number of the round must be a non-negative integer, got {number!r}")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ValueError("the request must name the arrays to update")
-        return cls(mechanism, number, tuple(str(name) for name in names), bool(record.get("evaluates", False)))
+        return cls(mechanism, number, tuple(str(name) for name in names))
+
+    def answer(self, payload: bytes) -> ConfigRecord:
+        """Return the answer with the bytes of a node's messages."""
+        digest = bytes.fromhex(self.mechanism.digest())
+        return ConfigRecord({"message": payload, "digest": digest, "round": self.number})
+
+    def read_answer(self, content: RecordDict, node: int) -> Messages:
+        """Read a node's messages; ValueError unless the content is an answer to this request and nothing else."""
+        record = content.config_records.get(RECORD)
+        if record is None or set(content) != {RECORD} or set(record) != {"message", "digest", "round"}:
+            raise ValueError("an answer must have the fields message, digest and round, and nothing beside them")
+        payload = record["message"]
+        if not isinstance(payload, bytes) or record != self.answer(payload):
+            raise ValueError("the answer must be to this round and mechanism")
+        return self.mechanism.messages_from_bytes(payload, self.mechanism.messages, clients=self.clients(node))
 
 
-def refuse_other_than_vectors(mechanism: Mechanism) -> None:
-    """Raise ValueError for a mechanism that is not for model updates: vectors without private groups."""
+def check_usable(mechanism: Mechanism) -> Mechanism:
+    """Return a mechanism that makes every model update private by itself; ValueError for others."""
     if isinstance(mechanism, RecordMechanism):
         raise ValueError(f"mechanism must be for vectors, got {mechanism.name}; use frameunit")
     if mechanism.groups is not None:
         raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
+    if mechanism.trust != "local":
+        raise ValueError(f"mechanism must be locally private, got {mechanism.name}; use frameunit")
+    return mechanism
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a request: a private message.
+@dataclass
+class SortedReplies:
+    """What arrived in a round.
 
     Attributes:
-        payload: the bytes of one message.
-        digest: the digest of its mechanism.
-        number: the number of the round.
+        messages: the valid messages, one batch per node, in the order of node ids.
+        refused: how many nodes sent an error.
+        invalid: how many replies are not one node's first answer to its request.
+        missing: how many nodes that were asked sent nothing themselves (for a dead one Flower's SuperLink answers).
+        answered: how many requests each node answered, whether or not the answer counts: each has cost it ε.
     """
 
-    payload: bytes
-    digest: str
-    number: int
+    messages: list[Messages] = field(default_factory=list)
+    refused: int = 0
+    invalid: int = 0
+    missing: int = 0
+    answered: Counter[int] = field(default_factory=Counter)
 
-    def to_record(self) -> ConfigRecord:
-        """Return the answer as a record."""
-        return ConfigRecord({"message": self.payload, "digest": bytes.fromhex(self.digest), "round": self.number})
 
-    @classmethod
-    def from_record(cls, record: ConfigRecord) -> Answer:
-        """Read an answer from a record; ValueError unless it has exactly the fields of one."""
-        if set(record) != {"message", "digest", "round"}:
-            raise ValueError(f"an answer must have the fields message, digest and round, got {', '.join(record)}")
-        payload, digest, number = record["message"], record["digest"], record["round"]
-        if not isinstance(payload, bytes) or not isinstance(digest, bytes) or type(number) is not int:
-            raise ValueError("the fields of an answer must be bytes, bytes and an integer")
-        return cls(payload, digest.hex(), number)
+def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[str, int]) -> SortedReplies:
+    """Collect one private message from each node, and count the rest; `asked` has the node of each message's id."""
+    result = SortedReplies()
+    taken: dict[int, Messages] = {}
+    silent, answered = set(asked), dict[str, int]()
+    reasons: Counter[str] = Counter()
+    for reply in replies:
+        message_id, node = reply.metadata.reply_to_message_id, reply.metadata.src_node_id
+        if asked.get(message_id) != node:
+            # The SuperLink's error in the name of a dead node: that node stays silent.
+            result.invalid += not (reply.has_error() and message_id in asked)
+            continue
+        silent.discard(message_id)
+        if reply.has_error():
+            result.refused += 1
+            reasons[reply.error.reason or "no reason given"] += 1
+            continue
+        answered[message_id] = node
+        try:
+            messages = request.read_answer(reply.content, node)
+        except ValueError:
+            result.invalid += 1
+            continue
+        result.invalid += node in taken
+        taken.setdefault(node, messages)
+    for reason, times in reasons.most_common(5):
+        log(INFO, "\t> SstqStrategy: %s refused: %s", times, reason)
+    # Whatever the order of arrival, the same replies give the same bits.
+    result.messages = [taken[node] for node in sorted(taken)]
+    result.missing = len(silent)
+    result.answered = Counter(answered.values())
+    return result
