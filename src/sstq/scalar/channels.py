@@ -293,8 +293,6 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
     if isinstance(channel, FlatChannel):
         total = math.fsum(codebook.values)
         contrast = channel.own - channel.other
-        if contrast == 0:
-            raise ValueError("no decoder is unbiased for this channel: its codes do not depend on the tokens")
         values: Vector = codebook.values * (TOTAL / contrast) - total * (channel.other / contrast)
     else:
         values = _least_variance_solution(channel, codebook.values)
