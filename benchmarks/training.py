@@ -55,7 +55,7 @@ def _straightforward_round() -> Callable[[], None]:
             gradient = model.gradients(parameters, x[client : client + 1], y[client : client + 1])[0]
             gradient *= min(1.0, CLIP / float(np.linalg.norm(gradient)))
             index, code = straightforward_encode(mechanism, gradient, rng)
-            mean += mechanism.decoder.values[code] * mechanism.frame.rows(np.array([index]))[0]
+            mean += mechanism.decoding_values[code] * mechanism.frame.rows(np.array([index]))[0]
 
     return one_round
 

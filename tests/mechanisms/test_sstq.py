@@ -94,7 +94,7 @@ def enumerated(mechanism, x):
         gap = words[k + 1] - words[k]
         up = 1.0 if gap == 0 else (y[j] - words[k]) / gap
         codes = (1 - up) * probability[k] + up * probability[k + 1]
-        w = mechanism.decoder.values * mechanism.bound
+        w = mechanism.decoding_values * mechanism.bound
         mean += mechanism.dim * (codes @ w) * rows[j] / frame.size
         power += mechanism.dim**2 * (codes @ w**2) * np.sum(rows[j] ** 2) / frame.size
     return mean, power
@@ -259,7 +259,12 @@ def test_levels_and_steps_that_cannot_do_are_not_called_unbiased():
 
 def test_parts_cannot_be_changed():
     mechanism = make("metric-aware-unbiased")
-    for array in (mechanism.decoder.values, mechanism.codebook.values, mechanism.channel.matrix, mechanism.frame.signs):
+    for array in (
+        mechanism.decoding_values,
+        mechanism.codebook.values,
+        mechanism.channel.matrix,
+        mechanism.frame.signs,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7
 

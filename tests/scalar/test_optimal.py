@@ -202,7 +202,7 @@ def test_the_default_density_predicts_the_exact_error(seed):
     mechanism = sstq.SSTQ(dim=2000, epsilon=3.0, bits=4, channel="optimal")
     beta = mechanism.kashin.bound(mechanism.frame)
     density = Density.kashin(beta, mechanism.frame.redundancy)
-    moment = decoded_second_moment(mechanism.channel, mechanism.codebook, mechanism.decoder.values, density)
+    moment = decoded_second_moment(mechanism.channel, mechanism.codebook, mechanism.decoding_values, density)
     x = np.random.default_rng(seed).standard_normal(2000)
     error = mechanism.expected_mse(x / np.linalg.norm(x))
     assert error.total / 2000 == pytest.approx(beta**2 * moment - 1 / 2000, rel=0.02)

@@ -175,7 +175,7 @@ def _parts(mechanism: Mechanism) -> Facts:
         return [
             ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits"),
             ("codebook", mechanism.codebook.name),
-            ("decoder", mechanism.decoder.name),
+            ("decoder", mechanism.decoder),
             ("frame", f"{frame.name}, N = {frame.size}, seed {frame.seed}"),
             ("kashin", f"{kashin.name}, K = {kashin.level:.6g}, {kashin.steps} steps"),
         ]

@@ -178,7 +178,7 @@ def _show_probabilities(mechanism: SSTQ) -> None:
         [str(token), f"{codeword:+.4f}", *(f"{p:.3g}" for p in row)]
         for token, (codeword, row) in enumerate(zip(mechanism.codebook.values, channel.probabilities(), strict=True))
     ]
-    rows.append(["decoded", "", *(f"{value:+.4g}" for value in mechanism.decoder.values)])
+    rows.append(["decoded", "", *(f"{value:+.4g}" for value in mechanism.decoding_values)])
     columns = ["token", "codeword", *map(str, range(channel.outputs))]
     caption = "Codewords and decoded values are in units of the bound B."
     show_table("Probability of each code", columns, rows, caption=caption)

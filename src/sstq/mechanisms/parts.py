@@ -1,6 +1,5 @@
-"""The scalar parts of SSTQ (channel, codebook and decoder), built from their names, and whether they fit."""
+"""The scalar parts of SSTQ (channel, codebook and decoding values), built from their names, and whether they fit."""
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -26,45 +25,32 @@ DecoderName = Literal["unbiased", "identity", "rescaled"]
 _LARGEST_VALUE = 1e100
 
 
-@dataclass(frozen=True, eq=False)
-class Decoder:
-    """The value that each code stands for on the server, in units of B."""
-
-    name: str
-    values: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        if self.values.ndim != 1 or not np.all(np.abs(self.values) <= _LARGEST_VALUE) or not self.values.any():
-            raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
-        values = np.array(self.values)
-        values.setflags(write=False)
-        object.__setattr__(self, "values", values)
-
-
-def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: Decoder) -> None:
-    """Refuse a channel, a codebook and a decoder that do not belong together; they may come from JSON."""
+def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: str, values: NDArray[np.float64]) -> None:
+    """Refuse a channel, a codebook and decoding values that do not belong together; they may come from JSON."""
+    if values.ndim != 1 or not np.all(np.abs(values) <= _LARGEST_VALUE) or not values.any():
+        raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
     codes = 1 << bits
     (inputs, outputs), words = channel.shape, len(codebook.values)
     tokens = inputs if channel.name == OPTIMAL else codes
-    if not inputs == words == tokens or not outputs == len(decoder.values) == codes:
+    if not inputs == words == tokens or not outputs == len(values) == codes:
         raise ValueError(
             f"channel, codebook and decoder must have {tokens} tokens and 2^bits = {codes} codes, got a channel from "
-            f"{inputs} to {outputs}, {words} codewords and {len(decoder.values)} decoded values"
+            f"{inputs} to {outputs}, {words} codewords and {len(values)} decoded values"
         )
     if OPTIMAL in (channel.name, codebook.name):
-        if not channel.name == codebook.name == OPTIMAL or decoder.name != "unbiased":
+        if not channel.name == codebook.name == OPTIMAL or decoder != "unbiased":
             raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
-        check_unbiased(channel, codebook, decoder.values)
-    if decoder.name == "unbiased":
-        off = float(np.abs(channel.moments(decoder.values)[0] - codebook.values).max())
+        check_unbiased(channel, codebook, values)
+    if decoder == "unbiased":
+        off = float(np.abs(channel.moments(values)[0] - codebook.values).max())
     else:
         # The last codeword is 1, so the last value is the factor.
-        factor = 1.0 if decoder.name == "identity" else float(decoder.values[-1])
+        factor = 1.0 if decoder == "identity" else float(values[-1])
         if not factor > 0:
             raise ValueError(f"decoder 'rescaled' must have a positive factor, got {factor:g}")
-        off = float(np.abs(decoder.values / factor - codebook.values).max())
+        off = float(np.abs(values / factor - codebook.values).max())
     if not off <= RESIDUAL_MAX:
-        raise ValueError(f"decoder {decoder.name!r} must have its own values, got values that differ by {off:g}")
+        raise ValueError(f"decoder {decoder!r} must have its own values, got values that differ by {off:g}")
 
 
 def build_scalar(
@@ -77,8 +63,8 @@ def build_scalar(
     *,
     density: Density | None = None,
     typical: Density | None = None,
-) -> tuple[Channel, Codebook, Decoder]:
-    """Build the channel, codebook and decoder with these names, for one coordinate in units of B.
+) -> tuple[Channel, Codebook, DecoderName, NDArray[np.float64]]:
+    """Build the channel, the codebook and the decoder's name and values, for one coordinate in units of B.
 
     Parts that are made for a density use `density`, or the representation's `typical` one by default.
     """
@@ -92,7 +78,7 @@ def build_scalar(
             if given not in (None, own):
                 raise ValueError(f"{label} must be {own!r} with channel='optimal', got {given!r}")
         solved = optimal_channel(bits, epsilon, _density_for("channel='optimal'", density or typical))
-        return solved.channel, solved.codebook, Decoder("unbiased", solved.values)
+        return solved.channel, solved.codebook, "unbiased", solved.values
     flat = channel == "flat"
     named = check_option(
         "decoder", ("unbiased" if flat else "identity") if decoder is None else decoder, get_args(DecoderName)
@@ -112,7 +98,7 @@ def build_scalar(
         values = channels.unbiased_decoder(built, words)
     elif named == "rescaled":
         values = values * rescaling(built, words, _density_for("decoder='rescaled'", density or typical))
-    return built, words, Decoder(named, values)
+    return built, words, named, values
 
 
 def _codebook(

@@ -122,8 +122,10 @@ class SSTQ(KashinMechanism):
     }
 
     parameters_class = SSTQParameters
+    decoding_scale = KashinMechanism.bound
     parameters: SSTQParameters
     bits: int
+    decoder: parts.DecoderName
 
     def __init__(
         self,
@@ -159,11 +161,12 @@ class SSTQ(KashinMechanism):
             self._note(bounds={name: (low, high) for name, low, high in bounds})
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         typical = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
-        built, words, decoding = parts.build_scalar(
+        built, words, decoded_by, values = parts.build_scalar(
             common["bits"], common["epsilon"], channel, codebook, decoder, rate, density=density, typical=typical
         )
+        names: Any = {"channel": built.name, "codebook": words.name, "decoder": decoded_by}
         flat = isinstance(built, FlatChannel)
-        names: Any = {"channel": built.name, "codebook": words.name, "decoder": decoding.name}
+        weights: Any = {"own": built.own, "other": built.other} if flat else {"weights": built.matrix}
         solved = SSTQParameters(
             **common,
             **framed,
@@ -171,16 +174,14 @@ class SSTQ(KashinMechanism):
             bounds=bounds,
             **names,
             codebook_values=words.values,
-            decoder_values=decoding.values,
-            own=built.own if isinstance(built, FlatChannel) else None,
-            other=built.other if isinstance(built, FlatChannel) else None,
-            weights=None if flat else built.matrix,
+            decoder_values=values,
+            **weights,
         )
-        self._hold(solved, frame=chosen, kashin=recipe, channel=built, codebook=words, decoder=decoding)
+        self._hold(solved, frame=chosen, kashin=recipe, channel=built, codebook=words)
 
     def _check_solved(self) -> None:
         self._check_frame()
-        parts.check_scalar(self.bits, self.channel, self.codebook, self.decoder)
+        parts.check_scalar(self.bits, self.channel, self.codebook, self.decoder, self.decoding_values)
 
     @cached_property
     def channel(self) -> Channel:
@@ -200,9 +201,11 @@ class SSTQ(KashinMechanism):
         return Codebook(self.parameters.codebook, self.parameters.codebook_values)
 
     @cached_property
-    def decoder(self) -> parts.Decoder:
-        """The decoding values."""
-        return parts.Decoder(self.parameters.decoder, self.parameters.decoder_values)
+    def decoding_values(self) -> Floats:
+        """The value w that each code stands for on the server, in units of B."""
+        values = self.parameters.decoder_values.view()
+        values.setflags(write=False)
+        return values
 
     @cached_property
     def layout(self) -> Layout:
@@ -224,7 +227,7 @@ class SSTQ(KashinMechanism):
     @property
     def unbiased(self) -> base.Unbiased:
         """Always if the decoder is unbiased and the representation is certified, else never."""
-        return self._certified if self.decoder.name == "unbiased" else base.Unbiased.NEVER
+        return self._certified if self.decoder == "unbiased" else base.Unbiased.NEVER
 
     @property
     def decoder_bias(self) -> float:
@@ -238,7 +241,7 @@ class SSTQ(KashinMechanism):
             >>> mechanism.expected_mse(np.eye(100)[0]).bias2 < mechanism.decoder_bias**2
             True
         """
-        if self.decoder.name != "rescaled":
+        if self.decoder != "rescaled":
             return 0.0
         off = self.channel.moments(self.decoding_values)[0] - self.codebook.values
         return math.sqrt(self.dim) * self.bound * float(np.abs(off).max())
@@ -272,16 +275,6 @@ class SSTQ(KashinMechanism):
         code = messages.column("code")
         for row in np.flatnonzero(~used[code]):
             raise ValueError(f"message {row}: code {code[row]} is never sent by this channel")
-
-    @property
-    def decoding_values(self) -> Floats:
-        """The decoding value w of every code, in units of B."""
-        return self.decoder.values
-
-    @property
-    def decoding_scale(self) -> float:
-        """B, the unit of the decoding values."""
-        return self.bound
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame coordinate and the code of every message."""
@@ -351,7 +344,7 @@ class SSTQ(KashinMechanism):
         coordinates, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
         lower, weight = interpolation(self.codebook.values, coordinates.astype(np.float64))
         upper = np.minimum(lower + 1, len(self.codebook.values) - 1)
-        first, second = self.channel.moments(self.decoder.values)
+        first, second = self.channel.moments(self.decoding_values)
         mean = first[lower] + weight * (first[upper] - first[lower])
         power = second[lower] + weight * (second[upper] - second[lower])
         return mean * self.bound, power * self.bound**2

@@ -54,7 +54,7 @@ def _draw_probabilities(figure: Any, axes: Any, mechanism: SSTQ) -> None:
 
 
 def _draw_decoding(axes: Any, mechanism: SSTQ) -> None:
-    used, values = mechanism.channel.used, mechanism.decoder.values
+    used, values = mechanism.channel.used, mechanism.decoding_values
     size, width = len(used), max(2.0, 14 - len(used) / 8)
     axes.axhline(0, color=FAINT, linewidth=0.6)
     # There may be more or fewer tokens than codes: they are spread over the same width.
