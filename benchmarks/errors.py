@@ -202,7 +202,7 @@ def frameunit_law(mechanism: sstq.FrameUnit, vectors: Floats) -> Floats:
     return law / law.sum()
 
 
-def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Generator) -> Aggregator[Any]:
+def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Generator) -> Aggregator:
     """The aggregator of so many messages from the law of coordinates (or rows) and codes."""
     counts = rng.multinomial(clients, law.ravel()).reshape(law.shape)
     aggregator = mechanism.aggregator()
@@ -212,7 +212,7 @@ def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Genera
     return aggregator
 
 
-def from_messages(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Aggregator[Any]:
+def from_messages(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Aggregator:
     """The same by encoding everybody, for every other mechanism."""
     who = rng.integers(len(people.vectors), size=clients)
     groups = {} if people.groups is None else {"groups": people.groups[who]}

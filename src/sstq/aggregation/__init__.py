@@ -1,6 +1,6 @@
 """Aggregation: exact, mergeable, resumable sums of messages, and the mean with its error bar."""
 
-from sstq.aggregation.base import Aggregator, StateInfo, describe_state, write_state
+from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.pooling import pool
 from sstq.aggregation.sparse_counts import FamilyAggregator, SparseAggregator
@@ -20,5 +20,4 @@ __all__ = [
     "VectorAggregator",
     "describe_state",
     "pool",
-    "write_state",
 ]

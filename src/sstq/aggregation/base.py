@@ -5,9 +5,8 @@ The state is an array of integers, so the result is the same bit for bit in any 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,35 +15,13 @@ from sstq.aggregation.counts import COUNT, MOST_MESSAGES, known_simulated, read_
 from sstq.aggregation.estimates import Estimate
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
-from sstq.messages.batch import MessageReader, Messages
+from sstq.messages.batch import Messages
 from sstq.messages.files import open_messages
-from sstq.messages.layouts import Column, Layout
 
 _STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
 # What is counted already: identifiers of files, and names of tables.
 _LONGEST_SOURCE = 64
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
-
-
-class MessageOwner(MessageReader, Protocol):
-    """What adding messages up needs of a mechanism."""
-
-    @property
-    def messages(self) -> int:
-        """The number of messages per person."""
-
-    @property
-    def counted_layout(self) -> Layout:
-        """The fields of a table of counts; ValueError if counts are not enough for an estimate."""
-
-    def counted_messages(self, columns: tuple[Column, ...], simulated: bool) -> Messages:
-        """Messages with the fields of a table of counts; ValueError for values that are never sent."""
-
-    def finished(self, estimate: Estimate) -> Estimate:
-        """The estimate with what the mechanism adds to it."""
-
-
-Owner = TypeVar("Owner", bound=MessageOwner)
 
 
 @dataclass(frozen=True)
@@ -59,7 +36,7 @@ class StateInfo:
     simulated: bool | None
 
 
-class Aggregator(ABC, Generic[Owner]):
+class Aggregator(ABC):
     """An exact sum of the messages of one mechanism.
 
     Examples:
@@ -79,9 +56,9 @@ class Aggregator(ABC, Generic[Owner]):
     sparse: ClassVar[bool] = False
     """Whether the state has rows only for numbers that occur (the first column); other states have all rows."""
 
-    def __init__(self, mechanism: Owner) -> None:
+    def __init__(self, mechanism: Any) -> None:
         self._mechanism = mechanism
-        self.digest = mechanism.digest()
+        self.digest: str = mechanism.digest()
         """The fingerprint of the mechanism whose messages are added."""
         self._state = self._empty_state()
         self._count = 0
@@ -191,7 +168,7 @@ class Aggregator(ABC, Generic[Owner]):
         self._sources.add(info.file_id)
         return True
 
-    def merge(self, other: "Aggregator[Owner]") -> None:
+    def merge(self, other: "Aggregator") -> None:
         """Add another aggregator of the same mechanism, as if all its messages had been added here.
 
         Aggregators that contain the same file are refused: its messages would count twice.
@@ -208,15 +185,17 @@ class Aggregator(ABC, Generic[Owner]):
         self._count += other._count
         self._simulated |= other._simulated
 
-    def _settle(self) -> None:
-        """Bring the state into its canonical form, which depends on the messages alone."""
+    def _settle(self) -> NDArray[np.int64]:
+        """Bring the state into its canonical form, which depends on the messages alone, and return it."""
+        return self._state
 
-    def _merge_state(self, other: "Aggregator[Owner]") -> None:
+    def _merge_state(self, other: "Aggregator") -> None:
         self._state += other._state
 
     def mean(self) -> Estimate:
         """Return the mean so far with its standard error, in the units of the vectors."""
-        return self._mechanism.finished(self._mean())
+        estimate: Estimate = self._mechanism.finished(self._mean())
+        return estimate
 
     def _mean(self) -> Estimate:
         """The mean of the vectors as they are encoded: clipped, and scaled by bounds if there are any."""
@@ -248,11 +227,10 @@ class Aggregator(ABC, Generic[Owner]):
 
     def sums(self) -> NDArray[np.int64]:
         """The integers of the state (read-only), which depend on the messages alone, not on their order."""
-        self._settle()
-        return self._state
+        return self._settle()
 
     @classmethod
-    def from_sums(cls, mechanism: Owner, sums: NDArray[np.int64], count: int) -> Self:
+    def from_sums(cls, mechanism: Any, sums: NDArray[np.int64], count: int) -> Self:
         """Create an aggregator from the sums of this many messages; ValueError if they are not valid."""
         made = cls(mechanism)
         made._restore(sums, count, simulated=False)
@@ -260,11 +238,13 @@ class Aggregator(ABC, Generic[Owner]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
-        kind = (self.digest, self._count, self._simulated, self._sources)
-        write_state(path, self.sums(), *kind, private=self.private_file)
+        kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
+        sources = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}")
+        with atomic_file(path, private=self.private_file) as file:
+            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=self.sums())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], mechanism: Owner) -> Self:
+    def load(cls, path: str | os.PathLike[str], mechanism: Any) -> Self:
         """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, state, sources = _read_state(path)
         loaded = cls(mechanism)
@@ -293,23 +273,6 @@ class Aggregator(ABC, Generic[Owner]):
     def _refuse_overflow(self, added: int) -> None:
         if self._count + added > MOST_MESSAGES:
             raise ValueError(f"an aggregator holds at most 2^32 messages, got {self._count} and {added} more")
-
-
-def write_state(
-    path: str | os.PathLike[str],
-    sums: NDArray[np.int64],
-    digest: str,
-    count: int,
-    simulated: bool = False,
-    sources: Iterable[str] = (),
-    *,
-    private: bool = False,
-) -> None:
-    """Write sums as `Aggregator.save` does; they may be a memory map, which is read in small parts."""
-    kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": digest}
-    files = np.array(sorted(sources), dtype=f"U{_LONGEST_SOURCE}")
-    with atomic_file(path, private=private) as file:
-        np.savez(file, **kind, count=count, simulated=simulated, sources=files, state=sums)
 
 
 def describe_state(path: str | os.PathLike[str]) -> StateInfo:

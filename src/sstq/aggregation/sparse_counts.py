@@ -5,7 +5,6 @@ Among them are the signed rows of many frames, ±gain·u_j of one of G frames (`
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ _PENDING = 1 << 20
 _FEW_FRAMES = 32
 
 
-class SparseAggregator(Aggregator[Any]):
+class SparseAggregator(Aggregator):
     """One row of integers per pair of messages that was sent, 2i and 2i + 1: i, and how often each of the two was.
 
     Memory grows with the distinct messages, not with their number.
@@ -69,15 +68,16 @@ class SparseAggregator(Aggregator[Any]):
         if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._state)):
             self._settle()
 
-    def _settle(self) -> None:
+    def _settle(self) -> NDArray[np.int64]:
         """Sort new messages into the state."""
         if self._pending:
             self._merged.append(_rows(*np.unique(np.concatenate(self._pending), return_counts=True)))
         if self._merged:
             self._state = condensed(np.concatenate([self._state, *self._merged]))
             self._pending, self._merged = [], []
+        return self._state
 
-    def _merge_state(self, other: Aggregator[Any]) -> None:
+    def _merge_state(self, other: Aggregator) -> None:
         self._merged.append(other._state)
         self._settle_if_many()
 

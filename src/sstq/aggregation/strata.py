@@ -13,10 +13,11 @@ The price: E[1/count] exceeds 1/E[count] by a factor near 1 + N/n. So strata are
 most 18 %. That rule looks at the number of messages only: it costs neither privacy nor unbiasedness.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import MessageOwner
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sums import FrameAggregator, trace_of_square
 from sstq.frames.tight import Frame
@@ -43,7 +44,7 @@ class StratifiedAggregator(FrameAggregator):
         'strata'
     """
 
-    def __init__(self, mechanism: MessageOwner) -> None:
+    def __init__(self, mechanism: Any) -> None:
         if not getattr(mechanism, "uniform_index", False):
             owner = type(mechanism).__name__
             raise ValueError(f"mechanism must draw coordinates without looking at the data for strata, got {owner}")

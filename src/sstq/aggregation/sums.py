@@ -5,7 +5,6 @@ A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, ea
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ _NUMBERS_AT_A_TIME = 1 << 18
 _AXES = 64
 
 
-class FrameAggregator(Aggregator[Any]):
+class FrameAggregator(Aggregator):
     """Sums in the frame domain, O(1) per message, for mechanisms whose estimate from one message is d·w·u_j.
 
     One row of integers per frame coordinate counts the messages and holds the sum of their values (two limbs) and of
@@ -116,7 +115,7 @@ def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np
     return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 
 
-class VectorAggregator(Aggregator[Any]):
+class VectorAggregator(Aggregator):
     """Sums of whole decoded vectors, O(d) per message, for messages that decode to dense vectors.
 
     One row of integers per coordinate holds the sum of the decoded values (two limbs) and of their squares (one).

@@ -4,7 +4,6 @@ import hashlib
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ class _KeyedBits:
         return np.frombuffer(hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
-class NoisyAggregator(Aggregator[Any]):
+class NoisyAggregator(Aggregator):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
     `close`, or the first `mean`, adds the noise and erases the exact sums. From then on every mean is the same,
@@ -105,7 +104,7 @@ class NoisyAggregator(Aggregator[Any]):
         deviation = math.sqrt(self._mechanism.coordinate_variance(self._count)) if self._count > 1 else math.nan
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 
-    def merge(self, other: Aggregator[Any]) -> None:
+    def merge(self, other: Aggregator) -> None:
         """Take over the sums of another open aggregator of the same round, which cannot be used again."""
         if isinstance(other, NoisyAggregator):
             if other.closed:
@@ -113,7 +112,7 @@ class NoisyAggregator(Aggregator[Any]):
             other._refuse_ended()
         super().merge(other)
 
-    def _merge_state(self, other: Aggregator[Any]) -> None:
+    def _merge_state(self, other: Aggregator) -> None:
         self._state[:-3] += other._state[:-3]
         other._state[:] = 0
         other._state[-3, 0] = _TAKEN_OVER

@@ -26,7 +26,7 @@ from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 Variant = Literal["subsampled", "dense"]
 
 
-class SignAggregator(Aggregator["SQKR"]):
+class SignAggregator(Aggregator):
     """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
 
     The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus the cross terms, κ·x_i² in
@@ -34,6 +34,8 @@ class SignAggregator(Aggregator["SQKR"]):
     (κ − 1) times the spread of their x_i. At the k of least error κ ≤ 1.19 (0 at k = 1 and dense), and summed over the
     coordinates the shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
     """
+
+    _mechanism: "SQKR"
 
     def _empty_state(self) -> Ints:
         return np.zeros((self._mechanism.coder.frame.size, 2), dtype=np.int64)

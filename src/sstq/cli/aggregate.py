@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -108,7 +108,7 @@ def aggregate(
     for name in result_files(shared, by):
         check_output(output / name, force or resumed)
     whole = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    groups: dict[str, Aggregator[Any]] = {}
+    groups: dict[str, Aggregator] = {}
     sources = whole._sources if by is None else set()
 
     def add(path: str) -> bool:

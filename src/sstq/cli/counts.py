@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from sstq import Aggregator, Mechanism
 
-    Sums = dict[str, Aggregator[Any]]
+    Sums = dict[str, Aggregator]
 
 
 def add_counts(
-    sums: Aggregator[Any] | Sums,
+    sums: Aggregator | Sums,
     sources: set[str],
     mechanism: Mechanism,
     path: str,
@@ -65,7 +65,7 @@ def add_labelled(sums: Sums, sources: set[str], mechanism: Mechanism, path: str,
     return True
 
 
-def _counted(mechanism: Mechanism, table: Any, by: str) -> list[tuple[str, Aggregator[Any]]]:
+def _counted(mechanism: Mechanism, table: Any, by: str) -> list[tuple[str, Aggregator]]:
     """The sums of each label of a table of counts."""
     import numpy as np
 
@@ -83,7 +83,7 @@ def _counted(mechanism: Mechanism, table: Any, by: str) -> list[tuple[str, Aggre
     return found
 
 
-def _merge(sums: Sums, parts: Iterable[tuple[str, Aggregator[Any]]]) -> None:
+def _merge(sums: Sums, parts: Iterable[tuple[str, Aggregator]]) -> None:
     for label, part in parts:
         if label in sums:
             sums[label].merge(part)

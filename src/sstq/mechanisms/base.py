@@ -165,7 +165,7 @@ class Mechanism(Agreement):
 
     @property
     @abstractmethod
-    def aggregator_class(self) -> type[Aggregator[Any]]:
+    def aggregator_class(self) -> type[Aggregator]:
         """The class of its aggregators; usually a class attribute."""
 
     @property
@@ -398,11 +398,11 @@ class Mechanism(Agreement):
         self._check_messages(messages)
         return messages
 
-    def aggregator(self) -> Aggregator[Any]:
+    def aggregator(self) -> Aggregator:
         """Create an empty aggregator for this mechanism's messages."""
         return self.aggregator_class(self)
 
-    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Any]:
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
         return self.aggregator_class.load(path, self)
 

@@ -41,7 +41,7 @@ def integer_of(name: str, text: Any) -> int:
     raise ValueError(f"{name} must be a decimal string of an integer below 2^64, got {text!r}")
 
 
-def table_of(name: str, value: Any) -> list[list[int]]:
+def table_of(name: str, value: Any) -> Any:
     """Return the integers of decimal strings in a list of lists."""
     return [[integer_of(name, entry) for entry in _list(name, row)] for row in _list(name, value)]
 

@@ -63,7 +63,7 @@ def build_scalar(
     *,
     density: Density | None = None,
     typical: Density | None = None,
-) -> tuple[Channel, Codebook, DecoderName, NDArray[np.float64]]:
+) -> tuple[Channel, Codebook, str, NDArray[np.float64]]:
     """Build the channel, the codebook and the decoder's name and values, for one coordinate in units of B.
 
     Parts that are made for a density use `density`, or the representation's `typical` one by default.

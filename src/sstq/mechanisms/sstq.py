@@ -165,8 +165,11 @@ class SSTQ(KashinMechanism):
             common["bits"], common["epsilon"], channel, codebook, decoder, rate, density=density, typical=typical
         )
         names: Any = {"channel": built.name, "codebook": words.name, "decoder": decoded_by}
-        flat = isinstance(built, FlatChannel)
-        weights: Any = {"own": built.own, "other": built.other} if flat else {"weights": built.matrix}
+        weights: dict[str, Any]
+        if isinstance(built, FlatChannel):
+            weights = {"own": built.own, "other": built.other}
+        else:
+            weights = {"weights": built.matrix}
         solved = SSTQParameters(
             **common,
             **framed,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class Cells(NamedTuple):
     what: str = "row"
 
 
-def look(mechanism: Mechanism, aggregator: Aggregator[Any], estimate: Estimate) -> dict[str, str]:
+def look(mechanism: Mechanism, aggregator: Aggregator, estimate: Estimate) -> dict[str, str]:
     """Return what the tests say of the sums of a campaign; nothing with too few messages."""
     if aggregator.count < _FIRST:
         return {}
@@ -119,7 +119,7 @@ def noticed_share(cells: Cells, count: int) -> float:
     return max(0.0, (noticed * cells.frames / count - lower) / (1 - lower))
 
 
-def cells_of(mechanism: Mechanism, aggregator: Aggregator[Any]) -> Cells | None:
+def cells_of(mechanism: Mechanism, aggregator: Aggregator) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
     sums, bounds = aggregator.sums(), None
     law = mechanism.law() if mechanism.exact else None

@@ -56,7 +56,7 @@ class Form:
     relative to the start of the range; three bytes name the types.
     """
 
-    def __init__(self, aggregator: Aggregator[Any]) -> None:
+    def __init__(self, aggregator: Aggregator) -> None:
         self._sparse, self._columns = aggregator.sparse, aggregator.sums().shape[1]
         self.root = 1 << (aggregator.numbers - 1).bit_length()
 
@@ -166,7 +166,7 @@ def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int =
     return _exchange(database, take, lambda connection, step: _replace(connection, name, pieces.c.identity, step))
 
 
-def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Any]:
+def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator:
     """Return the sum of a campaign's pieces, one of which is in memory at a time."""
     total = mechanism.aggregator()
     form = Form(total)

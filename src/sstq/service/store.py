@@ -4,7 +4,6 @@ import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -281,7 +280,7 @@ class Store(Database):
             pass
         return folded
 
-    def state(self, name: str) -> Aggregator[Any]:
+    def state(self, name: str) -> Aggregator:
         """Return the sums of all folded messages of a campaign."""
         mechanism = self._named(name)
         return self.read(lambda connection: folding.state(connection, name, mechanism))

@@ -144,7 +144,7 @@ class FrameUnit(RowMechanism):
         return 3 if self.dim <= _THREE_MIXINGS or self.frames >= _MANY_FRAMES else 2
 
     @property
-    def aggregator_class(self) -> type[Aggregator[Any]]:
+    def aggregator_class(self) -> type[Aggregator]:
         """Sums of one frame, or sparse sums of several."""
         return bias.FrameUnitAggregator if self.frames == 1 else bias.FrameUnitFamilyAggregator
 
