@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import sstq
 from sstq.files.atomic import write_csv
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, label_marks, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 DIM, EPSILON, PEOPLE, RUNS = 200, 3.0, 20_000, 5
 RECORD = Path(__file__).parents[1] / "experiments" / "errors" / "errors.csv"
@@ -152,5 +152,32 @@ def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
         color=INK,
     )
     figure.draw_without_rendering()
-    label_marks(short, marks, width=6.3, height=3.8)
+    _label_marks(short, marks, width=6.3, height=3.8)
     save(figure, path)
+
+
+def _label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: float, height: float) -> None:
+    """Write names to the right of the marks, each at the nearest height where it touches no other name and no mark.
+
+    Places are fractions of the (logarithmic) axes, so the limits must be final.
+
+    Args:
+        axes: the axes to write on.
+        marks: the positions, in data units, and their names; an empty name only keeps the position clear.
+        width: the approximate width of the axes in inches.
+        height: the approximate height of the axes in inches.
+    """
+    style = {"textcoords": "axes fraction", "fontsize": 8, "color": INK, "va": "center"}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over the lines of the axes
+    arrow = {"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1}
+    line, letter = 0.145 / height, 0.065 / width  # of an eight-point font, in inches
+    places = axes.transAxes.inverted().transform(axes.transData.transform([mark[:2] for mark in marks]))
+    taken = [(across - 0.006, across + 0.006, up) for across, up in places]
+    named = [(place, mark) for place, mark in zip(places.tolist(), marks, strict=True) if mark[2]]
+    for (across, up), (bits, error, label) in sorted(named):
+        left, right = across + 0.02, across + 0.02 + letter * len(label)
+        near = [level for start, stop, level in taken if left < stop and start < right]
+        heights = (up + step * line / 4 for step in sorted(range(-80, 81), key=abs))
+        level = next((h for h in heights if 0 < h < 1 and all(abs(h - other) >= line for other in near)), up)
+        taken.append((left, right, level))
+        axes.annotate(label, (bits, error), xytext=(left, level), bbox=box, arrowprops=arrow, **style)

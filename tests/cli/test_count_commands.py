@@ -228,12 +228,7 @@ def test_messages_and_counts_in_object_stores(files):
     assert "memory://bucket/none.parquet" in missing.stderr or "none.parquet" in missing.stderr
 
 
-def test_vectors_are_never_read_from_afar_unless_asked(files):
+def test_vectors_are_never_read_from_afar(files):
     address = (files / "people.parquet").as_uri()
-    refused = run("encode", address, "-m", files / "m.json", "-o", files / "y.parquet", code=2)
-    assert "--allow-remote-vectors" in refused.stderr
+    run("encode", address, "-m", files / "m.json", "-o", files / "y.parquet", code=2)
     assert not (files / "y.parquet").exists()
-    ids = ("--clients", files / "ids.npy") if (files / "ids.npy").exists() else ()
-    allowed = ("--allow-remote-vectors", "--columns", "x", *ids)
-    run("encode", address, "-m", files / "m.json", "-o", files / "y.parquet", *allowed)
-    assert pq.read_metadata(files / "y.parquet").num_rows == 3000

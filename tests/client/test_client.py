@@ -242,17 +242,17 @@ def test_an_address_that_cannot_be(url):
 
 def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     (tmp_path / "m.json").write_text(MECHANISM.to_json())
-    (tmp_path / "labels.txt").write_text("\n".join("abcdef"))
+    (tmp_path / "terms.json").write_text(json.dumps({"labels": list("abcdef"), "image_shape": [2, 3]}))
     np.save(tmp_path / "x.npy", X)
     administrator = {"SSTQ_URL": server.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
 
     def campaign(*arguments, code=0):
         return sstq_run("campaign", *arguments, code=code, **administrator)
 
-    options = ("-m", tmp_path / "m.json", "--labels", tmp_path / "labels.txt", "--image-shape", "2x3")
+    options = ("-m", tmp_path / "m.json", "--terms", tmp_path / "terms.json")
     assert MECHANISM.digest() in campaign("create", "walks", *options, "--senders", "token")
     assert "already" in campaign("create", "walks", "-m", tmp_path / "m.json", code=1)
-    assert "--image-shape" in campaign("create", "b", "-m", tmp_path / "m.json", "--image-shape", "5", code=2)
+    assert "--closes must be a time" in campaign("create", "b", "-m", tmp_path / "m.json", "--closes", "5", code=2)
     renewed = server.administer("PATCH", "/v1/campaigns/walks", json={"renew": ["send_token"]}).json()["send_token"]
     url, ledger = f"{server.url}/walks", tmp_path / "me.ledger"
     sending = ("send", url, tmp_path / "x.npy", "--most-epsilon", "2", "--ledger", ledger)
@@ -268,9 +268,6 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     campaign("export", "walks", "-o", tmp_path / "walks.csv")
     assert (tmp_path / "walks.csv").read_text().startswith("coordinate,label,value,stderr,half_width\n0,a,")
     assert "--force" in campaign("export", "walks", "-o", tmp_path / "walks.csv", code=2)
-    campaign("export", "walks", "--registry", "-o", tmp_path / "walks.yaml")
-    entry = json.loads((tmp_path / "walks.yaml").read_text())["deployment"]  # JSON is YAML
-    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0}
     campaign("close", "walks")
     assert "closed" in campaign("show", "walks")
     assert "sent to this campaign before" in sstq_run(*sending, code=1, SSTQ_SEND_TOKEN=renewed)

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.text import Text
 
 from sstq import plots
-from sstq.planning.comparison import all_families, all_variants, compare, one_bit_error, optimal_error
+from sstq.planning.comparison import all_variants, compare
 
 
 @pytest.fixture
@@ -67,12 +67,4 @@ def test_mechanisms_side_by_side(drawn):
     dim = 1000
     rows = sorted(compared(all_variants(), dim, 3.0, 10_000), key=lambda row: row.mse)
     plots.draw_comparison(rows, "compare.png", dim=dim, epsilon=3.0, clients=10_000)
-    assert_legible(drawn[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dim", [1000, *(pytest.param(dim, marks=pytest.mark.soak) for dim in (100, 10_000))])
-def test_error_against_bits(drawn, dim):
-    bounds = {"optimum": optimal_error(dim, 3.0), "one_bit": one_bit_error(dim, 3.0)}
-    plots.draw_frontier(list(compared(all_families(), dim, 3.0)), "frontier.png", dim=dim, epsilon=3.0, **bounds)
     assert_legible(drawn[0])

@@ -40,7 +40,6 @@ class CompressedPrivUnitG(ClosestCandidates):
 
     name = "compressed-privunitg"
     variants: ClassVar = {"compressed PrivUnitG, 8 bits": {"bits": 8}}
-    sweeps: ClassVar = {"compressed PrivUnitG": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
 
     def __init__(self, dim: int, epsilon: float, *, bits: int = 8, clip: float = 1.0, seed: int = 0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)

@@ -94,7 +94,6 @@ class MMRC(CandidateMechanism):
 
     name = "mmrc"
     variants: ClassVar = {"MMRC, 8 bits": {"bits": 8}}
-    sweeps: ClassVar = {"MMRC": [{"bits": bits} for bits in (4, 6, 8, 10)]}
 
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 

@@ -171,7 +171,6 @@ class PrivUnit(CapMechanism):
 
     name = "privunit"
     variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
-    sweeps: ClassVar = {"PrivUnit": [{}]}
 
     parameters_class = PrivUnitParameters
     split: str | float
@@ -215,7 +214,6 @@ class PrivUnitG(CapMechanism):
 
     name = "privunitg"
     variants: ClassVar = {"PrivUnitG": {}}
-    sweeps: ClassVar = {"PrivUnitG": [{}]}
 
     cap_class = GaussianCap
     least_norm = 0.0

@@ -66,7 +66,6 @@ class ProjUnit(CapMechanism):
 
     name = "projunit"
     variants: ClassVar = {"ProjUnit": {}, "ProjUnit, fast": {"projection": "fast"}}
-    sweeps: ClassVar = {"ProjUnit": [{}]}
 
     seed_option = "seed"
     coin = "public"

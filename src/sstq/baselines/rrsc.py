@@ -46,7 +46,6 @@ class RRSC(ClosestCandidates):
 
     name = "rrsc"
     variants: ClassVar = {"RRSC, 3 bits": {"bits": 3}, "RRSC, 8 bits": {"bits": 8}}
-    sweeps: ClassVar = {"RRSC": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8)]}
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     def __init__(self, dim: int, epsilon: float, *, bits: int | None = None, clip: float = 1.0, seed: int = 0) -> None:

@@ -103,10 +103,6 @@ class SQKR(KashinMechanism):
     parameters_class = SQKRParameters
     _draws_by = "coder"
     variants: ClassVar = {"SQKR": {}, "SQKR, public coin": {"coin": "public"}, "SQKR dense": {"variant": "dense"}}
-    sweeps: ClassVar = {
-        "SQKR": [{"k": k} for k in (1, 2, 3, 4, 6)],
-        "SQKR, public coin": [{"k": k, "coin": "public"} for k in (1, 2, 3, 4, 6)],
-    }
 
     parameters: SQKRParameters
     variant: str

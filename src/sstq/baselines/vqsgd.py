@@ -84,7 +84,6 @@ class VqSGD(Mechanism):
     aggregator_class = FrameAggregator
     parameters_class = VqSGDParameters
     variants: ClassVar = {"vqSGD": {}}
-    sweeps: ClassVar = {"vqSGD": [{}]}
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
     narrowed: ClassVar = {"dim": (1, 1 << 24)}
 

@@ -1,20 +1,26 @@
 """The `sstq` command: one module per subcommand, which parses options, calls the library and prints.
 
-Only typer is imported before a command runs, so that `sstq --help` is fast.
+Only typer is imported before a command runs, so that `sstq --help` is fast. Every error is one line on stderr, with
+exit code 2 for wrong usage and 1 for everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+import errno
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from sstq.cli import audit, campaign, survey
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
-from sstq.cli.audit import audit
-from sstq.cli.campaign import campaign
 from sstq.cli.clip import clip
+from sstq.cli.common import WrongUsage
 from sstq.cli.compare import compare
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
@@ -23,38 +29,93 @@ from sstq.cli.send import send
 from sstq.cli.serve import serve, shuffler
 from sstq.cli.spec import spec
 from sstq.cli.sql import sql
-from sstq.cli.survey import survey
-from sstq.cli.terminal import paragraphs
+from sstq.cli.terminal import complain, warn
 from sstq.cli.try_ import try_
-from sstq.cli.usage import CommandGroup, add_command
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Collect": (spec, encode, sql, aggregate, inspect),
-    "Plan": (plan, try_, compare, clip, survey),
-    "Serve": (serve, campaign, send, shuffler),
-    "Check": (audit, account),
-}
-for _panel, _commands in _PANELS.items():
-    for _command in _commands:
-        add_command(app, _command, panel=_panel)
+# Of modules that are missing, the extra that installs them.
+_EXTRAS = {"cryptography": "client"} | dict.fromkeys(("fastapi", "pydantic", "sqlalchemy", "uvicorn"), "service")
+_USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+# Click's UsageError, wherever typer keeps it: newer versions bring a click of their own.
+_PARSER_ERROR: Any = typer.BadParameter.__bases__[0]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from sstq._version import __version__
+class CommandGroup(TyperGroup):
+    """Commands whose errors and warnings are one line each on stderr."""
 
-        typer.echo(f"sstq {__version__}")
-        raise typer.Exit
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse what comes before the command."""
+        try:
+            return super().make_context(*args, **extra)
+        except _PARSER_ERROR as error:
+            raise _wrong_options(error) from error
+
+    def invoke(self, ctx: Any) -> Any:
+        """Find the command, parse its options and run it."""
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: warn(str(message))
+                return super().invoke(ctx)
+        except _PARSER_ERROR as error:
+            raise _wrong_options(error) from error
+        except (ValueError, OSError, ImportError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # the reader of our output closed the pipe, which typer handles
+            if os.environ.get("SSTQ_DEBUG"):
+                traceback.print_exception(error)
+            typed = _as_typed(error, self.commands[ctx.invoked_subcommand])
+            missing = str(getattr(error, "name", None))
+            extra = _EXTRAS.get(missing)
+            complain(f"this needs {missing}: pip install 'sstq[{extra}]'" if extra else typed or error)
+            raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
+
+
+def _wrong_options(error: Any) -> typer.Exit:
+    # Without arguments there is no message: the help has been printed.
+    if type(error).__name__ != "NoArgsIsHelpError":
+        place = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        complain(error.format_message().rstrip(".") + place)
+    return typer.Exit(2)
+
+
+def _as_typed(error: Exception, command: Any) -> str | None:
+    """Return the error with the option instead of the library's argument that it is about, if there is such an option.
+
+    Parameters of commands are named like the arguments that they become, whatever the option is called.
+    """
+    about: Any = error.__cause__ if isinstance(error, WrongUsage) else error
+    for parameter in command.params:
+        if parameter.name == getattr(about, "argument", "") and parameter.param_type_name == "option":
+            flag = next(name for name in parameter.opts if name.startswith("--"))
+            return f"{flag} {about.problem}"
+    return None
+
+
+def _paragraphs(text: str | None) -> str:
+    r"""Return a help text with one line per paragraph, which the terminal wraps, and without rich's markup.
+
+    Examples:
+        >>> print(_paragraphs("One\n    thing.\n\n    The [demo] extra."))
+        One thing.
+        <BLANKLINE>
+        The \[demo] extra.
+    """
+    lines = (" ".join(paragraph.split()) for paragraph in (text or "").strip().split("\n\n"))
+    return "\n\n".join(lines).replace("[", r"\[")
+
+
+def _group(text: str, **settings: Any) -> typer.Typer:
+    return typer.Typer(
+        cls=CommandGroup, no_args_is_help=True, rich_markup_mode="rich", help=_paragraphs(text), **settings
+    )
+
+
+def _add(group: typer.Typer, commands: Sequence[Callable[..., None]], panel: str | None = None) -> None:
+    """Add functions as commands: their docstrings are the help."""
+    for command in commands:
+        name = command.__name__.rstrip("_")  # which would be a word of Python, as in try_
+        group.command(name, help=_paragraphs(command.__doc__), rich_help_panel=panel)(command)
 
 
 _HELP = """
@@ -66,9 +127,31 @@ server estimates the mean and its error from the messages (sstq aggregate).
 Exit codes: 0 success; 1 an error in the data, or an infeasible plan; 2 wrong usage, such as a bad option or a missing
 file; 130 interrupted. SSTQ_DEBUG=1 shows the traceback of an error.
 """
+app = _group(
+    _HELP,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_add(app, (spec, encode, sql, aggregate, inspect), "Collect")
+_add(app, (plan, try_, compare, clip), "Plan")
+_add(app, (serve, send, shuffler), "Serve")
+_add(app, (account,), "Check")
+for _module, _panel in ((survey, "Plan"), (campaign, "Serve"), (audit, "Check")):
+    _commands = _group(_module.HELP)
+    _add(_commands, _module.COMMANDS)
+    app.add_typer(_commands, name=_module.__name__.rpartition(".")[2], rich_help_panel=_panel)
 
 
-@app.callback(help=paragraphs(_HELP))
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from sstq._version import __version__
+
+        typer.echo(f"sstq {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")

@@ -1,10 +1,10 @@
-"""`sstq aggregate`: estimates the mean and its error from message files."""
+"""`sstq aggregate`: estimates the mean and its error from message files or tables of counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,18 +13,23 @@ from sstq.cli.common import (
     GroupNamesOption,
     MechanismOption,
     VerboseOption,
+    WrongUsage,
     check_output,
+    check_usage,
     output_option,
     read_group_names,
     read_mechanism,
 )
-from sstq.cli.counts import add_counts, add_labelled
 from sstq.cli.results import report_groups, report_mean, result_files
-from sstq.cli.terminal import complain, note, progress
-from sstq.cli.usage import WrongUsage, check_usage
+from sstq.cli.terminal import complain, note, progress, warn
 
 if TYPE_CHECKING:
-    from sstq import Aggregator
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sstq import Aggregator, Mechanism
+
+    Sums = dict[str, Aggregator]
 
 
 def aggregate(
@@ -42,7 +47,7 @@ def aggregate(
     ],
     state: Annotated[
         Path | None,
-        typer.Option(help="Save the progress in this file. [dim]\\[default: state.npz in the output folder][/dim]"),
+        typer.Option(help="Save the progress in this file.", show_default="state.npz in the output folder"),
     ] = None,
     counts: Annotated[
         bool, typer.Option("--counts", help="Read tables of counts, Parquet or CSV, instead of messages (sstq sql).")
@@ -67,25 +72,17 @@ def aggregate(
     """Estimate the mean and its standard error from message files.
 
     The state is saved after every file, and files already counted are skipped. After an interruption, or when more
-    files have arrived, run the same command again. A file is added as a whole or not at all. The result is the same
-    bit for bit, whatever the order of the files and however messages are spread over them. Results are overwritten only
-    if the state that they come from exists, or with --force.
-
-    The measured error norm is the norm of the standard errors, which come from the messages themselves; `sstq inspect`
-    predicts it for typical vectors. Mechanisms that need a trusted aggregator (CSGM) close the round here:
-    noise is added once, running the command again gives the same mean, and further files are refused; the
-    measured error norm is then a bound computed from public numbers.
+    files have arrived, run the same command again. A file is added as a whole or not at all. Results are overwritten
+    only if the state that they come from exists, or with --force. Mechanisms that need a trusted aggregator (CSGM)
+    close the round here: noise is added once, and further files are refused.
 
     With --by country, a column of Parquet files (sstq encode --by), there is one mean per group and no state: pass
-    all files at once. means.npy and stderr.npy have one row per line of groups.csv, which has the group's clients, the
-    norm of its mean, the error, and a mark. A group is marked "too few" if it has fewer than 30 clients, and "within
-    error" unless its mean is longer than both the radius of its 95 % region and √2 times its error. Messages with a
-    private group (GroupUnit) give shares, sums and means of every group in groups.npz, and one line per group in
-    groups.csv.
+    all files at once. A group is marked "too few" if it has fewer than 30 clients, and "within error" unless its mean
+    is longer than both the radius of its 95 % region and √2 times its error. Messages with a private group (GroupUnit)
+    give shares, sums and means of every group in groups.npz, and one line per group in groups.csv.
 
-    With --counts the files are tables that a SQL engine made of the messages: a column per field and one named
-    messages, how often each occurred. The result is the same bit for bit. A table with the same rows as one that
-    was added before is skipped with a warning. Counts do not say whether a seed was used: `simulated` is then null.
+    With --counts the files are tables that a SQL engine made of the messages. The result is the same bit for bit. A
+    table with the same rows as one that was added before is skipped with a warning.
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
@@ -108,14 +105,14 @@ def aggregate(
     for name in result_files(shared, by):
         check_output(output / name, force or resumed)
     whole = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    groups: dict[str, Aggregator] = {}
+    groups: Sums = {}
     sources = whole._sources if by is None else set()
 
     def add(path: str) -> bool:
         if counts:
-            new = add_counts(whole if by is None else groups, sources, shared, path, query, by)
+            new = _add_counts(whole if by is None else groups, sources, shared, path, query, by)
         else:
-            new = whole.update_from_file(path) if by is None else add_labelled(groups, sources, shared, path, by)
+            new = whole.update_from_file(path) if by is None else _add_labelled(groups, sources, shared, path, by)
         if new and by is None:
             whole.save(state_path)
         return new
@@ -154,16 +151,93 @@ def _add_files(add: Callable[[str], bool], paths: list[str], skip_bad: bool) -> 
     """Add the files; returns the refusals, or raises the first one."""
     refusals: list[Exception] = []
     repeated = 0
-    sizes = [Path(path).stat().st_size if Path(path).is_file() else 1 for path in paths]
-    with progress("Aggregating", sum(sizes)) as advance:
-        for path, size in zip(paths, sizes, strict=True):
+    with progress("Aggregating", len(paths)) as advance:
+        for path in paths:
             try:
                 repeated += not add(path)
             except (ValueError, OSError) as error:
                 if not skip_bad:
                     raise
                 refusals.append(error)
-            advance(size)
+            advance(1)
     if repeated:
         note(f"{repeated} of {len(paths)} files were already counted and skipped")
     return refusals
+
+
+def _add_counts(
+    sums: Aggregator | Sums, sources: set[str], mechanism: Mechanism, path: str, query: str | None, by: str | None
+) -> bool:
+    """Add a table of counts as a whole; returns whether it was added, because each table counts once."""
+    from sstq.aggregation.counts import COUNT, COUNTED, column_names, fingerprint
+    from sstq.messages.count_tables import read_count_table
+
+    table = read_count_table(path, query, by)
+    try:
+        if by is not None and by not in column_names(table):
+            raise ValueError(f"there is no column {by!r}")
+        source = COUNTED + fingerprint(table, COUNT, mechanism.counted_layout, by)[len(COUNTED) :]
+        if source in sources:
+            warn(
+                f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
+                "messages, unite both tables with UNION ALL, and add that one to a new --output"
+            )
+            return False
+        if not isinstance(sums, dict):
+            sums.update_counts(table, source=source)
+            return True
+        _merge(sums, _counted(mechanism, table, str(by)))
+        sources.add(source)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return True
+
+
+def _add_labelled(sums: Sums, sources: set[str], mechanism: Mechanism, path: str, by: str) -> bool:
+    """Add a Parquet file of messages to the sums of its labels, as a whole; returns whether it was new."""
+    from sstq.messages.files import open_messages
+
+    part: Sums = {}
+    with open_messages(path) as opened:
+        if opened.info.file_id in sources:
+            return False
+        for messages in opened.read(mechanism, by):
+            for label, rows in _split(messages.labels):
+                part.setdefault(label, mechanism.aggregator()).update(messages[rows])
+    _merge(sums, part.items())
+    sources.add(opened.info.file_id)
+    return True
+
+
+def _counted(mechanism: Mechanism, table: Any, by: str) -> list[tuple[str, Aggregator]]:
+    """The sums of each label of a table of counts."""
+    import numpy as np
+
+    from sstq.aggregation.counts import COUNT, read_counts
+
+    layout, column = mechanism.counted_layout, table[by]
+    columns, times = read_counts(table, COUNT, layout)
+    labels = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    if None in labels or "" in labels:
+        raise ValueError(f"the column {by!r} must not have nulls or empty labels; fill or drop them first")
+    found = []
+    for label, rows in _split(np.array([str(label) for label in labels], dtype=object)):
+        fields = {field.name: values[rows] for field, values in zip(layout.fields, columns, strict=True)}
+        found.append((label, mechanism.aggregator().update_counts(fields, times[rows])))
+    return found
+
+
+def _merge(sums: Sums, parts: Iterable[tuple[str, Aggregator]]) -> None:
+    for label, part in parts:
+        if label in sums:
+            sums[label].merge(part)
+        else:
+            sums[label] = part
+
+
+def _split(labels: Any) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield each label with its rows."""
+    import numpy as np
+
+    names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    yield from zip(names.tolist(), np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1]), strict=True)

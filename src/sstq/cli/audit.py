@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import Facts, ForceOption, check_output, output_option, read_mechanism, write_text
-from sstq.cli.terminal import complain, progress, show_facts, show_table, warn
-from sstq.cli.usage import command_group
+from sstq.cli.common import ForceOption, check_output, output_option, read_mechanism, write_text
+from sstq.cli.terminal import Facts, complain, progress, show_facts, show_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sstq.audit import EmpiricalAudit, ExactAudit
+    from sstq.audit import ExactAudit
 
+HELP = "Check the privacy claim, exactly from the integers or from messages alone."
 _PARTS = 1000
 
 _Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="Audit the mechanism in this JSON file (sstq spec).")]
-_Seed = Annotated[
-    int | None,
-    typer.Option(min=0, help="Repeat an audit with this seed; by default the randomness is the operating system's."),
-]
+_Seed = Annotated[int | None, typer.Option(min=0, help="Repeat an audit with this seed instead of secret randomness.")]
 
 
 def exact(spec: _Spec, seed: _Seed = None) -> None:
@@ -60,7 +57,6 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 def empirical(
     spec: _Spec,
     samples: Annotated[int, typer.Option(min=100, help="Encode each input of a pair this many times.")] = 20_000,
-    alpha: Annotated[float, typer.Option(min=1e-12, max=0.5, help="The maximum probability of a false alarm.")] = 1e-3,
     seed: _Seed = None,
 ) -> None:
     """Bound ε from below by messages alone, treating the encoder as a black box.
@@ -74,8 +70,21 @@ def empirical(
 
     mechanism = read_mechanism(spec)
     with progress("Encoding", _PARTS) as advance:
-        found = empirical_audit(mechanism, samples, alpha, rng=seed, progress=_shares(advance))
-    _show_empirical(str(spec), found)
+        found = empirical_audit(mechanism, samples, rng=seed, progress=_shares(advance))
+    show_table(
+        str(spec),
+        ["pair", "event is a set of", "likely", "unlikely", "epsilon is at least"],
+        [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in found.results],
+        caption=f"likely, unlikely: how many of {found.tested} messages fell into the event. All bounds hold together.",
+    )
+    facts: Facts = [
+        ("epsilon stated", repr(found.epsilon)),
+        ("epsilon is at least", f"{found.lower_bound:.4g}"),
+        ("largest epsilon that these messages can show", f"{found.reach:.4g}"),
+        ("violation", "FOUND" if found.violation else "none found"),
+        ("probability of a false alarm at most", f"{found.alpha:g}"),
+    ]
+    show_facts("verdict", facts)
     if found.reach <= found.epsilon:
         warn(f"{samples} messages cannot show an ε above {found.reach:.3g}: pass more --samples to test this ε")
     if found.violation:
@@ -121,8 +130,7 @@ def verify(
     show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(found)])
 
 
-_HELP = "Check the privacy claim, exactly from the integers or from messages alone."
-audit = command_group("audit", _HELP, exact, empirical, certify, verify)
+COMMANDS = (exact, empirical, certify, verify)
 
 
 def _exact_facts(found: ExactAudit) -> Facts:
@@ -136,23 +144,6 @@ def _exact_facts(found: ExactAudit) -> Facts:
         ("within e^epsilon", "yes, in rational arithmetic" if found.holds else "NO"),
         ("law", f"{found.law.kind}, size {found.law.to_dict()['size']}"),
     ]
-
-
-def _show_empirical(title: str, found: EmpiricalAudit) -> None:
-    columns = ["pair", "event is a set of", "likely", "unlikely", "epsilon is at least"]
-    show_table(
-        title,
-        columns,
-        [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in found.results],
-        caption=f"likely, unlikely: how many of {found.tested} messages fell into the event. All bounds hold together.",
-    )
-    facts: Facts = [
-        ("epsilon stated", repr(found.epsilon)),
-        ("epsilon is at least", f"{found.lower_bound:.4g}"),
-        ("largest epsilon that these messages can show", f"{found.reach:.4g}"),
-        ("violation", "FOUND" if found.violation else "none found"),
-    ]
-    show_facts("verdict", [*facts, ("probability of a false alarm at most", f"{found.alpha:g}")])
 
 
 def _shares(advance: Callable[[int], None]) -> Callable[[int, int], None]:

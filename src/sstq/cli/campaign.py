@@ -1,54 +1,56 @@
-"""`sstq campaign`: creates, lists, closes and exports the campaigns of a collector."""
+"""`sstq campaign`: creates, lists, changes, closes and exports the campaigns of a collector."""
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import ForceOption, MechanismOption, check_output, read_mechanism
-from sstq.cli.terminal import note, show_facts, show_table
-from sstq.cli.usage import WrongUsage, check_usage, command_group
+from sstq.cli.common import (
+    ForceOption,
+    MechanismOption,
+    WrongUsage,
+    check_output,
+    check_usage,
+    output_option,
+    read_mechanism,
+)
+from sstq.cli.terminal import Facts, note, show_facts, show_table
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
     from sstq.client import Campaign
 
-__all__ = ["campaign"]
-
-_HELP = """
+HELP = """
 Manage the campaigns of a collector (sstq serve).
 
 The address and the administrator's token come from --url and --token, or SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN.
 """
+_DEFAULT_URL = "http://127.0.0.1:8080"
+_SHUFFLER_SECONDS = 10.0
 
 _Name = Annotated[str, typer.Argument(help="The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens.")]
 _Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="Use the collector at this address.")]
 _Token = Annotated[
-    str,
-    typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Use this administrator token."),
+    str, typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Use this administrator token.")
 ]
-_Labels = Annotated[
-    Path | None, typer.Option(help="Take the names of the coordinates from this text file, one per line.")
-]
-_Opens = Annotated[str | None, typer.Option(help="Accept messages from this time on, such as 2027-01-31T18:00:00Z.")]
 _Closes = Annotated[
     str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
 ]
 _Readers = Annotated[
     str | None,
     typer.Option(
-        metavar="administrator|token|public",
-        help="Choose who may read the estimate. [dim]\\[default: administrator][/dim]",
+        metavar="administrator|token|public", help="Choose who may read the estimate.", show_default="administrator"
     ),
 ]
-_DEFAULT_URL = "http://127.0.0.1:8080"
-_SHUFFLER_SECONDS = 10.0
+_Terms = Annotated[
+    Path | None,
+    typer.Option(
+        help='Add the terms of this JSON file, such as {"labels": ["a", "b"], "opens": "2027-01-31T18:00:00Z"}.'
+    ),
+]
 
 
 def create(
@@ -56,66 +58,43 @@ def create(
     mechanism: MechanismOption,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    labels: _Labels = None,
-    group_labels: Annotated[
-        Path | None, typer.Option(help="Take the names of the private groups from this text file, one per line.")
-    ] = None,
-    image_shape: Annotated[
-        str | None,
-        typer.Option(help="Show the mean as an image of this shape: height x width (x channels), such as 28x28."),
-    ] = None,
-    opens: _Opens = None,
     closes: _Closes = None,
     senders: Annotated[
         str, typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages.")
     ] = "everybody",
     readers: _Readers = None,
     people: Annotated[
-        int | None, typer.Option(help="Limit the sender's token to this many people. [dim]\\[default: 1000000][/dim]")
+        int | None, typer.Option(help="Limit the sender's token to this many people.", show_default="1000000")
     ] = None,
     shuffling: Annotated[
-        Path | None,
-        typer.Option(help="Let a shuffler mix the messages: a JSON file with its url, key and threshold."),
+        Path | None, typer.Option(help="Let a shuffler mix the messages: a JSON file with its url, key and threshold.")
     ] = None,
+    terms: _Terms = None,
 ) -> None:
     """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
 
     The file of a shuffler is such as {"url": "https://shuffle.example", "key": "KEY", "threshold": 10000}, with the key
     that `sstq shuffler` prints; `delta` (1e-6) and `below_threshold` ("drop" or "local") may be added. The shuffler
     must run: it is asked for the campaign and must sign it with that key. Only with --senders single-use does the
-    collector report a shuffled ε. `sstq campaign change` has further terms.
+    collector report a shuffled ε.
+
+    Further terms are opens, labels (of coordinates), group_labels, image_shape and most_messages (per upload).
 
     Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
-
-    Example: sstq campaign create steps -m m.json --closes 2027-02-07T18:00:00Z --shuffling shuffling.json
-    --senders single-use
     """
     from sstq.client import Campaign
 
-    named = _shuffling(shuffling)
+    mixed = None if shuffling is None else _shuffling(shuffling)
     with check_usage():
-        terms: dict[str, Any] = {
-            "labels": _lines(labels),
-            "group_labels": _lines(group_labels),
-            "image_shape": _shape(image_shape),
-            "opens": opens,
-            "closes": closes,
-            "senders": senders,
-            "readers": readers,
-            "shuffling": named,
-        }
-        agreed = read_mechanism(mechanism)
-        with _about_terms(terms):
-            made = Campaign.from_terms(name, agreed, _given(**terms))
-    whole = made.to_dict() | _given(people=people)
-    found = _ask("POST", url, "", token, whole)
+        given = _given(terms, closes=closes, senders=senders, readers=readers, shuffling=mixed)
+        made = Campaign.from_terms(name, read_mechanism(mechanism), given)
+    found = _ask("POST", url, "", token, made.to_dict() | _given(None, people=people))
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
         _check_shuffler(made, link, url, token)
     facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link), ("digest", made.digest)]
-    facts += [(field.replace("_", " "), found[field]) for field in ("send_token", "read_token") if field in found]
-    show_facts("campaign", facts)
+    show_facts("campaign", [*facts, *_tokens(found)])
     if made.status(datetime.now(UTC)) == "closed":
         note("The closing time has passed: the campaign accepts no messages.")
 
@@ -125,14 +104,10 @@ def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign list
     """
-    rows = _ask("GET", url, "", token)["campaigns"]
     columns = ("name", "status", "received", "folded", "covered")
-    show_table(
-        "campaigns",
-        columns,
-        [[row[column] for column in columns] for row in rows],
-        "received: acknowledged messages; folded: messages in the state; covered: messages in the newest estimate",
-    )
+    rows = [[row[column] for column in columns] for row in _ask("GET", url, "", token)["campaigns"]]
+    caption = "received: acknowledged messages; folded: messages in the state; covered: messages in the newest estimate"
+    show_table("campaigns", columns, rows, caption)
 
 
 def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -143,13 +118,12 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     counts = _ask("GET", url, f"/{name}/status", token)
     document = _ask("GET", url, f"/{name}", token)
     claim = counts.pop("shuffling", None)
+    shown = ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest")
     facts = [(field.replace("_", " "), value) for field, value in counts.items()]
     facts += [] if claim is None else _claimed(claim, document["shuffling"], counts["status"])
-    for field in ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest"):
-        facts += [(field.replace("_", " "), document[field])] if field in document else []
+    facts += [(field.replace("_", " "), document.get(field)) for field in shown]
     facts.append(("mechanism", document["mechanism"]["mechanism"]))
-    facts += [("public key", key) for key in document["keys"]]
-    show_facts("campaign", facts)
+    show_facts("campaign", [*facts, *(("public key", key) for key in document["keys"])])
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -169,52 +143,28 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 def export(
     name: _Name,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Write this file: .npz for the state, .csv or .json for the estimate."),
-    ],
+    output: Annotated[Path, output_option(help="Write this file: .npz for the state, .csv or .json for the estimate.")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    registry: Annotated[
-        bool, typer.Option("--registry", help="Write a draft for OpenDP's registry of deployments (YAML) instead.")
-    ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Write the state or the newest estimate of a campaign to a file.
-
-    `sstq aggregate --state` can continue from the state. What an entry for the registry needs and no campaign knows is
-    marked with TODO.
+    """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
 
     Example: sstq campaign export steps --output steps.npz
 
     Example: sstq campaign export steps --output steps.csv
-
-    Example: sstq campaign export steps --registry --output steps.yaml
     """
-    from sstq.client.http import download, request
+    from sstq.client.http import download
 
-    if registry:
-        from sstq.client.campaigns import read_document
-        from sstq.client.registry import registry_entry
-
-        check_output(output, force)
-        document = read_document(request("GET", _address(url, f"/{name}"), token=token).content)
-        estimate = _ask("GET", url, f"/{name}/estimate", token)
-        entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
-        output.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        note(f"wrote {output}")
-        return
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
-    if output.suffix not in routes:
-        raise WrongUsage(f"--output must end in .npz, .csv or .json, got {output.name}")
-    check_output(output, force)
-    download(_address(url, f"/{name}/{routes[output.suffix]}"), output, token=token)
+    check_output(output, force, suffixes=tuple(routes))
+    download(_address(url, f"/{name}/{routes[output.suffix.lower()]}"), output, token=token)
     note(f"wrote {output}")
 
 
 def tokens(
     name: _Name,
-    count: Annotated[int, typer.Option("--count", help="Create this many tokens.", min=1)],
+    count: Annotated[int, typer.Option(help="Create this many tokens.", min=1)],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
@@ -228,8 +178,7 @@ def tokens(
 
     while count:
         some = min(count, MOST_TOKENS)
-        made = _ask("POST", url, f"/{name}/tokens", token, {"count": some})["tokens"]
-        typer.echo("\n".join(made))
+        typer.echo("\n".join(_ask("POST", url, f"/{name}/tokens", token, {"count": some})["tokens"]))
         count -= some
 
 
@@ -245,50 +194,35 @@ def senders(
 
     Example: sstq campaign senders steps --people 20000
     """
-    made = _ask("POST", url, f"/{name}/senders", token, {"people": people})
-    typer.echo(made["send_token"])
+    typer.echo(_ask("POST", url, f"/{name}/senders", token, {"people": people})["send_token"])
 
 
 def change(
     name: _Name,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    labels: _Labels = None,
-    opens: _Opens = None,
     closes: _Closes = None,
     readers: _Readers = None,
-    most_messages: Annotated[
-        int | None, typer.Option(help="Accept at most this many messages per upload, with a sender's token.")
-    ] = None,
-    origin: Annotated[
+    origins: Annotated[
         list[str] | None,
-        typer.Option(help="Let web pages of this origin send, such as https://poll.example; * for all; repeatable."),
+        typer.Option("--origin", help="Let web pages of this origin send, such as https://poll.example; repeatable."),
     ] = None,
     release_every: Annotated[
-        int | None,
-        typer.Option(help="Show readers a new estimate after this many messages. [dim]\\[default: 20][/dim]"),
+        int | None, typer.Option(help="Show readers a new estimate after this many messages.", show_default="20")
     ] = None,
+    terms: _Terms = None,
 ) -> None:
-    """Change a campaign's terms. Its mechanism and its shuffler cannot change.
+    """Change a campaign's terms, also opens, labels and most_messages. Its mechanism and shuffler cannot change.
 
     Example: sstq campaign change steps --closes 2027-03-07T18:00:00Z
 
     Example: sstq campaign change steps --origin https://poll.example
     """
-    terms = _given(
-        labels=_lines(labels),
-        opens=opens,
-        closes=closes,
-        most_messages=most_messages,
-        readers=readers,
-        origins=origin,
-        release_every=release_every,
-    )
-    if not terms:
+    given = _given(terms, closes=closes, readers=readers, origins=origins, release_every=release_every)
+    if not given:
         raise WrongUsage("name at least one term to change, such as --closes 2027-03-07T18:00:00Z")
-    found = _ask("PATCH", url, f"/{name}", token, terms)
+    _show_tokens(_ask("PATCH", url, f"/{name}", token, given))
     note(f"{name} is changed.")
-    _show_tokens(found)
 
 
 def renew(
@@ -327,7 +261,7 @@ def delete(
     note(f"{name} is deleted.")
 
 
-campaign = command_group("campaign", _HELP, create, list_, show, change, close, delete, export, tokens, senders, renew)
+COMMANDS = (create, list_, show, change, close, delete, export, tokens, senders, renew)
 
 
 def _address(url: str, path: str) -> str:
@@ -343,25 +277,33 @@ def _ask(method: str, url: str, path: str, token: str, document: dict[str, Any] 
     return answer.json() if answer.content else None
 
 
-def _given(**terms: Any) -> dict[str, Any]:
-    return {name: value for name, value in terms.items() if value is not None}
+def _given(path: Path | None, **terms: Any) -> dict[str, Any]:
+    """The terms of a file, and the others that are not None."""
+    return (_read_object(path) if path else {}) | {name: value for name, value in terms.items() if value is not None}
 
 
-def _show_tokens(found: dict[str, Any]) -> None:
-    for field in ("send_token", "read_token"):
-        if field in found:
-            typer.echo(f"{field.replace('_', ' '):19}  {found[field]}")
-
-
-def _shuffling(path: Path | None) -> dict[str, Any] | None:
-    """The terms of a file, and the shuffler's sealing key."""
-    if path is None:
-        return None
+def _read_object(path: Path, *needed: str) -> dict[str, Any]:
     from sstq.files.strict_json import read_json
 
     found: Any = read_json(path.read_bytes())
-    if not isinstance(found, dict) or not {"url", "key", "threshold"} <= set(found):
-        raise WrongUsage(f"{path} must be a JSON object with url, key and threshold")
+    if not isinstance(found, dict) or not set(needed) <= set(found):
+        raise WrongUsage(f"{path} must be a JSON object" + (f" with {', '.join(needed)}" if needed else ""))
+    return found
+
+
+def _tokens(found: dict[str, Any]) -> Facts:
+    return [(field.replace("_", " "), found.get(field)) for field in ("send_token", "read_token")]
+
+
+def _show_tokens(found: dict[str, Any]) -> None:
+    for name, value in _tokens(found):
+        if value:
+            typer.echo(f"{name:19}  {value}")
+
+
+def _shuffling(path: Path) -> dict[str, Any]:
+    """The terms of a file, and the shuffler's sealing key."""
+    found = _read_object(path, "url", "key", "threshold")
     found["url"] = str(found["url"]).rstrip("/")
     # The shuffler's signature of the campaign, under the key of the file, will vouch for this one.
     found["sealing_key"] = _keys(found["url"]).get("sealing_key")
@@ -382,13 +324,11 @@ def _check_shuffler(made: Campaign, link: str, url: str, token: str) -> None:
     """Do what a sender does before it seals anything; if that fails, there is no campaign."""
     from sstq.accounting.ledger import ledger_price
     from sstq.client import Client
-    from sstq.client.http import request
 
-    asked = ledger_price(made.mechanism)
     try:
-        Client(link, most_epsilon=asked, patience=_SHUFFLER_SECONDS)
+        Client(link, most_epsilon=ledger_price(made.mechanism), patience=_SHUFFLER_SECONDS)
     except ValueError as error:
-        request("DELETE", _address(url, f"/{made.name}"), token=token)
+        _ask("DELETE", url, f"/{made.name}", token)
         raise ValueError(
             f"the campaign was not created, because its shuffler cannot serve it: {error}; pass the address and the "
             "public key that sstq shuffler prints, and run it with this collector's address as --collector and its own "
@@ -396,46 +336,18 @@ def _check_shuffler(made: Campaign, link: str, url: str, token: str) -> None:
         ) from error
 
 
-def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> list[tuple[str, object]]:
+def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> Facts:
     """The privacy that the batches received so far justify."""
     nothing = "nothing arrived: fewer people than the threshold" if status == "closed" else "mixed when it has closed"
-    facts: list[tuple[str, object]] = [("shuffler", terms["url"]), ("threshold", terms["threshold"])]
+    facts: Facts = [("shuffler", terms["url"]), ("threshold", terms["threshold"])]
     facts += [] if claim["crowds"] else [("shuffled (epsilon, delta)", nothing)]
     for crowd in claim["crowds"]:
         people = f"of {crowd['people']} people"
         facts.append(("shuffled (epsilon, delta)", f"({crowd['epsilon']:.6g}, {crowd['delta']:g}) {people}"))
         facts.append(("epsilon if half of them are fake", f"{crowd['epsilon_if_half_fake']:.6g}"))
-    refused = ", ".join(f"{count} {reason}" for reason, count in claim["refused"].items())
     return [
         *facts,
         ("epsilon if the shuffler cheats", f"{claim['local_epsilon']:.6g}"),
         ("batches opened", claim["batches"]),
-        ("envelopes refused", refused),
+        ("envelopes refused", ", ".join(f"{count} {reason}" for reason, count in claim["refused"].items())),
     ]
-
-
-@contextmanager
-def _about_terms(terms: Container[str]) -> Iterator[None]:
-    """Turn an error whose text begins with a term into one about this argument, which is shown as its option."""
-    from sstq.checks import ArgumentError
-
-    try:
-        yield
-    except ValueError as error:
-        term, _, problem = str(error).partition(" ")
-        if isinstance(error, ArgumentError) or term not in terms:
-            raise
-        raise ArgumentError(term, problem) from error
-
-
-def _lines(path: Path | None) -> list[str] | None:
-    return None if path is None else path.read_text(encoding="utf-8").splitlines()
-
-
-def _shape(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    try:
-        return [int(side) for side in text.split("x")]
-    except ValueError as error:
-        raise WrongUsage(f"--image-shape must look like 28x28 or 32x32x3, got {text!r}") from error

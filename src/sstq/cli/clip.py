@@ -21,7 +21,7 @@ def clip(
     mechanism: MechanismOption,
     clients: Annotated[
         int | None,
-        typer.Option(min=1, help="The number of clients of the mean. [dim]\\[default: as many as vectors][/dim]"),
+        typer.Option(min=1, help="The number of clients of the mean.", show_default="as many as vectors"),
     ] = None,
     columns: ColumnsOption = None,
     delimiter: DelimiterOption = ",",

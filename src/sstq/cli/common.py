@@ -1,25 +1,23 @@
-"""What several commands share: options, reading and describing mechanisms, figures, and writing files."""
+"""What several commands share: options, wrong usage, reading and describing mechanisms, and writing files."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.terminal import note, warn
-from sstq.cli.usage import WrongUsage
+from sstq.cli.terminal import Facts, note
 
 if TYPE_CHECKING:
     from sstq import Mechanism
     from sstq.messages.vectors import VectorFile
 
-Facts = list[tuple[str, object]]
-PICTURES = (".png", ".svg", ".pdf")
 _PRIVACY = {
     "local": "yes, every single message",
     "aggregator": "no: only the trusted aggregator may see a message; the mean it releases is private",
@@ -32,12 +30,8 @@ _UNBIASED = {
 }
 
 MechanismOption = Annotated[
-    Path,
-    typer.Option(
-        "--mechanism", "-m", help="Use the mechanism in this JSON file, which clients and server share (sstq spec)."
-    ),
+    Path, typer.Option("--mechanism", "-m", help="Use the mechanism in this JSON file (sstq spec).")
 ]
-
 ColumnsOption = Annotated[
     str | None,
     typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet, or one array of an .npz."),
@@ -51,13 +45,22 @@ GroupNamesOption = Annotated[
     Path | None,
     typer.Option(help="Read the names of the private groups from this shared text file, one per line, group 0 first."),
 ]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
-]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show all facts.")]
 output_option = partial(typer.Option, "--output", "-o")
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+
+
+class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)
+    """The command line is wrong, whatever the data are."""
+
+
+@contextmanager
+def check_usage() -> Iterator[None]:
+    """Turn a ValueError or TypeError of the library within the block into a usage error."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise WrongUsage(str(error)) from error
 
 
 def open_files(
@@ -71,10 +74,8 @@ def open_files(
     for path in paths:
         files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
         dim = files[0].dim
-    try:
-        refuse_repeated([Path(path) for path in paths if "://" not in str(path)])
-    except ValueError as error:
-        raise WrongUsage(str(error)) from error
+    with check_usage():
+        refuse_repeated([Path(path) for path in paths])
     return files
 
 
@@ -147,23 +148,21 @@ def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Fact
 
 def _errors(mechanism: Mechanism, clients: int | None) -> Facts:
     """The errors of means of typical vectors of norm clip."""
-    error = mechanism.typical_error()
-    facts: Facts = [
-        ("error of one client", f"{math.sqrt(error.total) / mechanism.clip:.4g} of clip (typical vector of norm clip)")
-    ]
+    error, clip = mechanism.typical_error(), mechanism.clip
+    facts: Facts = [("error of one client", f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)")]
     if clients is not None:
         total = mechanism.typical_error(clients).total
-        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / mechanism.clip:.4g} of clip"))
+        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / clip:.4g} of clip"))
     if mechanism.clients is None:
-        tenth = (0.1 * mechanism.clip) ** 2
-        needed = f"out of reach: the bias is {math.sqrt(error.bias2) / mechanism.clip:.3g} of clip"
+        tenth = (0.1 * clip) ** 2
+        needed = f"out of reach: the bias is {math.sqrt(error.bias2) / clip:.3g} of clip"
         if error.bias2 < tenth:
             needed = f"{max(1, math.ceil(error.variance / (tenth - error.bias2))):,}"
         elif mechanism.name == "frameunit":
             # With frames for so many clients; one in ten more than the error of many frames needs.
             needed += f"; pass --clients {math.ceil(1.1 * error.total / tenth)} instead"
         facts.append(("clients for an error of 10 %", needed))
-    return [*facts, ("dimension", mechanism.dim), ("clip", f"{mechanism.clip:g}")]
+    return [*facts, ("dimension", mechanism.dim), ("clip", f"{clip:g}")]
 
 
 def _parts(mechanism: Mechanism) -> Facts:
@@ -173,8 +172,7 @@ def _parts(mechanism: Mechanism) -> Facts:
     if isinstance(mechanism, SSTQ):
         frame, kashin = mechanism.frame, mechanism.kashin
         return [
-            ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits"),
-            ("codebook", mechanism.codebook.name),
+            ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits, {mechanism.codebook.name} codebook"),
             ("decoder", mechanism.decoder),
             ("frame", f"{frame.name}, N = {frame.size}, seed {frame.seed}"),
             ("kashin", f"{kashin.name}, K = {kashin.level:.6g}, {kashin.steps} steps"),
@@ -208,11 +206,6 @@ def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
     return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
 
 
-def warn_of_seed(what: str = "some of these messages were simulated with a seed") -> None:
-    """Warn that a seed replaced secret randomness."""
-    warn(f"NOT PRIVATE: {what}")
-
-
 def check_output(
     path: Path | None,
     force: bool,
@@ -242,22 +235,3 @@ def write_text(path: Path, text: str) -> None:
     with atomic_file(path) as file:
         file.write(text.encode())
     note(f"wrote {path}")
-
-
-def to_json(document: dict[str, Any]) -> str:
-    """Return a document as JSON for files."""
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def figure(value: float) -> str:
-    """Return a number with three digits, as short as possible."""
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else f"{value:.1e}"
-
-
-def safe_figure(value: float, *, up: bool = True) -> str:
-    """Return a number rounded conservatively to six digits, allowing for the rounding error of a double."""
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-
-    if up:
-        return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(f'{value:.12g}'))):g}"
-    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +12,8 @@ from sstq.cli.common import (
     DelimiterOption,
     GroupNamesOption,
     MechanismOption,
-    SeedOption,
     VerboseOption,
+    WrongUsage,
     check_output,
     open_files,
     output_option,
@@ -22,21 +21,17 @@ from sstq.cli.common import (
     read_group_names,
     read_mechanism,
     several_messages,
-    warn_of_seed,
 )
 from sstq.cli.terminal import note, progress, show_facts, warn
-from sstq.cli.usage import WrongUsage
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sstq import Messages
-
 
 def encode(
     vectors: Annotated[
-        list[str],
+        list[Path],
         typer.Argument(
             metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."
         ),
@@ -47,34 +42,24 @@ def encode(
     delimiter: DelimiterOption = ",",
     by: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Keep this column of the Parquet or CSV files as PUBLIC labels with Parquet messages, for one "
-            "mean per group. The server sees them.",
-        ),
+        typer.Option(metavar="COLUMN", help="Keep this column as PUBLIC labels of Parquet messages: all see them."),
     ] = None,
     private_group: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN|FILE.npy",
-            help="Encode this column, or an .npy of one integer per vector, as PRIVATE groups (GroupUnit) together "
-            "with the vectors. Nobody sees them.",
+            help="Encode these PRIVATE groups (GroupUnit) with the vectors: nobody sees them.",
         ),
     ] = None,
     group_names: GroupNamesOption = None,
     clients: Annotated[
         Path | None,
-        typer.Option(
-            help="Read client identifiers for a public coin from this .npy: distinct integers ≥ 0, one per vector."
-        ),
+        typer.Option(help="Read client identifiers for a public coin from this .npy: distinct integers, one each."),
     ] = None,
-    allow_remote_vectors: Annotated[
-        bool,
-        typer.Option(
-            "--allow-remote-vectors", help="Read vectors, which are NOT private, also from s3:// and the like."
-        ),
-    ] = False,
-    seed: SeedOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
+    ] = None,
     verbose: VerboseOption = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again.")
@@ -83,17 +68,12 @@ def encode(
     """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
 
     The input is read, checked and encoded in pieces, whatever its size. If any vector is bad, no message file
-    is written. A Parquet file has one column of lists of numbers, or one column of
-    numbers per coordinate; a CSV file has one line per vector, and may have a header. --columns chooses among more.
+    is written. With a survey (sstq survey init) the files are tables that have its columns, and each line is one
+    person. --verbose also prints how many vectors were clipped; keep that to yourself.
 
     With --by country each message carries the person's group as a public label, and `sstq aggregate --by country`
-    gives one mean per group. Only the vectors are private then: use it for what the server may know anyway. With
-    --private-group diagnosis the group is as private as the vector. That needs a mechanism for it (sstq spec --name
-    groupunit --set groups=10), and more people for the same error.
-
-    With --verbose it also prints how many vectors were clipped; keep that to yourself.
-
-    With a survey (sstq survey init) the files are tables that have its columns, and each line is one person.
+    gives one mean per group. With --private-group diagnosis the group is as private as the vector. That needs a
+    mechanism for it (sstq spec --name groupunit --set groups=10), and more people for the same error.
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
 
@@ -105,9 +85,6 @@ def encode(
     from sstq.messages.parquet import SUFFIXES
 
     shared = read_mechanism(mechanism)
-    local = [Path(path) for path in vectors if "://" not in path]
-    if len(local) < len(vectors) and not allow_remote_vectors:
-        raise WrongUsage("pass --allow-remote-vectors to read vectors from an object store: it sees them in clear")
     if by is not None and not output.name.lower().endswith(SUFFIXES):
         raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     if by is not None and shared.trust == "aggregator":
@@ -120,12 +97,12 @@ def encode(
     if (shared.coin == "public") != (clients is not None):
         needed = "pass --clients: with a public coin both sides need the clients' identifiers"
         raise WrongUsage("--clients must be left out: this mechanism's coin is private" if clients else needed)
-    check_output(output, force, inputs=(mechanism, *local))
+    check_output(output, force, inputs=(mechanism, *vectors))
     counted = LocalReport() if verbose and shared.name != "survey" else None
     if shared.name == "survey":
-        if by is not None or columns is not None or len(local) < len(vectors):
-            raise WrongUsage("--by, --columns and remote files are for vectors; a survey takes local tables")
-        total = write_messages(output, _answers(shared, local, seed), shared)
+        if by is not None or columns is not None:
+            raise WrongUsage("--by and --columns are for vectors; a survey takes tables")
+        total = _encode_answers(shared, vectors, seed, output)
     else:
         array = private_group is not None and private_group.endswith(".npy")
         names = read_group_names(group_names, shared)
@@ -139,19 +116,16 @@ def encode(
         with progress("Encoding", count * shared.messages) as advance:
             messages = encode_files(shared, files, seed, **named, report=counted, advance=advance)
             total = write_messages(output, messages, shared, by)
-    show_facts(
-        str(output),
-        [
-            ("messages", total),
-            ("bits per message", shared.message_bits),
-            ("digest", shared.digest()),
-            *several_messages(shared),
-            ("file bytes", output.stat().st_size),
-            ("private", privacy_of(shared, simulated=seed is not None)),
-            ("public labels", by),
-        ],
-        verbose=verbose,
-    )
+    facts = [
+        ("messages", total),
+        ("bits per message", shared.message_bits),
+        ("digest", shared.digest()),
+        *several_messages(shared),
+        ("file bytes", output.stat().st_size),
+        ("private", privacy_of(shared, simulated=seed is not None)),
+        ("public labels", by),
+    ]
+    show_facts(str(output), facts, verbose=verbose)
     if by is not None:
         note(f"the column {by!r} is public: whoever has the file sees each message's group")
     if counted is not None:
@@ -160,19 +134,19 @@ def encode(
             f"{counted.missed} missed the certificate. These counts depend on the data: keep them to yourself."
         )
     if seed is not None:
-        warn_of_seed("the messages come from --seed and are marked as simulated")
+        warn("NOT PRIVATE: the messages come from --seed and are marked as simulated")
     elif shared.trust != "local":
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
-def _answers(survey: Any, tables: list[Path], seed: int | None) -> Iterator[Messages]:
+def _encode_answers(survey: Any, tables: list[Path], seed: int | None, output: Path) -> int:
     import numpy as np
 
     from sstq.mechanisms.survey.schema import read_table
+    from sstq.messages.files import write_messages
 
     rng = None if seed is None else np.random.default_rng(seed)
-    for path in tables:
-        yield survey.encode(read_table(path, survey), rng)
+    return write_messages(output, (survey.encode(read_table(path, survey), rng) for path in tables), survey)
 
 
 def group_numbers(path: Path, total: int) -> NDArray[np.int64]:

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import (
-    Facts,
-    ForceOption,
-    VerboseOption,
-    check_output,
-    figure,
-    output_option,
-    safe_figure,
-    write_text,
-)
-from sstq.cli.terminal import show_facts
-from sstq.cli.usage import WrongUsage
+from sstq.cli.common import ForceOption, VerboseOption, WrongUsage, check_output, output_option, write_text
+from sstq.cli.terminal import Facts, safe_figure, show_facts
 
 if TYPE_CHECKING:
     from sstq.planning import Plan
@@ -37,7 +27,7 @@ def plan(
     rounds: Annotated[int, typer.Option(help="Let each person take part in this many rounds.")] = 1,
     delta: Annotated[
         float | None,
-        typer.Option(help="Allow this total δ. [dim]\\[default: 0, pure ε; 1e-6 with --trust shuffler][/dim]"),
+        typer.Option(help="Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler"),
     ] = None,
     trust: Annotated[
         str, typer.Option(metavar="local|shuffler", help="Trust nobody, or a shuffler that mixes the messages.")
@@ -112,13 +102,13 @@ def _facts(found: Plan) -> Facts:
     facts: Facts = [("mechanism", f"{found.label}, {found.bits} bits per message"), *spent]
     if isinstance(found, ClassifierPlan):
         facts += [
-            ("noise per coordinate of a class mean", f"{figure(found.noise)} (features have norm 1)"),
+            ("noise per coordinate of a class mean", f"{found.noise:.3g} (features have norm 1)"),
             ("directions worth their noise", f"about {found.directions:,}, at most {found.most_directions:,}"),
             ("people", f"{found.people:,}"),
         ]
     else:
         facts += [
-            ("error of the mean", f"{figure(found.error)} of clip (bias {figure(found.bias)} of clip)"),
+            ("error of the mean", f"{found.error:.3g} of clip (bias {found.bias:.3g} of clip)"),
             ("people per round", f"{found.clients:,}"),
             ("computed", found.solved_for),
             ("why", found.explanation),
@@ -127,8 +117,8 @@ def _facts(found: Plan) -> Facts:
     if isinstance(found, ShuffledPlan):
         facts += [
             ("bytes per person", found.person_bytes),
-            ("instead: trust nobody", f"{figure(found.local_error)} of clip"),
-            ("instead: trust the server", f"{figure(found.central_error)} of clip, Gaussian noise"),
+            ("instead: trust nobody", f"{found.local_error:.3g} of clip"),
+            ("instead: trust the server", f"{found.central_error:.3g} of clip, Gaussian noise"),
         ]
     facts.append(("mechanism in python", f"sstq.{found.mechanism!r}"))
     return facts if found.python() == facts[-1][1] else [*facts, ("simulate in python", found.python())]

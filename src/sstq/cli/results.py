@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sstq.cli.common import safe_figure, to_json, warn_of_seed
-from sstq.cli.terminal import note, show_facts, show_table, warn
+from sstq.cli.terminal import note, safe_figure, show_facts, show_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,7 @@ def _write(folder: Path, summary: dict[str, Any], **arrays: Any) -> None:
 
     from sstq.files.atomic import atomic_file
 
-    document = to_json(summary).encode()
+    document = json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n"
     for name, values in arrays.items():
         with atomic_file(folder / name) as file:
             np.save(file, values)
@@ -103,7 +103,7 @@ def _remark(mechanism: Mechanism, text: str, clients: int, simulated: bool) -> N
         more += " --bounds FILE" if mechanism.bounds is not None else ""
         note(f"for the next round: sstq spec {same} --clients {clients}{more} --output next.json")
     if simulated:
-        warn_of_seed()
+        warn("NOT PRIVATE: some of these messages were simulated with a seed")
 
 
 def report_groups(

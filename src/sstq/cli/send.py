@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import ColumnsOption, DelimiterOption, open_files, several_messages
+from sstq.cli.common import ColumnsOption, DelimiterOption, WrongUsage, check_usage, open_files, several_messages
 from sstq.cli.encode import group_numbers
-from sstq.cli.terminal import note, progress, show_facts, warn
-from sstq.cli.usage import WrongUsage, check_usage
-
-__all__ = ["send"]
+from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
 
 def send(
@@ -31,24 +28,17 @@ def send(
     most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a larger ε per person.")],
     pinned_key: Annotated[
         str | None,
-        typer.Option(
-            "--collector-key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this public key."
-        ),
+        typer.Option("--collector-key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this key."),
     ] = None,
     pinned_shuffler: Annotated[
         str | None,
-        typer.Option(
-            "--shuffler-key",
-            envvar="SSTQ_SHUFFLER_KEY",
-            help="Refuse a campaign without the shuffler with this public key.",
-        ),
+        typer.Option("--shuffler-key", envvar="SSTQ_SHUFFLER_KEY", help="Refuse a shuffler without this key."),
     ] = None,
     least_threshold: Annotated[
         int | None, typer.Option(help="Refuse a campaign that forwards crowds of fewer people than this.", min=2)
     ] = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(help="Charge this ledger file before anything is sent; create it with --total-epsilon."),
+        Path | None, typer.Option(help="Charge this ledger before anything is sent; create it with --total-epsilon.")
     ] = None,
     total_epsilon: Annotated[
         float | None, typer.Option(help="Allow this total ε in a new ledger; an existing one keeps its own.")
@@ -71,15 +61,12 @@ def send(
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 
     The campaign's signature is checked. Without --collector-key, the collector's key is printed: pass it from then on.
-    Each message is encoded once; if a connection breaks, it is sent again with the same key, and counts once. A
-    shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
+    A shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
     that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
     Files that were sent to a campaign are noted in your state folder ($XDG_STATE_HOME/sstq) and refused a second time.
     They are recognised by their content: a person who is in two different files is sent twice, and spends ε twice.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
-
-    Example: sstq send https://shuffle.example/steps vectors.npy --most-epsilon 2 --collector-key KEY --shuffler-key KEY
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
@@ -123,16 +110,15 @@ def send(
     if report.clipped > 0.05 * report.vectors:
         share = 100 * report.clipped / report.vectors
         warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")
-    facts: list[tuple[str, object]] = [
+    facts: Facts = [
         ("campaign", client.campaign.name),
         ("messages acknowledged", sent),
         ("bits per message", mechanism.message_bits),
         ("epsilon per message", f"{mechanism.epsilon!r}"),
         *several_messages(mechanism),
         ("public key of the collector", client.key),
+        ("epsilon left in the ledger", None if kept is None else repr(kept.remaining)),
     ]
-    if kept is not None:
-        facts.append(("epsilon left in the ledger", f"{kept.remaining!r}"))
     show_facts("sent", facts)
     if pinned_key is None and "#" not in url:
         note(f"The collector's key was not checked; next time pass --collector-key {client.key}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sstq.cli.common import WrongUsage, check_usage
 from sstq.cli.terminal import note
-from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

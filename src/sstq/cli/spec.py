@@ -12,14 +12,15 @@ from sstq.cli.common import (
     BoundsOption,
     ForceOption,
     VerboseOption,
+    WrongUsage,
     check_output,
+    check_usage,
     describe_mechanism,
     output_option,
     read_bounds,
     write_text,
 )
 from sstq.cli.terminal import note, show_facts, warn
-from sstq.cli.usage import WrongUsage, check_usage
 
 if TYPE_CHECKING:
     from sstq import Mechanism
@@ -31,9 +32,7 @@ def spec(
     clients: Annotated[int | None, typer.Option(help="Expect this many people per round.")] = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(
-            "--name", help="Use this mechanism (see `sstq compare`). [dim]\\[default: as sstq plan chooses][/dim]"
-        ),
+        typer.Option("--name", help="Use this mechanism (see `sstq compare`).", show_default="as sstq plan chooses"),
     ] = None,
     bits: Annotated[int | None, typer.Option(help="Use codes of this many bits.")] = None,
     clip: Annotated[float, typer.Option(help="Scale longer vectors down to this norm.")] = 1.0,

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sstq.cli.common import read_mechanism
-from sstq.cli.usage import check_usage
-
-
-class Dialect(StrEnum):
-    """The SQL engines."""
-
-    duckdb = "duckdb"
-    spark = "spark"
-    bigquery = "bigquery"
-    clickhouse = "clickhouse"
-    postgresql = "postgresql"
-    sqlite = "sqlite"
+from sstq.cli.common import check_usage, read_mechanism
 
 
 def sql(
@@ -28,7 +15,9 @@ def sql(
     table: Annotated[
         str, typer.Option(help="Count this table, or this Parquet file (DuckDB, Spark and ClickHouse).")
     ] = "messages",
-    dialect: Annotated[Dialect, typer.Option(help="Write the query for this engine.")] = Dialect.duckdb,
+    dialect: Annotated[
+        str, typer.Option(metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite", help="Choose the engine.")
+    ] = "duckdb",
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Count each group of this public column on its own.")
     ] = None,
@@ -45,5 +34,5 @@ def sql(
 
     shared = read_mechanism(mechanism)
     with check_usage():
-        query = counting_query(shared.counted_layout, table, dialect.value, by)
+        query = counting_query(shared.counted_layout, table, dialect, by)
     typer.echo(query)

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import ForceOption, check_output, output_option, read_mechanism, write_text
+from sstq.cli.common import ForceOption, WrongUsage, check_output, output_option, read_mechanism, write_text
 from sstq.cli.terminal import note, show_table
-from sstq.cli.usage import WrongUsage, command_group
 
-_HELP = """
+HELP = """
 Ask several questions in one private message per person: choices, numbers, vectors.
 
 `sstq survey init` writes a schema to fill in. `sstq encode`, `sstq aggregate` and `sstq inspect` take it with
@@ -73,4 +72,4 @@ def plan(
         raise ValueError(f"these questions need more people or a larger epsilon: {hopeless}")
 
 
-survey = command_group("survey", _HELP, init, plan)
+COMMANDS = (init, plan)

@@ -12,39 +12,33 @@ from typing import Any
 
 import typer
 
-
-def paragraphs(text: str) -> str:
-    r"""Return a help text with one line per paragraph, so that the terminal can wrap it.
-
-    Square brackets are escaped, so that rich does not take them for markup.
-
-    Examples:
-        >>> print(paragraphs("One\n    thing.\n\n    The [demo] extra."))
-        One thing.
-        <BLANKLINE>
-        The \[demo] extra.
-    """
-    lines = (" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
-    return "\n\n".join(lines).replace("[", r"\[")
+Facts = list[tuple[str, object]]
+# Of facts, a terminal shows so many unless all are asked for.
+_FIRST = 5
 
 
 def complain(error: Exception | str) -> None:
     """Print an error as one line on stderr."""
-    _stderr().print(_line("error: ", "bold red", _message(error), "red"), soft_wrap=True)
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    _say("error: ", "bold red", text, "red")
 
 
 def warn(text: str) -> None:
     """Print a conspicuous warning on stderr."""
-    _stderr().print(_line("warning: ", "bold black on yellow", text, "bold yellow"), soft_wrap=True)
+    _say("warning: ", "bold black on yellow", text, "bold yellow")
 
 
 def note(text: str) -> None:
     """Print a remark on stderr."""
-    _stderr().print(_line("", "", text, "dim"), soft_wrap=True)
+    _say("", "", text, "dim")
 
 
-# Of facts, a terminal shows so many unless all are asked for.
-_FIRST = 5
+def _say(head: str, head_style: str, text: str, style: str) -> None:
+    from rich.text import Text
+
+    _stderr().print(Text.assemble((head, head_style), (" ".join(text.split()), style)), soft_wrap=True)
 
 
 def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool = True) -> None:
@@ -53,15 +47,14 @@ def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool
     A terminal shows the first five unless `verbose`; a file or another program gets all.
     """
     shown = [(name, text) for name, value in facts if (text := _in_words(value))]
-    if not _stdout_is_terminal():
+    if not _stdout().is_terminal:
         for name, text in shown:
             typer.echo(f"{name}\t{text}")
         return
-    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=escape(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table = Table(title=Text(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold cyan", no_wrap=True)
     table.add_column(overflow="fold")
     first = shown if verbose else shown[:_FIRST]
@@ -76,7 +69,7 @@ def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
     """Print a table on stdout; the caption is for terminals only."""
     lines = [[_in_words(cell) for cell in row] for row in rows]
-    if not _stdout_is_terminal():
+    if not _stdout().is_terminal:
         for line in [columns, *lines]:
             typer.echo("\t".join(line))
         return
@@ -111,28 +104,22 @@ def _in_words(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def safe_figure(value: float, *, up: bool = True) -> str:
+    """Return a number rounded conservatively to six digits, allowing for the rounding error of a double."""
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+    if up:
+        return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(Decimal(f'{value:.12g}'))):g}"
+    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(value))):g}"
+
+
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr if it is a terminal; yields the function that advances it."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
-    console = _stderr()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task(description, total=total)
-        yield partial(bars.advance, task)
-
-
-def _message(error: Exception | str) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    return str(error) or type(error).__name__
-
-
-def _line(head: str, head_style: str, text: str, style: str) -> Any:
-    from rich.text import Text
-
-    return Text.assemble((head, head_style), (" ".join(text.split()), style))
+    with Progress(console=_stderr(), transient=True, disable=not _stderr().is_terminal) as bars:
+        yield partial(bars.advance, bars.add_task(description, total=total))
 
 
 @cache
@@ -147,7 +134,3 @@ def _stdout() -> Any:
     from rich.console import Console
 
     return Console(highlight=False)
-
-
-def _stdout_is_terminal() -> bool:
-    return bool(_stdout().is_terminal)

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import BoundsOption, ColumnsOption, DelimiterOption, open_files, read_bounds
+from sstq.cli.common import BoundsOption, ColumnsOption, DelimiterOption, WrongUsage, open_files, read_bounds
 from sstq.cli.terminal import note, show_table
-from sstq.cli.usage import WrongUsage
 
 
 def try_(

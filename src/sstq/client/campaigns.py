@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import rfc8785
 
 from sstq.aggregation import FamilyAggregator
-from sstq.checks import check_argument, check_number, check_option, did_you_mean
+from sstq.checks import ArgumentError, check_argument, check_number, check_option, did_you_mean
 from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
@@ -414,7 +414,7 @@ def _from_json(name: str, value: Any) -> Any:
                 return datetime.fromisoformat(value)
         except (TypeError, ValueError):
             pass
-        raise ValueError(f"{name} must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
+        raise ArgumentError(name, f"must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
     return Shuffling.from_dict(value) if name == "shuffling" else value
 
 

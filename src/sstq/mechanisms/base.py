@@ -3,7 +3,7 @@
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -116,7 +116,6 @@ class Mechanism(Agreement):
         trust: who must be trusted: nobody ("local"), the "aggregator", or everyone ("none", no privacy).
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
-        sweeps: the families that `sstq compare --frontier` shows: labels, and the options of each point.
 
     Examples:
         >>> import sstq
@@ -132,7 +131,6 @@ class Mechanism(Agreement):
 
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    sweeps: ClassVar[Mapping[str, Sequence[Mapping[str, Any]]]] = {}
     # Whether rows are vectors that are scaled down to clip, so that their owner is warned of it.
     _clips: ClassVar[bool] = True
     # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.

@@ -114,12 +114,6 @@ class SSTQ(KashinMechanism):
         "SSTQ metric-aware, 2 bits, unbiased": {"bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
         "SSTQ flat, 2 bits, public coin": {"bits": 2, "coin": "public"},
     }
-    sweeps: ClassVar = {
-        "SSTQ flat": [{"bits": bits} for bits in (1, 2, 3, 4, 6)],
-        "SSTQ flat, public coin": [{"bits": bits, "coin": "public"} for bits in (1, 2, 3, 4, 6)],
-        "SSTQ optimal": [{"bits": bits, "channel": "optimal"} for bits in (1, 2, 3, 4)],
-        "SSTQ optimal, public coin": [{"bits": b, "channel": "optimal", "coin": "public"} for b in (1, 2, 3, 4)],
-    }
 
     parameters_class = SSTQParameters
     decoding_scale = KashinMechanism.bound

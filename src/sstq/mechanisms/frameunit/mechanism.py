@@ -92,10 +92,6 @@ class FrameUnit(RowMechanism):
         "FrameUnit, 3 public bits": {"bits": 3},
         "FrameUnit, 8 public bits": {"bits": 8},
     }
-    sweeps: ClassVar = {
-        "FrameUnit": [{}],
-        "FrameUnit, public rows": [{"bits": bits} for bits in (1, 2, 3, 4, 6, 8, 10)],
-    }
 
     narrowed: ClassVar = {"bits": (1, CANDIDATES_MAX.bit_length() - 1)}
     parameters_class = FrameUnitParameters

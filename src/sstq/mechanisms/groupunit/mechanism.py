@@ -90,7 +90,6 @@ class GroupUnit(RowMechanism):
 
     name = "groupunit"
     variants: ClassVar = {"GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}}
-    sweeps: ClassVar = {label: [options] for label, options in variants.items()}
 
     aggregator_class = GroupUnitAggregator
     parameters_class = GroupUnitParameters
