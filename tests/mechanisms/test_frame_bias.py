@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import sstq
 from sstq import kernels
 from sstq.mechanisms import FrameUnit
-from sstq.mechanisms.frameunit.alignment import _length_scatter
-from sstq.mechanisms.frameunit.bias import BIAS_SHARE, FRAMES_MAX
+from sstq.mechanisms.frameunit.alignment import BIAS_SHARE, _length_scatter
+from sstq.mechanisms.frameunit.rows import FRAMES_MAX
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.planning import plan
 from sstq.planning.comparison import all_variants, compare

@@ -3,7 +3,7 @@
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.pooling import pool
-from sstq.aggregation.sparse_counts import FamilyAggregator, SparseAggregator
+from sstq.aggregation.sparse_counts import SparseAggregator
 from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 
@@ -11,7 +11,6 @@ __all__ = [
     "Aggregator",
     "BoundedAggregator",
     "Estimate",
-    "FamilyAggregator",
     "FrameAggregator",
     "Region",
     "SparseAggregator",

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 import rfc8785
 
-from sstq.aggregation import FamilyAggregator
 from sstq.checks import ArgumentError, check_argument, check_number, check_option, did_you_mean
 from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
+from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 
 __all__ = ["Campaign", "Document", "Shuffling", "read_document"]
 
@@ -353,7 +353,7 @@ def _check_mechanism(mechanism: Any) -> None:
             f"mechanism must have at most 2^30 rows in all of its frames, got {parts}: the state takes 24 bytes for "
             f"each row that is sent, here {24 * rows / 1e9:,.0f} GB; choose fewer frames or fewer dimensions"
         )
-    if rows > MOST_DENSE_ROWS and not isinstance(mechanism.aggregator(), FamilyAggregator):
+    if rows > MOST_DENSE_ROWS and not issubclass(mechanism.aggregator_class, FamilyAggregator):
         raise ValueError(
             f"mechanism must have at most 2^21 rows in a single frame, got {size}: folding uploads takes "
             f"32 bytes per row of memory, here {32 * rows / 1e6:,.0f} MB instead of 64 MB; choose fewer dimensions"

@@ -14,7 +14,7 @@ from typing import Any
 
 from sstq.baselines import VqSGD
 from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, mechanism
-from sstq.mechanisms.frameunit.bias import BIAS_SHARE
+from sstq.mechanisms.frameunit.alignment import BIAS_SHARE
 
 _FRAMES_MAX_BITS = 30
 # Beyond it what cannot win is not computed, which takes seconds.

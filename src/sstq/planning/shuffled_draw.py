@@ -26,8 +26,7 @@ from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_ep
 from sstq.accounting.bounds import check_delta
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.mechanisms.frameunit.alignment import RowDraw
-from sstq.mechanisms.frameunit.bias import bias_matters
+from sstq.mechanisms.frameunit.alignment import RowDraw, bias_matters
 from sstq.mechanisms.two_level_draw import whole_budget
 
 MESSAGE_BITS, MOST_MESSAGES = 32, 16

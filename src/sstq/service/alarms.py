@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator, FamilyAggregator
+from sstq.aggregation import Aggregator
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sums import FrameAggregator
 from sstq.exactness import TOTAL
 from sstq.mechanisms import FrameUnit, Mechanism
+from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.laws import TwoLevelLaw
 
 ALPHA = 1e-3

@@ -16,6 +16,9 @@ from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints, Rows
 from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 
+BIAS_SHARE = 0.2
+"""The frames' bias matters if it exceeds this share of the error of the mean."""
+
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
 # The search for k narrows to its best neighbours among this many, and then tries all that are left.
@@ -187,10 +190,21 @@ class RowDraw:
         """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1, where a share `people` of clients count."""
         return max(self.second_moment / self.alignment**2 / people - 1, 1e-12)
 
-    def error(self, frames: int, clients: int, people: float = 1.0) -> ExpectedError:
-        """The error of the mean of clients that all hold one unit vector, on average over frame seeds."""
-        bias2 = self.frame_bias2 / frames
-        return ExpectedError(bias2, max(self.client_error(people) - bias2, 0.0) / clients)
+    def error(self, frames: int, messages: int, share_people: float = 0.0) -> ExpectedError:
+        """The error of the mean of messages that are all of one unit vector, on average over frame seeds."""
+        used = vector_frames(frames, share_people)
+        bias2 = self.frame_bias2 / used
+        return ExpectedError(bias2, max(self.client_error(used / frames) - bias2, 0.0) / messages)
+
+
+def vector_frames(frames: int, share_people: float) -> int:
+    """How many of the frames are for people who send a row: all but a share, at least one of them."""
+    return frames - max(1, round(frames * share_people)) if share_people else frames
+
+
+def bias_matters(error: ExpectedError) -> bool:
+    """The one rule that plans, specs, notes and error bars share: the bias exceeds a fifth of the error of the mean."""
+    return error.bias2 > BIAS_SHARE**2 * error.total
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from sstq.aggregation import Aggregator
 from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput
 from sstq.mechanisms.bounds import read_ranges
-from sstq.mechanisms.frameunit import bias
+from sstq.mechanisms.frameunit.aggregators import FamilyAggregator, SingleFrameAggregator
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     LEAST_ROWS,
@@ -142,7 +142,7 @@ class FrameUnit(RowMechanism):
     @property
     def aggregator_class(self) -> type[Aggregator]:
         """Sums of one frame, or sparse sums of several."""
-        return bias.FrameUnitAggregator if self.frames == 1 else bias.FrameUnitFamilyAggregator
+        return SingleFrameAggregator if self.frames == 1 else FamilyAggregator
 
     def _encode(self, batch: EncoderInput) -> Columns:
         frame = self._frame_numbers(batch)

@@ -30,8 +30,15 @@ from sstq.mechanisms.base import (
     Unbiased,
     Words,
 )
-from sstq.mechanisms.frameunit import bias
-from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, moments_of_frame, row_draw
+from sstq.mechanisms.frameunit.alignment import (
+    BIAS_SHARE,
+    RowDraw,
+    best_draw,
+    bias_matters,
+    moments_of_frame,
+    row_draw,
+    vector_frames,
+)
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.batch import Messages
@@ -42,7 +49,9 @@ from sstq.randomness.secret import unit_interval
 LEAST_ROWS = 256
 """Fewer rows are not like the coordinates of a uniform direction."""
 
-CANDIDATES_MAX = 1 << 31
+CANDIDATES_MAX, FRAMES_MAX, CLIENTS_MAX = 1 << 31, 1 << 30, 1 << 62
+# Of fewer frames one is more than an eighth, which is too much for shares.
+_FRAMES_WITH_SHARES = 16
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
@@ -130,7 +139,7 @@ class RowMechanism(Mechanism):
         if self.coin == "public" and self.frames == 1 and self.bits is None:
             raise ValueError("coin must be 'private' without frames=, got 'public'")
         _ = self.frame
-        check_number("frames", self.frames, 1, bias.FRAMES_MAX, integer=True)
+        check_number("frames", self.frames, 1, FRAMES_MAX, integer=True)
         # With more inside some rows would be inside with both signs.
         check_number("inside", self.choice.inside, 1, self.row_draw.rows, integer=True)
         low, high = (max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
@@ -180,7 +189,7 @@ class RowMechanism(Mechanism):
     @property
     def vector_frames(self) -> int:
         """The messages on frames below this number are rows; those on the others are of people who send no row."""
-        return bias.vector_frames(self.frames, self.share_people)
+        return vector_frames(self.frames, self.share_people)
 
     @property
     def gain(self) -> float:
@@ -305,11 +314,11 @@ class RowMechanism(Mechanism):
 
     def _error(self, frames: int, messages: int) -> ExpectedError:
         """The error on so many frames of the mean of messages that are all of one unit vector; a closed form."""
-        return bias.row_error(self.row_draw, frames, messages, self.share_people)
+        return self.row_draw.error(frames, messages, self.share_people)
 
     def _typical_error(self, clients: int) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
-        clients = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True)
+        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
         unit = self._error(self.frames, clients * self.messages)
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
@@ -325,20 +334,20 @@ class RowMechanism(Mechanism):
         """The largest number of clients per round for which the frames' bias is at most a fifth of the error."""
 
         def matters(clients: int) -> bool:
-            return bias.bias_matters(self._error(self.frames, clients * self.messages))
+            return bias_matters(self._error(self.frames, clients * self.messages))
 
-        return bisect_left(range(1, bias.CLIENTS_MAX + 1), True, key=matters)
+        return bisect_left(range(1, CLIENTS_MAX + 1), True, key=matters)
 
     def note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
         error = self.typical_error(clients)
-        if not bias.bias_matters(error):
+        if not bias_matters(error):
             return ""
         needed = self.frames_for(clients)
-        enough = not bias.bias_matters(self._error(needed, clients * self.messages))
+        enough = not bias_matters(self._error(needed, clients * self.messages))
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
-            f"frame bias exceeds {100 * bias.BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
+            f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
             + (f"frames={needed}" if enough else "fewer clients, or use an unbiased mechanism such as sstq")
         )
@@ -384,14 +393,14 @@ def solve_rows(
 
 def solve_frames(frames: Any, clients: Any, draw: RowDraw, messages: int, share_people: float = 0.0) -> int:
     """The number of frames: as given, or as many as the clients need, or the fewest."""
-    fewest = bias.FRAMES_WITH_SHARES if share_people else 1
+    fewest = _FRAMES_WITH_SHARES if share_people else 1
     if clients is None:
-        return int(check_number("frames", fewest if frames is None else frames, 1, bias.FRAMES_MAX, integer=True))
+        return int(check_number("frames", fewest if frames is None else frames, 1, FRAMES_MAX, integer=True))
     if frames is not None:
         raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
-    total = check_number("clients", clients, 1, bias.CLIENTS_MAX, integer=True) * messages
+    total = check_number("clients", clients, 1, CLIENTS_MAX, integer=True) * messages
     needed = fewest
-    while needed < bias.FRAMES_MAX and bias.bias_matters(bias.row_error(draw, needed, total, share_people)):
+    while needed < FRAMES_MAX and bias_matters(draw.error(needed, total, share_people)):
         needed *= 2
     return needed
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
-from sstq.mechanisms.frameunit.bias import FrameUnitFamilyAggregator
+from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.groupunit.shares import shares_from_hits
 from sstq.mechanisms.subsets import hit_rates, onto_simplex
 
@@ -89,7 +89,7 @@ class GroupEstimate(Estimate):
         return onto_simplex(self.shares)
 
 
-class GroupUnitAggregator(FrameUnitFamilyAggregator):
+class GroupUnitAggregator(FamilyAggregator):
     """The sums of all frames and blocks; `mean` is a `GroupEstimate`."""
 
     def mean(self) -> GroupEstimate:
