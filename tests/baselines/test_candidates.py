@@ -8,10 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sstq.baselines import MMRC, RRSC, CompressedPrivUnitG
 from sstq.baselines import candidates as base
-from sstq.baselines.compressed_privunitg import CompressedPrivUnitG
-from sstq.baselines.mmrc import MMRC
-from sstq.baselines.rrsc import RRSC
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.randomness import streams

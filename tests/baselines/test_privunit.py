@@ -13,7 +13,6 @@ from tests.contract.cases import reread
 VARIANTS = {
     "privunit": (PrivUnit, {}),
     "hemisphere": (PrivUnit, {"split": "hemisphere"}),
-    "half": (PrivUnit, {"split": 0.5}),
     "privunitg": (PrivUnitG, {}),
 }
 all_variants = pytest.mark.parametrize("variant", VARIANTS)
@@ -56,19 +55,6 @@ def test_the_figures_of_the_paper():
 def test_the_hemisphere_in_closed_form(epsilon):
     limit = math.pi / 2 / math.tanh(epsilon / 2) ** 2
     assert unit_error(make("hemisphere", dim=100_000, epsilon=epsilon)) == pytest.approx(limit, rel=1e-4)
-
-
-def test_the_common_budget_split():
-    """Measured: 0.910 is half of ε for each part with γ from inequality (16a) of Bhowmick et al., which is loose."""
-    dim, epsilon = 10_000, 3.0
-    threshold = math.tanh(epsilon / 4) * math.sqrt(math.pi / (2 * (dim - 1)))
-    mass = round(special.betaincc(0.5, (dim - 1) / 2, threshold**2) / 2 * TOTAL)
-    inside = math.floor(TOTAL / (1 + math.exp(-epsilon / 2)))
-    cap = SphereCap(dim, epsilon, mass, inside, SphereCap._gain(dim, mass, inside))
-    assert (1 / cap.gain**2 - 1) / dim == pytest.approx(0.910, abs=0.001)
-    assert cap.privacy_loss() < 2.82
-    # The same split with the exact mass of the cap.
-    assert unit_error(make("half", dim=dim)) == pytest.approx(0.787, abs=0.001)
 
 
 def integral(density, coordinate, power, low, high):
@@ -198,42 +184,11 @@ def audit_density(mechanism, x, seed, count=40_000, bins=8):
 
 @pytest.mark.slow
 @all_variants
-@pytest.mark.parametrize("dim", [2, 3, 40])
+@pytest.mark.parametrize("dim", [3, 40])
 def test_density_ratio(variant, dim, seed):
     mechanism = make(variant, dim=dim, epsilon=2.0)
     for x in (np.eye(dim)[0], -np.eye(dim)[dim - 1], np.full(dim, dim**-0.5)):
         audit_density(mechanism, x, seed)
-
-
-class BandDropped(SphereCap):
-    """A published PrivUnit: it answers from the cap or from its mirror image, and never from the band between."""
-
-    def draw(self, directions, words):
-        side = words.shape[1] - self.words
-        drawn = np.sign(np.int64(self.inside) - (words[:, side] >> np.uint64(2)).astype(np.int64))
-        halves = words.copy()
-        halves[:, side] = 0
-        return drawn[:, None] * super().draw(directions, halves)
-
-
-class TooSure(SphereCap):
-    """It draws from the cap more often than it says."""
-
-    def draw(self, directions, words):
-        side = words.shape[1] - self.words
-        surer = words.copy()
-        surer[:, side] = (words[:, side].astype(np.float64) * 0.8).astype(np.uint64)
-        return super().draw(directions, surer)
-
-
-@pytest.mark.parametrize("mutant", [BandDropped, TooSure])
-def test_the_audit_catches_broken_mechanisms(mutant, seed):
-    mechanism = make("privunit", dim=10, epsilon=2.0)
-    cap = mechanism.cap
-    audit_density(mechanism, np.eye(10)[0], seed)
-    object.__setattr__(mechanism, "cap", mutant(cap.dim, cap.epsilon, cap.mass, cap.inside, cap.gain))
-    with pytest.raises(AssertionError):
-        audit_density(mechanism, np.eye(10)[0], seed)
 
 
 def test_the_whole_output_on_the_circle(seed):
@@ -260,9 +215,6 @@ def test_the_whole_output_on_the_circle(seed):
         assert np.all(np.abs(counts - count * expected) < 6 * np.sqrt(count * expected))
         assert np.all((expected >= low * (1 - 1e-9)) & (expected <= high * (1 + 1e-9)))
     assert high / low <= math.exp(mechanism.epsilon) * (1 + 1e-12)
-
-
-# Unbiasedness and error.
 
 
 # The wire, JSON and arguments.
@@ -298,24 +250,12 @@ def test_tampered_json_is_refused(variant, change):
 
 
 def test_bad_arguments_are_refused():
-    for split in ("best", -0.1, 1.1, True, None, [0.5]):
+    for split in ("best", 0.5, None):
         with pytest.raises(ValueError, match="split must be"):
             PrivUnit(12, 3.0, split=split)
     for kind in (PrivUnit, PrivUnitG):
         with pytest.raises(ValueError, match=r"dim must be an integer in \[2, .*got 1"):
             kind(1, 3.0)
-
-
-def test_shares_of_the_budget():
-    # A tiny cap on the circle: its angle is πA, D = sin(πA)/π, and 1 − cos² of it would be lost to rounding.
-    cap = PrivUnit(2, 20.0, split=0.0).cap
-    assert cap.gain == pytest.approx(0.5, rel=1e-7)
-    assert PrivUnit(12, 3.0, split=1.0).cap == PrivUnit(12, 3.0, split="hemisphere").cap
-    for share in (0.0, 0.25, 0.5, 1.0):
-        cap = PrivUnit(12, 3.0, split=share).cap
-        p, a = cap.inside / TOTAL, cap.mass / TOTAL
-        assert math.log(p / (1 - p)) == pytest.approx(share * 3.0, abs=1e-9)
-        assert math.log((1 - a) / a) == pytest.approx((1 - share) * 3.0, abs=1e-9)
 
 
 def test_a_gaussian_vector_that_no_honest_client_sends_is_refused():

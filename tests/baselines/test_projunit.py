@@ -6,8 +6,7 @@ import pytest
 
 from sstq import testing
 from sstq.baselines.privunit import PrivUnit
-from sstq.baselines.projections import FastProjection, GaussianProjection, make_projection
-from sstq.baselines.projunit import ProjUnit
+from sstq.baselines.projunit import FastProjection, GaussianProjection, ProjUnit, make_projection
 from sstq.mechanisms.sphere import gaussians
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
@@ -15,11 +14,8 @@ from tests.contract.cases import reread
 
 VARIANTS = {
     "gaussian": {"projected": 5},
-    "gaussian-square": {},
     "fast": {"projection": "fast", "projected": 5},
-    "fast-whole": {"projection": "fast"},
 }
-all_variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def make(variant, dim=12, epsilon=3.0, **changes):
@@ -41,9 +37,6 @@ def unit_error(mechanism):
     return mechanism.expected_mse(x).total / mechanism.dim
 
 
-# Unbiasedness and error.
-
-
 def test_uniform_projections_are_caught(seed, monkeypatch):
     """Measured: a published ProjUnit draws uniform numbers for Gaussian ones: alignment 3.17 on the constant vector.
 
@@ -56,7 +49,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
         return (halves * (math.sqrt(3) / 2**32)).astype(np.float32).reshape(*words.shape[:-1], -1)
 
-    monkeypatch.setattr("sstq.baselines.projections.gaussians", uniforms)
+    monkeypatch.setattr("sstq.baselines.projunit.gaussians", uniforms)
     lengths = np.linalg.norm(mechanism.projection.project(np.tile(np.float32(x), (500, 1)), some_clients(500)), axis=1)
     assert lengths.mean() / mechanism.alignment == pytest.approx((5 * 9.25) ** 0.5 / mechanism.alignment, rel=0.02)
     assert lengths.mean() / mechanism.alignment > 3
@@ -125,18 +118,6 @@ def test_the_price_of_projecting(projection, epsilon, projected, excess):
         assert unit_error(mechanism) == pytest.approx(0.7425 * (1 + excess), rel=1e-3)
 
 
-@pytest.mark.parametrize("projection", ["gaussian", "fast"])
-def test_stable_for_all_dimensions_and_budgets(projection):
-    for dim in (2, 100, 10**6):
-        errors = []
-        for epsilon in (0.1, 1.0, 3.0, 8.0, 16.0):
-            mechanism = ProjUnit(dim, epsilon, projection=projection)
-            errors.append(unit_error(mechanism))
-            assert epsilon - 1e-9 < mechanism.privacy_loss() <= epsilon
-        assert np.all(np.isfinite(errors))
-        assert np.all(np.diff(errors) < 0)
-
-
 @pytest.mark.parametrize("options", [{"projection": "fast"}, {"projected": 4}])
 def test_a_million_dimensions_in_little_memory(options):
     mechanism = ProjUnit(10**6, 3.0, **options)
@@ -183,7 +164,7 @@ def test_the_matrices_are_those_of_the_documented_streams():
 
 
 def test_matrices_in_several_blocks_are_the_same_for_any_batch(monkeypatch):
-    monkeypatch.setattr("sstq.baselines.projections._BLOCK_ENTRIES", 30)
+    monkeypatch.setattr("sstq.baselines.projunit._BLOCK_ENTRIES", 30)
     projection = GaussianProjection(10, 8, 1)
     rng = np.random.default_rng(0)
     v = rng.standard_normal((5, 8)).astype(np.float32)
@@ -207,7 +188,7 @@ def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, see
 # The wire, JSON and arguments.
 
 
-@all_variants
+@pytest.mark.parametrize("variant", ["gaussian", "fast"])
 @pytest.mark.parametrize(
     "change",
     [

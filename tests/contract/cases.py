@@ -55,7 +55,6 @@ CASES = {
     "projunit": {"epsilon": EPSILON, "projected": 4},
     "projunit/fast": {"epsilon": EPSILON, "projected": 4, "projection": "fast"},
     "turboquant": {"bits": 3},
-    "turboquant/unbiased": {"bits": 3, "decoder": "unbiased"},
     "csgm": {"epsilon": EPSILON, "clients": 50, "delta": 1e-5},
     "l2-csgm": {"epsilon": EPSILON, "clients": 50, "delta": 1e-5},
     "rrsc": {"epsilon": EPSILON, "bits": 2},

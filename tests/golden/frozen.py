@@ -24,7 +24,6 @@ ROUNDED = {
     "sstq/metric-aware-rescaled",
     "sstq/optimal",
     "turboquant",
-    "turboquant/unbiased",
     "rrsc",
     "mmrc",
 }

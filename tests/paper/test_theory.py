@@ -642,7 +642,7 @@ def test_communication_table(dim):
 @pytest.mark.parametrize(("dim", "bits"), [(25_450, 68), (98_666, 76)])
 def test_sqkr_needs_more_bits(dim, bits):
     # Fails as printed: 64 and 72 bits leave room for an index below d; the coordinates are N.
-    assert sstq.mechanism("sqkr", dim=dim, epsilon=3.0, k="paper").message_bits == bits
+    assert sstq.mechanism("sqkr", dim=dim, epsilon=3.0, k=4).message_bits == bits
     assert paper_number("bits", f"d = {dim}", "sqkr").value == 4 * ((dim - 1).bit_length() + 1) < bits
 
 

@@ -10,7 +10,7 @@ without the rest. A word gives two coordinates by the Box–Muller formula (`sst
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -23,7 +23,6 @@ from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import gaussians, random_directions
-from sstq.mechanisms.two_level_draw import KClosest, k_closest
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -47,14 +46,6 @@ class CandidateParameters(Parameters):
     clip: float
     seed: Word
     alignment: float
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ClosestParameters(CandidateParameters):
-    """The parameters of a draw with exactly k = `inside` candidates inside, T of 2^62."""
-
-    inside: int
-    threshold: Word
 
 
 class CandidateMechanism(Mechanism):
@@ -191,32 +182,6 @@ class CandidateMechanism(Mechanism):
         for columns in self._columns(len(seeds)):
             gaussians = self._gaussians(seeds, columns)
             yield gaussians, (gaussians @ directions[:, columns, None])[:, :, 0]
-
-
-class ClosestCandidates(CandidateMechanism):
-    """A candidate mechanism with exactly k candidates inside, those of the largest scores."""
-
-    parameters_class = ClosestParameters
-    parameters: ClosestParameters
-
-    def _hold_closest(self, loss: Callable[[Floats, Floats], Floats], common: dict[str, Any]) -> None:
-        """Solve for the k of least loss, a function of the first two moments of the score drawn."""
-        choice = k_closest(common["epsilon"], 1 << common["bits"], loss)
-        alignment = self._alignment(choice, common["dim"])
-        self._hold(ClosestParameters(**common, inside=choice.inside, threshold=choice.threshold, alignment=alignment))
-
-    @cached_property
-    def choice(self) -> KClosest:
-        """The draw, checked exactly."""
-        return KClosest(self.epsilon, self.size, self.parameters.inside, self.parameters.threshold)
-
-    def _expected_alignment(self) -> float:
-        return self._alignment(self.choice, self.dim)
-
-    @staticmethod
-    @abstractmethod
-    def _alignment(choice: KClosest, dim: int) -> float:
-        """μ of a draw among candidates in R^`dim`."""
 
 
 def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:

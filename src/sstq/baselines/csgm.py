@@ -53,7 +53,7 @@ class CoordinateGaussian(KashinMechanism):
         bits: b, the bits of a kept coefficient, 1 to 12.
         coordinates: how many of the N coefficients a client keeps on average; the default is the least power of two
             with at most twice the error (as bounded) of keeping all, or all if that is no longer a message.
-        level, steps, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`; N is a power of two.
+        frame_size: N, a power of two; the default is 2^⌈log₂ 2.5d⌉.
 
     Attributes:
         sigma: σ, the standard deviation of the noise of a sum, in units of B.
@@ -65,9 +65,9 @@ class CoordinateGaussian(KashinMechanism):
     _draws_by = "release"
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
-    # The `energy`, and the least β; None if all coefficients may be at the β of any representation.
+    # The `energy`, None if all coefficients may be at the bound of any representation; and the least β.
     _energy_limit: ClassVar[float | None] = None
-    _least_beta: ClassVar[float | None] = None
+    _least_beta: ClassVar[float] = 0.0
 
     parameters: CoordinateGaussianParameters
     clients: int
@@ -86,32 +86,21 @@ class CoordinateGaussian(KashinMechanism):
         coordinates: int | None = None,
         frame_size: int | None = None,
         frame_seed: int = 0,
-        level: float | None = None,
-        steps: int | None = None,
     ) -> None:
-        common = self._checked(
-            dim=dim,
-            epsilon=epsilon,
-            clients=clients,
-            delta=delta,
-            clip=clip,
-            bits=self._default_bits if bits is None else bits,
-        )
-        framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps)
-        if level is None and self._least_beta is not None:
-            level = max(self._least_beta * math.sqrt(frame.redundancy), recipe.level)
-            framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps)
-        if coordinates is not None:
-            coordinates = check_number("coordinates", coordinates, 1, frame.size, integer=True)
-        weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
-        terms = common["epsilon"], common["delta"], weight, frame.size
+        bits = self._default_bits if bits is None else bits
+        common = self._checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
+        framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, None, None)
+        level = max(self._least_beta * math.sqrt(frame.redundancy), recipe.level)
+        framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, None)
+        terms = common["epsilon"], common["delta"], self._weight(frame.size, recipe.bound(frame), bits), frame.size
         if coordinates is None:
             release = Release.default(*terms, common["clients"])
             # In small frames the seed is longer than all coefficients, which are then the better message.
-            if _layout(release.sampling, common["bits"]).message_bits >= frame.size * common["bits"]:
+            if _layout(release.sampling, bits).message_bits >= frame.size * bits:
                 release = Release.calibrated(*terms, frame.size)
         else:
-            release = Release.calibrated(*terms, coordinates)
+            kept = check_number("coordinates", coordinates, 1, frame.size, integer=True)
+            release = Release.calibrated(*terms, kept)
         sampling = release.sampling
         solved = CoordinateGaussianParameters(
             **common, **framed, sigma=release.sigma, coordinates=sampling.expected, most=sampling.most

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sstq.baselines.candidates import CandidateMechanism, CandidateParameters
-from sstq.checks import RANGES, check_number, check_option
+from sstq.checks import RANGES, check_number
 from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import TwoLevelLaw
@@ -17,15 +17,14 @@ from sstq.mechanisms.parameters import Words as WordList
 from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
 
 _SHARES_TRIED = 201
-CapName = Literal["tight", "bound"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MMRCParameters(CandidateParameters):
-    """The parameters of MMRC: the height γ of the cap, and T_i of 2^62 for i = 0, …, M candidates inside."""
+    """The parameters of MMRC: the share ε₀/ε, the height γ of the cap, and T_i of 2^62 for i = 0, …, M inside."""
 
     split: float
-    cap: CapName
+    cap: Literal["tight"]
     height: float
     thresholds: WordList
 
@@ -69,17 +68,12 @@ class MMRC(CandidateMechanism):
     x̂ = clip·z/μ is unbiased over the candidates, with μ = m·(E[T_i]/2^62 − θ̄)/(1 − θ̄), i ~ Binomial(M, θ̄) and m the
     mean of ⟨z, u⟩ in the cap; its error is clip²/μ² − ‖x‖².
 
-    Warning:
-        "The common budget split" of published comparisons is `split=0.5, cap="bound"`: the cap of Bhowmick et al.'s
-        condition (16a), γ = √(π/(2(d−1)))·tanh(ε₁/2). At ε = 3 with 8 bits it spends 2.81 and has a squared error of
-        1.032·d; the authors' code (rcc_dp) clips at [c₁·e^−ε/M, c₁/M], spends 3, and has 1.012·d. The defaults spend
-        all of ε and minimise MMRC's own error, 0.866·d.
+    Of the budget p = e^ε₀/(1 + e^ε₀) takes ε₀, and the rest ε₁ makes the cap small, θ̄ = 1/(1 + e^ε₁): together all of
+    ε, at the split of least error. Published comparisons split in half and take a looser cap; at ε = 3 with 8 bits the
+    authors' code (rcc_dp) has a squared error of 1.012·d, this 0.866·d.
 
     Args:
         bits: b, the bits of a message, 1 to 12.
-        split: the share ε₀/ε of the budget that p = e^ε₀/(1 + e^ε₀) takes, 0 to 1; the rest ε₁ makes the cap small.
-            The default is the share of least error.
-        cap: "tight" (default): the cap of mass 1/(1 + e^ε₁), which spends the whole budget; or "bound", see above.
 
     Examples:
         >>> x = np.full(10_000, 0.01)
@@ -100,27 +94,16 @@ class MMRC(CandidateMechanism):
     parameters_class = MMRCParameters
     parameters: MMRCParameters
 
-    def __init__(
-        self,
-        dim: int,
-        epsilon: float,
-        *,
-        bits: int = 8,
-        clip: float = 1.0,
-        split: float | None = None,
-        cap: CapName = "tight",
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, dim: int, epsilon: float, *, bits: int = 8, clip: float = 1.0, seed: int = 0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
         dim, epsilon, size = common["dim"], common["epsilon"], 1 << common["bits"]
-        _check_cap(cap, dim)
-        share = _best_share(dim, epsilon, size, cap) if split is None else check_number("split", split, 0, 1)
-        masses, ratios, squares, means = _caps(dim, epsilon, np.array([share]), cap)
-        thresholds = _thresholds(size, float(masses[0]), min(Fraction(float(ratios[0])), exp_lower(epsilon)))
+        split = _best_share(dim, epsilon, size)
+        masses, squares, means = _caps(dim, epsilon, np.array([split]))
+        thresholds = _thresholds(size, float(masses[0]), min(Fraction(math.exp(epsilon)), exp_lower(epsilon)))
         solved = MMRCParameters(
             **common,
-            split=share,
-            cap=cap,
+            split=split,
+            cap="tight",
             height=math.sqrt(squares[0]),
             thresholds=thresholds,
             alignment=_aligned(masses, means, thresholds),
@@ -134,9 +117,8 @@ class MMRC(CandidateMechanism):
 
     def _expected_alignment(self) -> float:
         solved = self.parameters
-        _check_cap(solved.cap, self.dim)
         share = check_number("split", solved.split, 0, 1)
-        masses, _, squares, means = _caps(self.dim, self.epsilon, np.array([share]), solved.cap)
+        masses, squares, means = _caps(self.dim, self.epsilon, np.array([share]))
         height = math.sqrt(squares[0])
         slack = 1e-6 * height + 1e-12
         check_number("height", solved.height, max(0.0, height - slack), min(1.0, height + slack))
@@ -155,11 +137,6 @@ class MMRC(CandidateMechanism):
         return gaussians
 
 
-def _check_cap(cap: str, dim: int) -> None:
-    if check_option("cap", cap, ("tight", "bound")) == "bound" and dim < 3:
-        raise ValueError(f"dim must be at least 3 for cap='bound', got {dim}: its condition fails on the circle")
-
-
 def _aligned(masses: Floats, means: Floats, thresholds: tuple[int, ...]) -> float:
     return float(_alignment(masses, means, np.array([[threshold / TOTAL for threshold in thresholds]]))[0])
 
@@ -175,28 +152,20 @@ def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:
     return (0, *between, TOTAL)
 
 
-def _caps(dim: int, epsilon: float, shares: Floats, cap: str) -> tuple[Floats, Floats, Floats, Floats]:
-    """θ̄, c₁/c₂, γ² and the mean of ⟨z, u⟩ in the cap, for shares of the budget.
+def _caps(dim: int, epsilon: float, shares: Floats) -> tuple[Floats, Floats, Floats]:
+    """θ̄, γ² and the mean of ⟨z, u⟩ in the cap, for shares of the budget.
 
     ⟨z, u⟩² has the Beta(1/2, (d−1)/2) distribution, and ∫ t·(1 − t²)^((d−3)/2) dt from γ is (1 − γ²)^((d−1)/2)/(d−1).
     """
-    from scipy.special import betaincc, betainccinv, betaincinv, poch
+    from scipy.special import betainccinv, betaincinv, poch
 
     half = (dim - 1) / 2
-    rest = epsilon * (1 - shares)
-    if cap == "tight":
-        masses = 1 / (1 + np.exp(rest))
-        ratios = np.full(len(shares), math.exp(epsilon))
-        squares, complements = betainccinv(0.5, half, 2 * masses), betaincinv(half, 0.5, 2 * masses)
-    else:
-        squares = math.pi / (4 * half) * np.tanh(rest / 2) ** 2
-        complements = 1 - squares
-        masses = betaincc(0.5, half, squares) / 2
-        ratios = np.exp(epsilon * shares) * (1 - masses) / masses
+    masses = 1 / (1 + np.exp(epsilon * (1 - shares)))
+    squares, complements = betainccinv(0.5, half, 2 * masses), betaincinv(half, 0.5, 2 * masses)
     # Whichever of γ² and 1 − γ² is small has kept its digits.
     logs = np.where(squares < 0.5, np.log1p(-np.minimum(squares, 0.5)), np.log(complements))
     means = poch(half, 0.5) / math.sqrt(math.pi) * np.exp(half * logs) / (2 * half) / masses
-    return masses, ratios, squares, means
+    return masses, squares, means
 
 
 def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
@@ -213,15 +182,15 @@ def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
     return np.asarray(means * gains / (1 - masses[:, 0]))
 
 
-def _best_share(dim: int, epsilon: float, size: int, cap: str) -> float:
+def _best_share(dim: int, epsilon: float, size: int) -> float:
     """The share of the largest alignment: on a grid, then refined around its best point."""
     from scipy.optimize import minimize_scalar
 
     def loss(shares: Floats) -> Floats:
-        masses, ratios, _, means = _caps(dim, epsilon, shares, cap)
-        i = np.arange(size + 1)
-        outer = 1 / (size * (1 + masses * (ratios - 1)))[:, None]
-        return -_alignment(masses, means, np.minimum(i * outer * ratios[:, None], 1 - (size - i) * outer))
+        masses, _, means = _caps(dim, epsilon, shares)
+        i, ratio = np.arange(size + 1), math.exp(epsilon)
+        outer = 1 / (size * (1 + masses * (ratio - 1)))[:, None]
+        return -_alignment(masses, means, np.minimum(i * outer * ratio, 1 - (size - i) * outer))
 
     grid = np.linspace(0, 1, _SHARES_TRIED)
     losses = np.concatenate([loss(shares) for shares in np.array_split(grid, 16)])

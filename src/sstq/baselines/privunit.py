@@ -9,8 +9,7 @@ import numpy as np
 
 from sstq.aggregation import VectorAggregator
 from sstq.baselines.caps import Cap, GaussianCap, SphereCap
-from sstq.baselines.projections import Projection, projected_directions
-from sstq.checks import RANGES, check_number, check_option
+from sstq.checks import RANGES, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters, Word
@@ -18,7 +17,7 @@ from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import FloatField, Layout
 
-Split = Literal["optimal", "hemisphere"] | float
+Split = Literal["optimal", "hemisphere"]
 UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
 """The norms that a unit vector of single-precision numbers may have on the wire."""
 
@@ -69,7 +68,7 @@ class CapMechanism(Mechanism):
         return self.dim
 
     @property
-    def projection(self) -> Projection | None:
+    def projection(self) -> Any:
         """The public projection of each client to the dimension of the cap, if any."""
         return None
 
@@ -102,7 +101,7 @@ class CapMechanism(Mechanism):
     def _encode(self, batch: EncoderInput) -> Columns:
         directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
         if self.projection is not None:
-            directions = projected_directions(self.projection, directions, client_ids(batch.clients, len(directions)))
+            directions = self.projection.directions(directions, client_ids(batch.clients, len(directions)))
         return (self.cap.draw(directions, batch.words),)
 
     def _decode(self, messages: Messages) -> Floats:
@@ -159,8 +158,7 @@ class PrivUnit(CapMechanism):
 
     Args:
         split: "optimal" (default) finds the best cap; "hemisphere" is γ = 0, a weak variant with the squared error
-            (π/2)·((e^ε + 1)/(e^ε − 1))²·d, kept because the paper's figures show it; a number s in [0, 1] gives p the
-            share s of ε, log(p/(1 − p)) = s·ε, and the rest to the cap.
+            (π/2)·((e^ε + 1)/(e^ε − 1))²·d, kept because the paper's figures show it.
 
     Examples:
         >>> mechanism = PrivUnit(dim=10_000, epsilon=3.0)
@@ -173,28 +171,14 @@ class PrivUnit(CapMechanism):
     variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
 
     parameters_class = PrivUnitParameters
-    split: str | float
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
-        self._check_split(split)
-        if split == "optimal":
+        if check_option("split", split, ("optimal", "hemisphere")) == "optimal":
             cap = SphereCap.optimal(common["dim"], common["epsilon"])
         else:
-            rest = 0.0 if isinstance(split, str) else 1 - split
-            mass = round(TOTAL / (1 + math.exp(rest * common["epsilon"])))
-            cap = SphereCap.of_mass(common["dim"], common["epsilon"], mass)
+            cap = SphereCap.of_mass(common["dim"], common["epsilon"], TOTAL // 2)
         self._hold(PrivUnitParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain, split=split))
-
-    def _check_solved(self) -> None:
-        self._check_split(self.split)
-
-    @staticmethod
-    def _check_split(split: Any) -> None:
-        if isinstance(split, str):
-            check_option("split", split, ("optimal", "hemisphere"))
-        else:
-            check_number("split", split, 0, 1)
 
 
 class PrivUnitG(CapMechanism):

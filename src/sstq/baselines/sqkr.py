@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from sstq.aggregation import Aggregator
-from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k, paper_k
+from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import missed, represent
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints, Rows, Unbiased
@@ -81,11 +81,11 @@ class SQKR(KashinMechanism):
     estimation*, JASA 2018 (the half-space mechanism on the hypercube).
 
     Warning:
-        The SSTQ paper's rule, ``k="paper"``, is min(⌈log₂ e⌉·ε, b₀) in Table 1 and min(⌈2ε⌉, b₀) in its text: k = 4 at
-        ε = 3 with its b₀ = 4. The errors of its figure are those of k = 3, which has the least error there.
+        The SSTQ paper's rule is min(⌈log₂ e⌉·ε, b₀) in Table 1 and min(⌈2ε⌉, b₀) in its text: k = 4 at ε = 3 with its
+        b₀ = 4. The errors of its figure are those of k = 3, which has the least error there.
 
     Args:
-        k: the coordinates of a subsampled message, 1 to 32; None for the k of least error, "paper" for min(⌈2ε⌉, 4).
+        k: the coordinates of a subsampled message, 1 to 32; None for the k of least error.
         variant: "subsampled" (default) or "dense".
         coin: who draws the k coordinates: the client ("private", default), or a shared generator ("public"): then a
             message is k bits, and both sides name the clients.
@@ -114,7 +114,7 @@ class SQKR(KashinMechanism):
         epsilon: float,
         *,
         clip: float = 1.0,
-        k: int | Literal["paper"] | None = None,
+        k: int | None = None,
         variant: Variant = "subsampled",
         coin: Coin = "private",
         messages: int = 1,
@@ -128,8 +128,8 @@ class SQKR(KashinMechanism):
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         check_option("variant", variant, ("subsampled", "dense"))
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
-        if variant == "subsampled" and k in (None, "paper"):
-            k = paper_k(common["epsilon"]) if k else best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
+        if variant == "subsampled" and k is None:
+            k = best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
         bits = _token_bits(variant, k, coin)
         channel = flat_channel_of_size(1 << bits, common["epsilon"])
         solved = SQKRParameters(
@@ -226,8 +226,6 @@ class SQKR(KashinMechanism):
 def _token_bits(variant: str, k: Any, coin: Any) -> int:
     """The bits of a token of the channel, k or 1; k is checked, and both are refused where they mean nothing."""
     if variant == "subsampled":
-        if isinstance(k, str):
-            raise ValueError(f"k must be an integer in [1, {K_MAX}], 'paper' or None, got {k!r}")
         return int(check_number("k", k, 1, K_MAX, integer=True))
     if k is not None:
         raise ValueError(f"k must be left out with variant='dense', got {k!r}")

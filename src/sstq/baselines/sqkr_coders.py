@@ -31,8 +31,6 @@ from sstq.scalar.channels import FlatChannel
 K_MAX = 32
 """More bits than any ε up to 20 can use."""
 
-_PAPER_BITS = 4
-
 
 @dataclass(frozen=True)
 class _Coder:
@@ -190,8 +188,3 @@ def best_k(dim: int, epsilon: float, beta: float) -> int:
         return dim * (beta * inverse_gain) ** 2 / k + (1 - 1 / k) * inverse_gain
 
     return min(range(1, K_MAX + 1), key=power)
-
-
-def paper_k(epsilon: float) -> int:
-    """The k of the SSTQ paper's experiments, min(⌈2ε⌉, b₀) with b₀ = 4 bits."""
-    return min(math.ceil(2 * epsilon), _PAPER_BITS)

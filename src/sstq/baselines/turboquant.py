@@ -3,16 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from sstq.aggregation import BoundedAggregator
-from sstq.checks import check_option
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Mechanism, Rows, Unbiased
 from sstq.mechanisms.parameters import Parameters, Values, Word
-from sstq.mechanisms.parts import DecoderName
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
 
@@ -32,7 +30,7 @@ class TurboQuantParameters(Parameters):
     dim: int
     bits: int
     clip: float
-    decoder: DecoderName
+    decoder: Literal["identity"]
     frame_seed: Word
     levels: Values
 
@@ -46,24 +44,20 @@ class TurboQuant(Mechanism):
 
     With D the distortion of the quantizer (0.3634, 0.1175, 0.03454, 0.009497 for b = 1 … 4), over random rotations,
     E‖x̂ − x‖² = ‖x‖²·(D² + (d/N)·D·(1 − D)) and E⟨x̂, x⟩ = (1 − D)·‖x‖²; the part of the quantization error outside the
-    padded space is projected away. The "unbiased" decoder divides by 1 − D, so that E[x̂] = x over random rotations, for
-    E‖x̂ − x‖² = ‖x‖²·(d/N)·D/(1 − D): more for a single vector, and less for the mean of two or more clients that
-    differ. Below about d = 100 the coordinates of a rotated unit vector are not yet normal, and these are approximate.
+    padded space is projected away. Below about d = 100 the coordinates of a rotated unit vector are not yet normal, and
+    these are approximate.
 
     Reference: A. Zandieh, M. Daliri, M. Hadian, V. Mirrokni, *TurboQuant: online vector quantization with near-optimal
     distortion rate*, 2025 (the MSE-optimal quantizer; its codebook is for the Beta distribution of a coordinate on the
-    sphere, this one for the normal limit). The unbiased decoder has the error of EDEN: S. Vargaftik et al., *EDEN:
-    communication-efficient and robust distributed mean estimation for federated learning*, ICML 2022.
+    sphere, this one for the normal limit).
 
     Warning:
-        Biased with the paper's decoder: the estimate is shrunk by 1 − D on average, and more clients do not help. With
-        either it is a deterministic function of the vector and the public frame seed, so `unbiased` is False, and
-        `expected_mse` is the actual error under this frame, all bias. Nothing is private: `trust` is "none".
+        Biased: the estimate is shrunk by 1 − D on average, and more clients do not help. It is a deterministic function
+        of the vector and the public frame seed, so `expected_mse` is the actual error under this frame, all bias.
+        Nothing is private: `trust` is "none".
 
     Args:
         bits: b, the bits per coordinate, 1 to 8.
-        decoder: "identity" (default), the paper's: the levels themselves, of least error for one vector; or "unbiased",
-            the levels over 1 − D, for the mean of many.
 
     Examples:
         >>> mechanism = TurboQuant(dim=1000, bits=2)
@@ -86,15 +80,11 @@ class TurboQuant(Mechanism):
 
     parameters: TurboQuantParameters
     bits: int
-    decoder: str
     levels: Floats
 
-    def __init__(
-        self, dim: int, *, bits: int = 4, clip: float = 1.0, decoder: DecoderName = "identity", frame_seed: int = 0
-    ) -> None:
+    def __init__(self, dim: int, *, bits: int = 4, clip: float = 1.0, frame_seed: int = 0) -> None:
         common = self._checked(dim=dim, bits=bits, clip=clip, frame_seed=frame_seed)
-        check_option("decoder", decoder, ("identity", "unbiased"))
-        self._hold(TurboQuantParameters(**common, decoder=decoder, levels=lloyd_max_levels(common["bits"])))
+        self._hold(TurboQuantParameters(**common, decoder="identity", levels=lloyd_max_levels(common["bits"])))
 
     def _check_solved(self) -> None:
         levels, codes = self.levels, 1 << self.bits
@@ -122,14 +112,9 @@ class TurboQuant(Mechanism):
         return lloyd_max_distortion(self.levels)
 
     @property
-    def decoding_values(self) -> Floats:
-        """The decoded values of the codes, in units of ‖x‖/√d: the levels, over 1 − D for the unbiased decoder."""
-        return self.levels if self.decoder == "identity" else self.levels / (1 - self.distortion)
-
-    @property
     def decoding_bound(self) -> float:
-        """The largest decoded coordinate: the norm of x̂ is at most that of the decoding values."""
-        return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.decoding_values))))
+        """The largest decoded coordinate: the norm of x̂ is at most that of the levels."""
+        return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.levels))))
 
     def _encode(self, batch: EncoderInput) -> Columns:
         return self._quantize(self._unit_ball(batch.rows, batch.report))
@@ -152,7 +137,7 @@ class TurboQuant(Mechanism):
         return self._estimates(messages.column("code"), messages.column("norm"))
 
     def _estimates(self, codes: Column, norms: Column) -> Floats:
-        coordinates = self.decoding_values[codes.reshape(-1, self.frame.size)] / math.sqrt(self.dim)
+        coordinates = self.levels[codes.reshape(-1, self.frame.size)] / math.sqrt(self.dim)
         estimates = np.asarray(self.frame.synthesize(coordinates), dtype=np.float64)
         estimates *= (norms.astype(np.float64) * self.clip)[:, None]
         return estimates
