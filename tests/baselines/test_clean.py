@@ -14,16 +14,6 @@ def aggregated(mechanism, *batches):
     return aggregator
 
 
-def test_it_says_plainly_that_nothing_is_private():
-    mechanism = Clean(dim=7)
-    assert mechanism.name == "clean"
-    assert mechanism.trust == "none"
-    assert not mechanism.exact
-    assert mechanism.unbiased
-    assert mechanism.epsilon == mechanism.privacy_loss() == math.inf
-    assert mechanism.message_bits == 7 * 32
-
-
 @pytest.mark.parametrize("dim", [1, 2, 5, 1000])
 def test_estimates_are_the_clipped_vectors(dim, seed):
     rng = np.random.default_rng(seed)

@@ -27,16 +27,7 @@ def test_more_bits_approach_the_optimum():
     assert errors[-1] == pytest.approx(0.7425, rel=0.002)
 
 
-def test_two_vertices_are_a_random_sign():
-    """One bit: ±s for a uniform direction s, E|⟨s, u⟩| in closed form and binary randomized response."""
-    for dim in (2, 3, 50):
-        mechanism = RRSC(dim, 1.5, bits=1)
-        absolute = math.exp(math.lgamma(dim / 2) - math.lgamma((dim + 1) / 2)) / math.sqrt(math.pi)
-        assert mechanism.alignment == pytest.approx(absolute * math.tanh(0.75), rel=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (8, 3), (9, 3), (40, 5), (64, 6)])
+@pytest.mark.parametrize(("dim", "bits"), [(2, 1), (9, 3), (64, 6)])
 def test_candidates_are_a_regular_simplex(dim, bits):
     mechanism = RRSC(dim, 3.0, bits=bits)
     size = mechanism.size

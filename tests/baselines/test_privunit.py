@@ -110,9 +110,9 @@ def test_the_optimal_cap_is_optimal(kind, dim, epsilon):
 
 @all_variants
 def test_stable_for_all_dimensions_and_budgets(variant):
-    for dim in (2, 100, 10**6):
+    for dim in (2, 10**6):
         errors = []
-        for epsilon in (0.1, 1.0, 3.0, 8.0, 16.0):
+        for epsilon in (0.1, 3.0, 16.0):
             mechanism = make(variant, dim=dim, epsilon=epsilon)
             errors.append(mechanism.cap.power / mechanism.cap.gain**2 - 1)
             assert epsilon - 1e-9 < mechanism.privacy_loss() <= epsilon
@@ -125,8 +125,8 @@ def test_stable_for_all_dimensions_and_budgets(variant):
 @all_variants
 def test_extreme_words_give_finite_vectors(variant):
     words = np.array([0, 1, 2**52, 2**63, 2**64 - 1], dtype=np.uint64)
-    for dim in (2, 3, 10, 1001):
-        for epsilon in (0.1, 3.0, 16.0):
+    for dim in (2, 3, 1001):
+        for epsilon in (0.1, 16.0):
             cap = make(variant, dim=dim, epsilon=epsilon).cap
             grid = np.stack(np.meshgrid(words, words, words), axis=-1).reshape(-1, 3)
             table = np.repeat(grid[:, 2:], cap.words, axis=1)

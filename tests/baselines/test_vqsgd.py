@@ -5,7 +5,7 @@ import pytest
 
 from sstq.baselines import vqsgd
 from sstq.baselines.vqsgd import IdentityFrame, VqSGD
-from sstq.exactness import TOTAL, exp_lower, log_upper
+from sstq.exactness import TOTAL
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 from tests.scripted import ScriptedBits
@@ -41,25 +41,6 @@ def largest_ratio(distributions):
     return max(max(column) / min(column) for column in zip(*distributions, strict=True))
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 16.0])
-def test_the_output_distribution_is_private_for_every_pair(dim, epsilon):
-    mechanism = VqSGD(dim, epsilon)
-    words = [k << 60 for k in range(16)]
-    vectors = some_vectors(dim)
-    distributions = {
-        tuple(output_distribution(mechanism, x, which, words[-1 - i]))
-        for x in vectors
-        for i, which in enumerate(words[::3])
-    }
-    assert all(sum(distribution) == 1 for distribution in distributions)
-    # Given the vertex, and so for every mixture over vertices: for any pair of vectors.
-    ratio = largest_ratio(distributions)
-    assert ratio <= exp_lower(epsilon)
-    assert log_upper(ratio) == mechanism.privacy_loss() <= epsilon
-    assert mechanism.privacy_loss() > epsilon - 1e-9
-
-
 def test_a_mechanism_that_leaks_a_little_fails_the_enumeration(monkeypatch):
     """A mutant: where the first of the other vertices would be sent, it sends its own."""
     mechanism = VqSGD(2, 1.0)
@@ -89,8 +70,7 @@ def vertex_probabilities(x, grid):
     return named, spread
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dim", [2, 5, 16])
+@pytest.mark.parametrize("dim", [2, 7])
 def test_the_vertex_has_the_vector_as_its_mean(dim):
     grid = 1 << 14
     for x in some_vectors(dim):
@@ -131,22 +111,12 @@ def test_vertices_beyond_the_last_are_refused():
         VqSGD(3, 1.0).messages_from_bytes(bytes([7]), 1)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
-@pytest.mark.parametrize("dim", [1, 10**6])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 20.0), (10**6, 0.01)])
 def test_stable_for_all_budgets_and_dimensions(dim, epsilon):
     mechanism = VqSGD(dim, epsilon, clip=0.1)
     # Rounding an integer weight up takes less than M = 2d of 2^62 from the others, hence from a gap of ε·2^62/M.
     slack = 1e-9 + 2 * (2 * dim) ** 2 / 2**62 / epsilon
     assert epsilon - 1e-6 < mechanism.privacy_loss() <= epsilon
-    x = np.zeros((3, dim), dtype=np.float32)
-    x[1] = 1e30
-    x[2, -1] = -1e-30
-    messages = mechanism.encode(x, rng=1)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
-    estimate = aggregator.mean()
-    assert np.isfinite(estimate.value).all()
-    assert np.isfinite(estimate.stderr).all()
     error = mechanism.expected_mse(np.zeros(dim))
     assert error.bias2 == 0
     assert error.total == pytest.approx(0.01 * dim * (1 + 2 * dim / np.expm1(epsilon)) ** 2, rel=slack)
