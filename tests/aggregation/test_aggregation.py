@@ -161,7 +161,7 @@ def test_states_that_unfold_are_refused_unread(tmp_path, monkeypatch):
         with path.open("wb") as file:
             write(file, **arrays)
         with monkeypatch.context() as patch:
-            patch.setattr("sstq.files.npy.read_array", lambda *_: pytest.fail("an array was read"))
+            patch.setattr("numpy.lib.format.read_array", lambda *_: pytest.fail("an array was read"))
             with pytest.raises(ValueError, match=r"compressed|not those of this format"):
                 describe_state(path)
 

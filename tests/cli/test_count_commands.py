@@ -59,7 +59,7 @@ def test_messages_have_types_that_every_engine_reads(files):
     schema = pq.read_schema(files / "messages.parquet")
     assert [schema.field(name).type for name in ("code", "index")] == [pa.int32(), pa.int32()]
     assert "country" in schema.names
-    assert facts(run("inspect", files / "messages.parquet"))["checksums"] == "verified"
+    assert facts(run("inspect", files / "messages.parquet", "-m", files / "m.json"))["checksums"] == "verified"
 
 
 @pytest.mark.parametrize("files", ["private", "public"], indirect=True)

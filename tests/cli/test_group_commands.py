@@ -102,7 +102,6 @@ def test_one_mean_per_public_group(files, spec, people):
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["count"], summary["groups"], summary["column"], summary["epsilon"]) == (4503, 4, "country", 4.0)
     assert summary["marked"] == sum(bool(row["mark"]) for row in rows)
-    assert facts(run("inspect", messages[0]))["checksums"] == "verified"
 
 
 def test_groups_are_those_of_the_files_however_given(files, spec):

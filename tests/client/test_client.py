@@ -79,7 +79,7 @@ def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
     assert server.status("steps")["received"] == before + 10
     (tmp_path / "x.csv").write_text("id;a;b;c;d;e;f\n1;0;0;0;0;0;1\n2;0;0;;0;0;1\n")
     sending = ("send", f"{server.url}/steps", tmp_path / "x.csv", "--most-epsilon", 2, "--columns", "a,b,c,d,e,f")
-    assert "acknowledged\t2" in sstq_run(*sending, "--delimiter", ";", SSTQ_SEND_TOKEN=token)
+    assert "acknowledged\t2" in sstq_run(*sending, SSTQ_SEND_TOKEN=token)
 
 
 def test_an_epsilon_above_the_cap_is_refused(server):

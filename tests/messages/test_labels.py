@@ -12,7 +12,6 @@ import sstq
 from sstq.messages import vectors as vector_files
 from sstq.messages.arrays import arrow_labels
 from sstq.messages.batch import Messages
-from sstq.messages.files import open_messages
 from sstq.messages.vectors import open_vectors
 
 DIM = 3
@@ -39,8 +38,6 @@ def test_labels_survive_a_file(tmp_path, monkeypatch):
     # They are one more column for other tools, and left out unless they are asked for.
     assert pq.read_table(path)["country"].to_pylist() == found.labels.tolist()
     assert all(batch.labels is None for batch in sstq.read_messages(path, MECHANISM))
-    with open_messages(path) as opened:
-        assert sum(map(len, opened.read_any())) == 13
     with pytest.raises(ValueError, match="has no column town"):
         list(sstq.read_messages(path, MECHANISM, by="town"))
     with pytest.raises(ValueError, match="with and without labels cannot be joined"):
@@ -54,8 +51,6 @@ def test_clients_and_labels_go_together(tmp_path):
     (found,) = sstq.read_messages(tmp_path / "x.parquet", public, by="c")
     assert found.labels.tolist() == NAMES
     assert np.array_equal(found.clients, messages.clients)
-    with open_messages(tmp_path / "x.parquet") as opened:
-        assert sum(map(len, opened.read_any())) == 7
 
 
 def test_labels_need_parquet_and_a_name_of_their_own(tmp_path):
@@ -131,12 +126,12 @@ def test_missing_labels_are_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("country,a,b,c\nDE,1,2,3\n,4,5,6\n")
     with pytest.raises(ValueError, match=r"column 'country' must not have empty labels, got one in line 3"):
-        open_vectors(path, DIM, by="country")
+        list(open_vectors(path, DIM, by="country").pieces())
     path.write_text("country,a,b,c\nDE,1,2\n")
     with pytest.raises(ValueError, match="line 2 has 3 values, line 1 has 4"):
         open_vectors(path, DIM, by="country")
     path.write_text("country,a,b\nDE,1,2\n")
-    with pytest.raises(ValueError, match="line 1 has 2 values, vectors have 3"):
+    with pytest.raises(ValueError, match=r"must be 3 columns of .*, got 2"):
         open_vectors(path, DIM, by="country")
     path.write_text("country,country,b,c\nDE,FR,2,3\n")
     with pytest.raises(ValueError, match="has 2 columns 'country'; give them different names"):

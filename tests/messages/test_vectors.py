@@ -1,5 +1,4 @@
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -50,14 +49,6 @@ def test_npy_of_every_float_type_and_order(tmp_path, vectors, dtype, order):
     assert np.array_equal(result, stored)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_npz_of_either_order_compressed_or_not(tmp_path, vectors, save, order):
-    save(tmp_path / "x.npz", only=np.asarray(vectors, order=order))
-    assert np.array_equal(read(tmp_path / "x.npz"), vectors)
-    assert np.array_equal(read(tmp_path / "x.npz", columns=["only"]), vectors)
-
-
 def test_the_kind_is_in_the_content_not_in_the_name(tmp_path, vectors):
     with open(tmp_path / "x.parquet", "wb") as file:
         np.save(file, vectors)
@@ -76,7 +67,7 @@ def test_no_vectors_are_no_vectors(tmp_path):
     assert list(file.chunks()) == []
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, "U3", "M8[s]", object])
+@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, "U3", "M8[s]"])
 def test_other_types_are_refused(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.zeros((3, DIM), dtype=dtype))
     with pytest.raises(ValueError, match=r"x\.npy: vectors must be floats, integers or booleans"):
@@ -87,23 +78,21 @@ def test_other_types_are_refused(tmp_path, dtype):
 def test_what_is_exact_as_a_float_is_read(tmp_path, dtype):
     stored = np.eye(7, DIM).astype(dtype)
     np.save(tmp_path / "x.npy", stored)
-    np.savez(tmp_path / "x.npz", stored)
-    np.savez(tmp_path / "f.npz", np.asfortranarray(stored))
     lists = pa.array(stored.tolist(), type=pa.list_(pa.from_numpy_dtype(dtype)))
     parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": lists})
     parquet(tmp_path / "c.parquet", {f"c{i}": stored[:, i] for i in range(DIM)})
-    for name in ("x.npy", "x.npz", "f.npz", "x.parquet", "c.parquet"):
+    for name in ("x.npy", "x.parquet", "c.parquet"):
         assert np.array_equal(read(tmp_path / name), np.eye(7, DIM))
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, kind):
     rows, path = np.ones((7, DIM), dtype=np.int64), tmp_path / f"x.{kind}"
     rows[5, 3] = 2**53 + 1
     if kind == "parquet":
         parquet(path, {"x": rows.tolist()})
     else:
-        (np.save if kind == "npy" else np.savez)(path, rows)
+        np.save(path, rows)
     with pytest.raises(ValueError, match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5"):
         list(open_vectors(path, DIM).chunks())
 
@@ -116,14 +105,12 @@ def test_other_shapes_are_refused(tmp_path, shape):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vectors, kind, value):
     vectors[5, 3] = value
     path = tmp_path / f"x.{kind}"
     if kind == "npy":
         np.save(path, vectors)
-    elif kind == "npz":
-        np.savez(path, vectors)
     else:
         parquet(path, {"x": list(vectors)})
     chunks = open_vectors(path, DIM).chunks()
@@ -132,60 +119,17 @@ def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vector
         list(chunks)
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
     whole = tmp_path / f"whole.{kind}"
     if kind == "npy":
         np.save(whole, vectors)
-    elif kind == "npz":
-        np.savez(whole, vectors)
     else:
         parquet(whole, {"x": list(vectors)})
     cut = tmp_path / f"cut.{kind}"
     cut.write_bytes(whole.read_bytes()[:-20])
     with pytest.raises(ValueError, match=rf"cut\.{kind} is truncated"):
         list(open_vectors(cut, DIM).chunks())
-
-
-def test_a_small_file_in_fortran_order_is_not_unpacked_to_a_large_array(tmp_path):
-    large = np.zeros((1 << 21, DIM), order="F")
-    np.savez_compressed(tmp_path / "x.npz", large)
-    with pytest.raises(
-        ValueError, match=r"Fortran order .* 83,886,208 bytes; save it in C order: np\.savez_compressed"
-    ):
-        open_vectors(tmp_path / "x.npz", DIM)
-    np.savez(tmp_path / "x.npz", large)
-    assert open_vectors(tmp_path / "x.npz", DIM).count == len(large)
-
-
-@pytest.mark.parametrize("rows", [5, 8])
-def test_a_header_that_declares_another_array_is_refused(tmp_path, vectors, rows):
-    header = {"descr": "<f8", "fortran_order": True, "shape": (rows, DIM)}
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, archive.open("x.npy", "w") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        file.write(vectors.tobytes("F"))
-    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged: the size of the file does not match"):
-        list(open_vectors(tmp_path / "x.npz", DIM).chunks())
-
-
-def test_a_damaged_npz_fails_its_checksum(tmp_path, vectors):
-    np.savez(tmp_path / "x.npz", vectors)
-    raw = bytearray((tmp_path / "x.npz").read_bytes())
-    with zipfile.ZipFile(tmp_path / "x.npz") as archive:
-        start = archive.infolist()[0].header_offset
-    raw[start + 400] ^= 1
-    (tmp_path / "x.npz").write_bytes(raw)
-    with pytest.raises(ValueError, match=r"x\.npz is truncated or damaged"):
-        list(open_vectors(tmp_path / "x.npz", DIM).chunks())
-
-
-def test_keys_choose_among_arrays(tmp_path, vectors):
-    np.savez(tmp_path / "x.npz", first=vectors, second=2 * vectors)
-    assert np.array_equal(read(tmp_path / "x.npz", columns=["second"]), 2 * vectors)
-    with pytest.raises(ValueError, match=r"one of the arrays of .*\(first, second\); it has 2"):
-        open_vectors(tmp_path / "x.npz", DIM)
-    with pytest.raises(ValueError, match=r"\(first, second\); got third"):
-        open_vectors(tmp_path / "x.npz", DIM, columns=["third"])
 
 
 def test_columns_of_the_wrong_kind_are_refused(tmp_path, vectors):
@@ -211,28 +155,26 @@ def test_parquet_coordinates(tmp_path, vectors):
 
 def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
     path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)})
-    with pytest.raises(ValueError, match=r"has 0 columns of lists and 4 of floats .* not one of lists or 5 of floats"):
+    with pytest.raises(ValueError, match=r"columns must be 5 columns of .* \(c0, c1, c2, c3\), got 4"):
         open_vectors(path, DIM)
     path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
-    with pytest.raises(ValueError, match="columns must be given"):
+    with pytest.raises(ValueError, match=r"columns must be given for .* 2 columns of lists"):
         open_vectors(path, DIM)
-    with pytest.raises(ValueError, match="one column of lists or 5 columns of numbers, got c: string"):
+    with pytest.raises(ValueError, match="must be 5 columns"):
         open_vectors(path, DIM, columns=["c"])
     with pytest.raises(ValueError, match=r"\(a, b, c\), got 'd'"):
         open_vectors(path, DIM, columns=["d"])
-    # The column of integers may be anything: with four others it is not taken for a coordinate without a word.
-    columns = {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"client": list(range(7)), "name": ["word"] * 7}
-    path = parquet(tmp_path / "z.parquet", columns)
-    with pytest.raises(ValueError, match="0 columns of lists and 4 of floats"):
+    path = parquet(tmp_path / "z.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"word": ["x"] * 7})
+    with pytest.raises(ValueError, match=r"one column of lists or columns of numbers .*, got word: string"):
         open_vectors(path, DIM)
 
 
-def test_parquet_columns_of_integers_beside_floats(tmp_path, vectors):
+def test_parquet_columns_beside_those_of_the_vectors(tmp_path, vectors):
     columns = {f"c{i}": vectors[:, i] for i in range(DIM)}
-    assert np.array_equal(read(parquet(tmp_path / "x.parquet", {"client": list(range(7))} | columns)), vectors)
-    counts = list(range(7))
-    mixed = parquet(tmp_path / "y.parquet", columns | {"c2": counts})
-    assert np.array_equal(read(mixed), np.concatenate([vectors[:, :2], np.c_[counts], vectors[:, 3:]], axis=1))
+    path = parquet(tmp_path / "x.parquet", {"client": list(range(7))} | columns)
+    with pytest.raises(ValueError, match=r"columns must be 5 columns of .*, such as client,c0,c1,c2,c3"):
+        open_vectors(path, DIM)
+    assert np.array_equal(read(path, columns=list(columns)), vectors)
 
 
 def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
@@ -272,7 +214,6 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
         ("1,2,3,4,5\n1,2,nan,4,5\n", "must be finite, got nan in row 1, column 2"),
         ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, line 1 has 5"),
         ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "\\(id, a, b, c, d, e\\), such as a,b,c,d,e"),
-        ("0,1,2,3,4\n1,2,3,4,5\n", "may be a header or a vector.*give the columns names"),
         ('1,2,3,4,"5\n', "unexpected end of data"),
     ],
 )
@@ -282,35 +223,29 @@ def test_csv_that_is_not_all_numbers_is_refused_with_its_line(tmp_path, text, me
         list(open_vectors(tmp_path / "x.csv", DIM).chunks())
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_columns_of_csv_are_chosen_by_name_in_the_given_order(tmp_path, delimiter):
     path = tmp_path / "x.csv"
     path.write_text("id,a,b,note\n7,1,2,x\n8,3,4,y\n".replace(",", delimiter))
-    assert read(path, dim=2, columns=["b", "a"], delimiter=delimiter).tolist() == [[2, 1], [4, 3]]
-    opened = open_vectors(path, None, columns=["b", "a"], delimiter=delimiter)
+    assert read(path, dim=2, columns=["b", "a"]).tolist() == [[2, 1], [4, 3]]
+    opened = open_vectors(path, None, columns=["b", "a"])
     assert (opened.dim, opened.columns) == (2, ("b", "a"))
     with pytest.raises(ArgumentError, match=r"columns must be columns of .* \(id, a, b, note\), got 'c'"):
-        open_vectors(path, 1, columns=["c"], delimiter=delimiter)
+        open_vectors(path, 1, columns=["c"])
     with pytest.raises(ArgumentError, match=r"columns must be 3 columns of .*, got 2"):
-        open_vectors(path, 3, columns=["a", "b"], delimiter=delimiter)
+        open_vectors(path, 3, columns=["a", "b"])
     with pytest.raises(ArgumentError, match=r"columns must be 2 columns of .*, such as a,b"):
-        open_vectors(path, 2, delimiter=delimiter)
+        open_vectors(path, 2)
     with pytest.raises(ValueError, match=r"got 'x' in line 2; fill or drop it, or keep the columns a"):
-        read(path, dim=2, columns=["a", "note"], delimiter=delimiter)
-    if delimiter != ",":
-        with pytest.raises(ArgumentError, match=r"delimiter must be '(;|\\t)' for .*x\.csv"):
-            open_vectors(path, 2)
-    with pytest.raises(ArgumentError, match="delimiter must be one character, got ''"):
-        open_vectors(path, 2, delimiter="")
+        read(path, dim=2, columns=["a", "note"])
 
 
 def test_the_length_may_be_that_of_the_file(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
-    np.savez(tmp_path / "x.npz", vectors)
     np.savetxt(tmp_path / "x.csv", vectors, delimiter=",")
     parquet(tmp_path / "lists.parquet", {"x": list(vectors)})
     parquet(tmp_path / "floats.parquet", {f"c{i}": vectors[:, i] for i in range(DIM)})
-    for name in ("x.npy", "x.npz", "x.csv", "lists.parquet", "floats.parquet"):
+    for name in ("x.npy", "x.csv", "lists.parquet", "floats.parquet"):
         assert open_vectors(tmp_path / name, None).dim == DIM
     (tmp_path / "x.csv").write_text("id,a\n1,2\n")
     with pytest.raises(ArgumentError, match=r"columns must be .*such as a"):
@@ -332,9 +267,12 @@ def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monk
 
 
 def test_other_files_are_refused(tmp_path):
-    for content in (b"1 2 3", b"\x00\xff\xfe", b"{}"):
+    np.savez(tmp_path / "x.npz", np.zeros((2, DIM)))
+    for content in (b"1 2 3", b"\x00\xff\xfe", (tmp_path / "x.npz").read_bytes()):
         (tmp_path / "x.txt").write_bytes(content)
-        with pytest.raises(ValueError, match=r"x\.txt is not a \.npy, \.npz, Parquet or CSV file of vectors"):
+        with pytest.raises(
+            ValueError, match=r"x\.txt is not a \.npy, Parquet or CSV file of vectors|must be 5 columns"
+        ):
             open_vectors(tmp_path / "x.txt", DIM)
     with pytest.raises(FileNotFoundError):
         open_vectors(tmp_path / "none.npy", DIM)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import ColumnsOption, DelimiterOption, MechanismOption, open_files, read_mechanism
+from sstq.cli.common import ColumnsOption, MechanismOption, open_files, read_mechanism
 from sstq.cli.terminal import progress, show_facts, warn
 
 
@@ -24,7 +24,6 @@ def clip(
         typer.Option(min=1, help="The number of clients of the mean.", show_default="as many as vectors"),
     ] = None,
     columns: ColumnsOption = None,
-    delimiter: DelimiterOption = ",",
 ) -> None:
     """Suggest the clip of least error for a mechanism, whose own clip is ignored.
 
@@ -38,7 +37,7 @@ def clip(
     from sstq.planning.clipping import suggest_clip
 
     shared = read_mechanism(mechanism)
-    files = open_files(vectors, shared.dim, columns, delimiter)
+    files = open_files(vectors, shared.dim, columns)
     found = []
     with progress("Reading", sum(file.count for file in files)) as advance:
         for rows in (rows for file in files for rows in file.chunks()):

@@ -34,9 +34,8 @@ MechanismOption = Annotated[
 ]
 ColumnsOption = Annotated[
     str | None,
-    typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet, or one array of an .npz."),
+    typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet."),
 ]
-DelimiterOption = Annotated[str, typer.Option(help="Split the lines of CSV files here, such as ';' or '\\t'.")]
 BoundsOption = Annotated[
     Path | None,
     typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
@@ -63,19 +62,17 @@ def check_usage() -> Iterator[None]:
         raise WrongUsage(str(error)) from error
 
 
-def open_files(
-    paths: Sequence[Path | str], dim: int | None, columns: str | None, delimiter: str, **others: Any
-) -> list[VectorFile]:
+def open_files(paths: Sequence[Path], dim: int | None, columns: str | None, **others: Any) -> list[VectorFile]:
     """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
     from sstq.messages.vectors import open_vectors, refuse_repeated
 
     wanted = None if columns is None else [column.strip() for column in columns.split(",")]
     files: list[VectorFile] = []
     for path in paths:
-        files.append(open_vectors(path, dim, wanted, delimiter.replace("\\t", "\t"), **others))
+        files.append(open_vectors(path, dim, wanted, **others))
         dim = files[0].dim
     with check_usage():
-        refuse_repeated([Path(path) for path in paths])
+        refuse_repeated(paths)
     return files
 
 

@@ -9,7 +9,6 @@ import typer
 
 from sstq.cli.common import (
     ColumnsOption,
-    DelimiterOption,
     GroupNamesOption,
     MechanismOption,
     VerboseOption,
@@ -32,14 +31,11 @@ if TYPE_CHECKING:
 def encode(
     vectors: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, .npz, Parquet or CSV."
-        ),
+        typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, Parquet or CSV."),
     ],
     mechanism: MechanismOption,
     output: Annotated[Path, output_option(help="Write this message file, Parquet if its name ends in .parquet.")],
     columns: ColumnsOption = None,
-    delimiter: DelimiterOption = ",",
     by: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Keep this column as PUBLIC labels of Parquet messages: all see them."),
@@ -77,7 +73,7 @@ def encode(
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
 
-    Example: sstq encode people.csv --columns age,bmi --delimiter ';' -m mechanism.json -o messages.sstq
+    Example: sstq encode people.csv --columns age,bmi -m mechanism.json -o messages.sstq
     """
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import encode_files
@@ -107,7 +103,7 @@ def encode(
         array = private_group is not None and private_group.endswith(".npy")
         names = read_group_names(group_names, shared)
         reading = {"by": by, "group": None if array else private_group, "group_names": names}
-        files = open_files(vectors, shared.dim, columns, delimiter, **reading)
+        files = open_files(vectors, shared.dim, columns, **reading)
         count = sum(file.count for file in files)
         if not count:
             raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
@@ -170,10 +166,12 @@ def _client_identifiers(path: Path, total: int) -> NDArray[np.uint64]:
 
 
 def _read_numbers(path: Path) -> NDArray[Any]:
-    from sstq.files.npy import DAMAGED_ARCHIVE, read_npy
+    import numpy as np
+
+    from sstq.files.npy import DAMAGED_ARCHIVE
 
     try:
-        return read_npy(path)
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (FileNotFoundError, PermissionError):
         raise
     except DAMAGED_ARCHIVE as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import ColumnsOption, DelimiterOption, WrongUsage, check_usage, open_files, several_messages
+from sstq.cli.common import ColumnsOption, WrongUsage, check_usage, open_files, several_messages
 from sstq.cli.encode import group_numbers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
@@ -21,9 +21,7 @@ def send(
     ],
     vectors: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="VECTORS...", help="Send these vectors, one row per person: .npy, .npz, Parquet or CSV."
-        ),
+        typer.Argument(metavar="VECTORS...", help="Send these vectors, one row per person: .npy, Parquet or CSV."),
     ],
     most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a larger ε per person.")],
     pinned_key: Annotated[
@@ -44,7 +42,6 @@ def send(
         float | None, typer.Option(help="Allow this total ε in a new ledger; an existing one keeps its own.")
     ] = None,
     columns: ColumnsOption = None,
-    delimiter: DelimiterOption = ",",
     private_group: Annotated[
         Path | None, typer.Option(help="Send the PRIVATE groups in this .npy (GroupUnit), one integer per vector.")
     ] = None,
@@ -97,7 +94,7 @@ def send(
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files = open_files(vectors, mechanism.dim, columns, delimiter, unreadable="nan")
+    files = open_files(vectors, mechanism.dim, columns, unreadable="nan")
     total = sum(file.count for file in files)
     client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)

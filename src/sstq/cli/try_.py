@@ -7,20 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import BoundsOption, ColumnsOption, DelimiterOption, WrongUsage, open_files, read_bounds
+from sstq.cli.common import BoundsOption, ColumnsOption, WrongUsage, open_files, read_bounds
 from sstq.cli.terminal import note, show_table
 
 
 def try_(
-    vectors: Annotated[
-        Path, typer.Argument(help="Try with these vectors, one row per person: .npy, .npz, Parquet or CSV.")
-    ],
+    vectors: Annotated[Path, typer.Argument(help="Try with these vectors, one row per person: .npy, Parquet or CSV.")],
     epsilon: Annotated[float, typer.Option(help="Spend this ε per person.")],
     mechanism: Annotated[str, typer.Option("--name", help="Use this mechanism (see `sstq compare`).")] = "frameunit",
     clip: Annotated[float | None, typer.Option(help="Scale longer vectors down to this norm.")] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
-    delimiter: DelimiterOption = ",",
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
@@ -36,7 +33,7 @@ def try_(
 
     ranges = read_bounds(bounds)
     named = vectors.suffix != ".npy" and ranges and columns is None
-    (file,) = open_files([vectors], None, ",".join(ranges or ()) if named else columns, delimiter)
+    (file,) = open_files([vectors], None, ",".join(ranges or ()) if named else columns)
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"

@@ -43,15 +43,10 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
     return as_floats(values, name)
 
 
-def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether `as_floats` takes the dtype."""
-    return dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize <= 8)
-
-
 def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
     """Convert numbers to native float32 or float64, copied only if needed; rows are numbered from `first` on."""
     dtype = values.dtype
-    if not is_number(dtype):
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise ValueError(f"{name} must be floats, integers or booleans, got dtype {dtype}; convert to float64 first")
     if dtype.kind == "f" and dtype.itemsize > 2:
         return values.astype(dtype.newbyteorder("="), copy=False)

@@ -119,6 +119,9 @@ class MessageReader(Protocol):
     ) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
 
+    def counted(self, messages: Messages) -> Messages:
+        """The messages with the columns that a public coin gives."""
+
 
 @dataclass(frozen=True)
 class MessageFileInfo:

@@ -1,24 +1,9 @@
 """Reading and writing message files: Parquet (`sstq.messages.parquet`), and the framed format, version 1.
 
-All integers of the framed format are little-endian:
-
-======  =====  ==============================================================================
-offset  bytes  what
-======  =====  ==============================================================================
-0       8      magic: 0x8f "SSTQ" CR LF 0x1a, which a transfer in text mode would break
-8       2      version, 1
-10      2      flags: 1 = simulated (from a seed, not private), 2 = client identifiers included
-12      4      bits of one message
-16      8      number of messages
-24      32     digest of the mechanism
-56      16     identifier of the file, drawn at random when it is written
-72      4      messages per block: as many as fit in 16 MiB, at most 2^20
-76      4      CRC-32 of bytes 0–75
-======  =====  ==============================================================================
-
-Then blocks, all full but the last: the client identifiers if included (8 bytes each), the packed messages
-(`sstq.messages.layouts`), and the CRC-32 of the block's number (8 bytes) followed by the block's data. The size of the
-file follows from its header, so nothing can be missing or added at the end. Public labels need Parquet.
+docs/formats.md has the framed format byte by byte: a header with a checksum, then blocks, all full but the last: the
+client identifiers if included (8 bytes each), the packed messages (`sstq.messages.layouts`), and the CRC-32 of the
+block's number (8 bytes) followed by the block's data. The size of the file follows from its header, so nothing can be
+missing or added at the end. Public labels need Parquet.
 """
 
 import os
@@ -28,10 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.files.atomic import atomic_file
 from sstq.files.stores import is_remote, open_file, version_of
@@ -45,7 +29,6 @@ from sstq.messages.batch import (
     block_messages,
     in_blocks,
 )
-from sstq.messages.layouts import Column, Field, Layout
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -55,17 +38,10 @@ _HEADER_BYTES = _HEADER.size + _CRC_BYTES
 _SIMULATED, _WITH_CLIENTS = 1, 2
 
 
-class Countable(Protocol):
-    """What writing the columns of a public coin needs of a mechanism."""
-
-    def counted(self, messages: Messages) -> Messages:
-        """The messages with the columns that a public coin gives."""
-
-
 def write_messages(
     path: str | os.PathLike[str],
     batches: Messages | Iterable[Messages],
-    mechanism: Countable | None = None,
+    mechanism: MessageReader | None = None,
     by: str | None = None,
 ) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
@@ -113,16 +89,6 @@ class MessageFile:
             raise ValueError(f"{name} has no column {by!r}: only Parquet files have columns beside the messages")
         return _read_framed(self.file, mechanism, info)
 
-    def read_any(self) -> Iterator[Messages]:
-        """Iterate over the messages without their mechanism; ValueError if the file is damaged.
-
-        Checksums are verified, and that all values have the width of their fields.
-        """
-        layout = Layout((Field("bit", 1, 2, count=self.info.message_bits),))
-        if self.info.kind == "parquet":
-            layout = parquet.layout_of(self.file)
-        return self.read(_AnyMechanism(layout, self.info.digest))
-
 
 @contextmanager
 def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
@@ -167,20 +133,6 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
     """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
     with open_messages(path) as opened:
         return opened.info
-
-
-@dataclass(frozen=True)
-class _AnyMechanism:
-    layout: Layout
-    known: str
-
-    def digest(self) -> str:
-        return self.known
-
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
-        return Messages(self.layout, columns, self.known, clients=clients, simulated=simulated)
 
 
 def _describe_framed(file: BinaryIO) -> MessageFileInfo:

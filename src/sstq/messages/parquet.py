@@ -16,9 +16,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO
 
-from sstq.messages.arrays import arrow_labels, check_label_type, is_arrow_number
+from sstq.messages.arrays import arrow_labels, check_label_type
 from sstq.messages.batch import MessageFileInfo, MessageReader, Messages, block_messages
-from sstq.messages.layouts import Column, Field, FloatField, Layout
+from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
 VERSION = 2
@@ -121,24 +121,6 @@ def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo, by: st
     # A file written by another tool may lack our checksums; its pages' own have been verified.
     if stated is not None and stated != _as_text(checksums):
         raise ValueError(f"{file.name} is damaged: the checksums of its columns do not match")
-
-
-def layout_of(file: BinaryIO) -> Layout:
-    """The fields of a file's messages, as wide as their columns."""
-    fields: list[Field] = []
-    with open_parquet(file) as table:
-        schema, types = table.schema_arrow, import_pyarrow().types
-    for column in schema:
-        several = types.is_fixed_size_list(column.type)
-        entry, count = (column.type.value_type, column.type.list_size) if several else (column.type, 1)
-        if column.name == CLIENT or not is_arrow_number(entry):
-            break  # the fields come first, labels last
-        if types.is_floating(entry):
-            fields.append(FloatField(column.name, count=count))
-        else:
-            bits = entry.bit_width - types.is_signed_integer(entry)
-            fields.append(Field(column.name, bits, 1 << bits, count))
-    return Layout(tuple(fields))
 
 
 def _arrays(messages: Messages) -> list[Column]:

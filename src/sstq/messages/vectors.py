@@ -1,4 +1,4 @@
-"""Reading files of vectors (.npy, .npz, Parquet and CSV) in bounded memory, repeatedly if needed.
+"""Reading files of vectors (.npy, Parquet and CSV) in bounded memory, repeatedly if needed.
 
 A file's kind is recognised by its first bytes, not its name; text is CSV. What encoding would refuse is refused
 here, with the file's name and the row: anything but finite numbers, wrong lengths, nulls. Code that answers a server's
@@ -7,9 +7,7 @@ document passes `unreadable="nan"` instead (`sstq.mechanisms.answers`).
 
 import csv
 import os
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,23 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import ArgumentError, did_you_mean
-from sstq.files import npy
-from sstq.files.stores import is_remote, open_file
+from sstq.files.npy import DAMAGED_ARCHIVE
 from sstq.messages import arrays
-from sstq.messages.parquet import import_pyarrow, open_parquet
+from sstq.messages.parquet import open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
-# An array in Fortran order is unpacked as a whole: at most this many bytes, or this many times the compressed size.
-_WHOLE_BYTES, _WHOLE_RATIO = 1 << 26, 16
-_NPY = b"\x93NUMPY"
+_NPY, _PARQUET = b"\x93NUMPY", b"PAR1"
 IDENTIFIERS = ("id", "uuid", "user", "name")
-_UNKNOWN = "is not a .npy, .npz, Parquet or CSV file of vectors"
+_UNKNOWN = "is not a .npy, Parquet or CSV file of vectors"
 
 Unreadable = Literal["raise", "nan"]
-Chunks = Iterator[NDArray[Any]]
 Read = Iterator[tuple[NDArray[Any], Sequence[NDArray[Any]]]]
-CsvLines = Iterator[tuple[int, list[str], list[str]]]
 
 
 class Piece(NamedTuple):
@@ -64,7 +57,7 @@ class VectorFile:
     columns: tuple[str, ...] = ()
     """The names of the columns of numbers, if the file has any."""
 
-    def chunks(self) -> Chunks:
+    def chunks(self) -> Iterator[NDArray[Any]]:
         """Yield the vectors of `pieces` alone."""
         return (piece.rows for piece in self.pieces())
 
@@ -98,21 +91,18 @@ def open_vectors(
     path: str | os.PathLike[str],
     dim: int | None,
     columns: Sequence[str] | None = None,
-    delimiter: str = ",",
     by: str | None = None,
     group: str | None = None,
     group_names: Sequence[str] | None = None,
     unreadable: Unreadable = "raise",
 ) -> VectorFile:
-    """Open the vectors of a .npy, .npz, Parquet or CSV file (one vector per line, with or without a header).
+    """Open the vectors of a .npy, Parquet or CSV file (one vector per line, with or without a header).
 
     Arguments:
-        path: the file; its kind is recognised by its content.
+        path: the file on this machine; its kind is recognised by its content.
         dim: the length that the vectors must have; None for whatever the file has.
-        columns: the columns of numbers of a CSV or Parquet file; or one column of lists of a Parquet file, or one array
-            of an .npz. By default the only ones: a CSV file must have no other columns, and a Parquet file exactly one
-            column of lists, exactly `dim` columns of floats, or only `dim` columns, all of numbers.
-        delimiter: the character between the values of a CSV file.
+        columns: the columns of numbers of a CSV or Parquet file, or one column of lists of a Parquet file. By default
+            the only column of lists, or all columns.
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
         group: the column with private groups, as integers from 0 on or by name.
         group_names: the names of the private groups, in the order of their numbers.
@@ -121,16 +111,9 @@ def open_vectors(
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
     name = os.fspath(path)
-    with open_file(name) as file:
+    with open(name, "rb") as file:
         start = file.read(6)
-    zipped, parquet = start.startswith(b"PK\x03\x04"), start.startswith(b"PAR1")
-    if is_remote(name) and not parquet:
-        raise ValueError(f"{name} must be Parquet to be read from an object store; copy it to this machine first")
     beside = [named for named in (by, group) if named is not None]
-    if beside and (zipped or start == _NPY):
-        raise ValueError(
-            f"{name} has no column {beside[0]!r}: only Parquet files and CSV files with a header have columns"
-        )
     if len(set(beside)) < len(beside):
         raise ValueError(f"{name}: column {by!r} cannot be public labels and private groups at once")
     if both := [named for named in beside if named in (columns or ())]:
@@ -138,14 +121,11 @@ def open_vectors(
     if start == _NPY:
         if columns is not None:
             raise ArgumentError("columns", f"must be left out for the .npy file {name}, got {','.join(columns)}")
+        if beside:
+            raise ValueError(f"{name} has no column {beside[0]!r}: only Parquet and CSV files have columns")
         return _open_npy(name, dim)
-    if zipped:
-        return _open_npz(name, dim, columns)
-    if parquet:
-        opened = _open_parquet(name, dim, columns, beside, unreadable)
-    else:
-        opened = _open_csv(name, _CsvLayout.of(name, dim, columns, beside, delimiter), unreadable)
-    return replace(opened, by=by, group=group, group_names=group_names)
+    kind = _open_parquet if start.startswith(_PARQUET) else _open_csv
+    return replace(kind(name, dim, columns, beside, unreadable), by=by, group=group, group_names=group_names)
 
 
 def refuse_repeated(paths: Iterable[Path]) -> None:
@@ -162,74 +142,45 @@ def refuse_repeated(paths: Iterable[Path]) -> None:
 
 def _open_npy(name: str, dim: int | None) -> VectorFile:
     """Open a .npy file, mapped into memory."""
-    with open(name, "rb") as file, _numpy_errors(name):
-        shape, _, dtype = npy.read_header(file)
-    count, dim = _check_array(name, shape, dtype, dim)
+    try:
+        array = np.load(name, mmap_mode="r", allow_pickle=False)
+    except DAMAGED_ARCHIVE as error:
+        raise ValueError(f"{name} is truncated or damaged: {error}") from error
+    rows = array[None] if dim is not None and array.shape == (dim,) else array
+    if rows.ndim != 2 or dim not in (None, rows.shape[1]):
+        wanted = "(n, d)" if dim is None else f"({dim},) or (n, {dim})"
+        raise ValueError(f"{name}: the array must have shape {wanted}, got {array.shape}")
 
     def read(size: int) -> Read:
-        if count:
-            with _numpy_errors(name):
-                rows = np.load(name, mmap_mode="r", allow_pickle=False).reshape(count, dim)
-            yield from ((np.asarray(rows[start : start + size]), ()) for start in range(0, count, size))
+        return ((np.asarray(rows[start : start + size]), ()) for start in range(0, len(rows), size))
 
-    return VectorFile(name, dim, count, read)
-
-
-def _open_npz(name: str, dim: int | None, columns: Sequence[str] | None) -> VectorFile:
-    """Open one array of an .npz file, unpacked while it is read."""
-    with _numpy_errors(name), zipfile.ZipFile(name) as archive:
-        members = [member.removesuffix(".npy") for member in archive.namelist() if member.endswith(".npy")]
-        chosen, *others = members if columns is None else columns or [""]
-        if others or chosen not in members:
-            given = f"got {','.join(columns)}" if columns else f"it has {len(members)}"
-            raise ArgumentError("columns", f"must be one of the arrays of {name} ({_shorten(members)}); {given}")
-        packed = archive.getinfo(f"{chosen}.npy")
-        with archive.open(packed) as file:
-            shape, fortran, dtype = npy.read_header(file)
-    if fortran and packed.file_size > max(_WHOLE_BYTES, _WHOLE_RATIO * packed.compress_size):
-        problem = f"the array is in Fortran order and would be unpacked as a whole, to {packed.file_size:,} bytes"
-        remedy = "save it in C order: np.savez_compressed(name, np.ascontiguousarray(array))"
-        raise ValueError(f"{name}: {problem}; {remedy}")
-    count, dim = _check_array(f"{name}[{chosen}]", shape, dtype, dim)
-
-    def read(size: int) -> Read:
-        with _numpy_errors(name), zipfile.ZipFile(name) as archive, archive.open(f"{chosen}.npy") as file:
-            if fortran:  # its rows are spread over the whole array
-                rows = npy.read_array(file, packed.file_size).reshape(count, dim)
-                yield from ((rows[start : start + size], ()) for start in range(0, count, size))
-                return
-            npy.read_header(file)
-            row_bytes = dim * dtype.itemsize
-            for start in range(0, count, size):
-                wanted = min(size, count - start)
-                raw = file.read(wanted * row_bytes)
-                if len(raw) < wanted * row_bytes:
-                    raise ValueError(f"the array ends in row {start + len(raw) // row_bytes} of {count}")
-                yield np.frombuffer(raw, dtype=dtype).reshape(wanted, dim), ()
-            # The archive's checksum is compared when the end has been reached, and not before.
-            if file.read(1):
-                raise ValueError("the array is longer than its header says")
-
-    return VectorFile(name, dim, count, read)
+    return VectorFile(name, rows.shape[1], len(rows), read)
 
 
 def _open_parquet(
     name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], unreadable: Unreadable
 ) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
-    with open_file(name) as file, open_parquet(file) as table:
-        count = int(table.metadata.num_rows)
-        schema = table.schema_arrow
-        columns, lists = _choose_columns(name, schema, dim, wanted, beside)
-        length = len(columns)
-        if lists and dim is None:
-            first = next(table.iter_batches(batch_size=1, columns=columns), None)
-            length = len(first.column(0)[0] or ()) if first is not None and first.num_rows else 1
-    length = length if dim is None else dim
+    with open(name, "rb") as file, open_parquet(file) as table:
+        count, schema = int(table.metadata.num_rows), table.schema_arrow
+        lists = [field.name for field in schema if arrays.is_arrow_list(field.type) and field.name not in beside]
+        columns = _choose(name, schema.names, dim, wanted, beside, lists)
+        for named in beside:
+            arrays.check_label_type(schema.field(named).type, named, name)
+        length = len(columns) if dim is None else dim
+        if columns[0] in lists:
+            if dim is None:
+                first = next(table.iter_batches(batch_size=1, columns=columns), None)
+                length = len(first.column(0)[0] or ()) if first is not None and first.num_rows else 1
+        else:
+            for column in columns:
+                if not arrays.is_arrow_number(kind := schema.field(column).type):
+                    problem = f"must be one column of lists or columns of numbers of {name}, got {column}: {kind}"
+                    raise ArgumentError("columns", problem)
 
     def read(size: int) -> Read:
         row = 0
-        with open_file(name) as file, open_parquet(file) as table:
+        with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
                 labels = [arrays.arrow_labels(batch.column(named), named, name, row) for named in beside]
                 numbers = [batch.column(column) for column in columns]
@@ -239,149 +190,100 @@ def _open_parquet(
                     yield arrays.arrow_vectors(numbers, length, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
-    return VectorFile(name, length, count, read, columns=() if lists else tuple(columns))
+    return VectorFile(name, length, count, read, columns=() if columns[0] in lists else tuple(columns))
 
 
-def _choose_columns(
-    name: str, schema: Any, dim: int | None, wanted: Sequence[str] | None, beside: list[str]
-) -> tuple[list[str], bool]:
-    """Return the columns to read, without labels and groups, and whether it is one column of lists."""
-    _check_columns_beside(name, beside, schema.names)
+def _choose(
+    name: str,
+    names: Sequence[str],
+    dim: int | None,
+    wanted: Sequence[str] | None,
+    beside: Collection[str],
+    lists: Sequence[str] = (),
+) -> list[str]:
+    """Return the columns of the vectors: one of lists, or those of the coordinates."""
     for named in beside:
-        arrays.check_label_type(schema.field(named).type, named, name)
-        schema = schema.remove(schema.names.index(named))
-    lists = [field.name for field in schema if arrays.is_arrow_list(field.type)]
-    numbers = [field for field in schema if arrays.is_arrow_number(field.type)]
-    if wanted is not None:
-        for column in wanted:
-            if column not in schema.names:
-                raise ArgumentError("columns", f"must be columns of {name} ({_shorten(schema.names)}), got {column!r}")
-        if list(wanted) == lists[:1] or (len(wanted) == 1 and wanted[0] in lists):
-            return list(wanted), True
-        if not set(wanted) <= {field.name for field in numbers} or dim not in (None, len(wanted)):
-            kinds = ", ".join(f"{column}: {schema.field(column).type}" for column in wanted)
-            many = "" if dim is None else f"{dim} "
-            raise ArgumentError("columns", f"must be one column of lists or {many}columns of numbers, got {kinds}")
-        return list(wanted), False
-    floats = [field.name for field in numbers if import_pyarrow().types.is_floating(field.type)]
-    size = len(floats) if dim is None else dim
-    if len(lists) == 1 and (dim is None or len(floats) != dim):
-        return lists, True
-    if not lists and floats and len(floats) == size:
-        return floats, False
-    # A column of integers might be a client's number, so integers count only if there are no other columns.
-    if dim is not None and len(schema) == len(numbers) == dim:
-        return list(schema.names), False
-    raise ArgumentError(
-        "columns",
-        f"must be given for {name}, which has {len(lists)} columns of lists and {len(floats)} of floats "
-        f"({_shorten(schema.names)}), not one of lists or {'some' if dim is None else dim} of floats",
-    )
+        if named not in names:
+            raise ValueError(f"{name} has no column {named!r}; it has {_shorten(names)}{did_you_mean(named, names)}")
+    rest = [column for column in names if column not in beside]
+    if wanted is None and len(lists) == 1:
+        return list(lists)
+    chosen = rest if wanted is None else list(wanted)
+    for column in [*chosen, *beside]:
+        if column not in names:
+            raise ArgumentError("columns", f"must be columns of {name} ({_shorten(names)}), got {column!r}")
+        if names.count(column) > 1:
+            raise ValueError(f"{name} has {names.count(column)} columns {column!r}; give them different names")
+    if len(chosen) == 1 and chosen[0] in lists:
+        return chosen
+    people = [column for column in rest if column.lower() in IDENTIFIERS]
+    others = ",".join([column for column in rest if column not in people][:dim])
+    if wanted is None and (lists or (people and dim is None)):
+        problem = f"{len(lists)} columns of lists" if lists else f"the column {people[0]!r}, which identifies people"
+        raise ArgumentError("columns", f"must be given for {name}, which has {problem}; such as {others}")
+    if dim not in (None, len(chosen)):
+        given = f"got {len(chosen)}" if wanted or len(rest) < (dim or 0) else f"such as {others}"
+        raise ArgumentError("columns", f"must be {dim} columns of {name} ({_shorten(names)}), {given}")
+    return chosen
 
 
-def _check_columns_beside(name: str, beside: list[str], columns: list[str]) -> None:
-    """Raise ValueError unless each extra column exists exactly once."""
-    for named in beside:
-        if named not in columns:
-            close = did_you_mean(named, columns)
-            raise ValueError(f"{name} has no column {named!r}; it has {_shorten(columns)}{close}")
-        if columns.count(named) > 1:
-            raise ValueError(f"{name} has {columns.count(named)} columns {named!r}; give them different names")
+def _open_csv(
+    name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], unreadable: Unreadable
+) -> VectorFile:
+    """Open a CSV file with one vector per line.
 
+    The first line is a header if columns are chosen by name, or if none of its fields is a number.
+    """
+    first = next(_csv_lines(name), (1, []))[1]
+    names = [field.strip() for field in first]
+    header = bool(beside or wanted or (any(names) and all(_number(field) is None for field in names)))
+    if not header and dim not in (None, len(first)):
+        raise ValueError(f"{name} {_UNKNOWN}: line 1 has {len(first)} values, vectors have {dim}")
+    columns = _choose(name, names, dim, wanted, beside) if header else []
+    places = [names.index(column) for column in columns] if header else range(len(first))
 
-@dataclass(frozen=True)
-class _CsvLayout:
-    """Which fields of a CSV file are read: those of the vectors and, with a header, those beside them."""
+    def lines() -> Iterator[tuple[int, list[str]]]:
+        for line, fields in islice(_csv_lines(name), int(header), None):
+            if len(fields) != len(first):
+                if unreadable == "raise" or beside:
+                    problem = f"line {line} has {len(fields)} values, line 1 has {len(first)}"
+                    raise ValueError(f"{name} {_UNKNOWN}: {problem}")
+                fields = [""] * len(first)
+            yield line, fields
 
-    dim: int
-    delimiter: str
-    header: tuple[str, ...]
-    places: tuple[int, ...]
-    beside: tuple[int, ...]
-    width: int
+    def row(line: int, fields: list[str]) -> list[float | None]:
+        numbers = [_number(fields[place]) for place in places]
+        if None in numbers and unreadable == "raise":
+            at = numbers.index(None)
+            others = ",".join(columns[:at] + columns[at + 1 :])
+            remedy = f", or keep the columns {others}" if others else ""
+            what = f"got {fields[places[at]][:20]!r} in line {line}; fill or drop it{remedy}"
+            raise ValueError(f"{name}: vectors must be numbers, {what}")
+        return numbers
 
-    @classmethod
-    def of(
-        cls, name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], delimiter: str
-    ) -> "_CsvLayout":
-        """Read the first line: without any number among its vector's fields, or with columns beside, it is a header."""
-        if len(delimiter) != 1:
-            raise ArgumentError("delimiter", f"must be one character, got {delimiter!r}")
-        _, first = next(_csv_records(name, delimiter), (1, []))
-        first = [field.strip() for field in first]
-        for mark in ";\t|,":
-            if len(first) == 1 and mark in first[0] and (dim or 2) > 1:
-                raise ArgumentError(
-                    "delimiter", f"must be {mark!r} for {name}, whose line 1 has {mark!r} between values"
-                )
-        named = bool(beside or wanted or (any(first) and all(_number(field) is None for field in first)))
-        header = tuple(first) if named else ()
-        _check_columns_beside(name, beside, first)
-        if missing := [column for column in wanted or () if first.count(column) != 1]:
-            raise ArgumentError("columns", f"must be columns of {name} ({_shorten(first)}), got {missing[0]!r}")
-        rest = [place for place, column in enumerate(first) if column not in beside]
-        places = [first.index(column) for column in wanted] if wanted else rest
-        size = len(places) if dim is None else dim
-        people = [first[place] for place in rest if named and first[place].lower() in IDENTIFIERS]
-        others = [first[place] for place in rest if first[place] not in people]
-        if dim is None and people and not wanted:
-            problem = f"must be given for {name}, whose column {people[0]!r} identifies people"
-            raise ArgumentError("columns", f"{problem}, such as {','.join(others)}")
-        if len(places) != size:
-            if not named or (not wanted and len(rest) < size):
-                raise ValueError(f"{name} {_UNKNOWN}: line 1 has {len(places)} values, vectors have {size}")
-            given = f"got {len(places)}" if wanted else f"such as {','.join(others[:size])}"
-            raise ArgumentError("columns", f"must be {size} columns of {name} ({_shorten(first)}), {given}")
-        return cls(size, delimiter, header, tuple(places), tuple(map(first.index, beside)), len(first))
-
-    def lines(self, name: str, unreadable: Unreadable) -> CsvLines:
-        """Yield the line number, the fields of the vector and the columns beside it, of each line."""
-        for line, fields in _csv_records(name, self.delimiter):
-            if len(fields) != self.width and unreadable == "nan" and not self.beside:
-                yield line, [""] * self.dim, []
-                continue
-            if len(fields) != self.width:
-                problem = f"line {line} has {len(fields)} values, line 1 has {self.width}"
-                raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-            if line == 1 and self.header:
-                continue
-            vector, labels = [fields[place] for place in self.places], [fields[place] for place in self.beside]
-            if "" in labels:
-                column = self.header[self.beside[labels.index("")]]
-                problem = f"column {column!r} must not have empty labels, got one in line {line}"
-                raise ValueError(f"{name}: {problem}; fill or drop it first")
-            if line == 1 and self.dim > 2 and vector == [str(place) for place in range(self.dim)]:
-                problem = "line 1 may be a header or a vector, 0,1,2,…; give the columns names"
-                raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-            yield line, vector, labels
-
-
-def _open_csv(name: str, layout: _CsvLayout, unreadable: Unreadable) -> VectorFile:
-    """Open a CSV file with one vector per line."""
-    columns = tuple(layout.header[place] for place in layout.places) if layout.header else ()
+    def labels(column: str, part: list[tuple[int, list[str]]]) -> NDArray[Any]:
+        texts = [fields[names.index(column)] for _, fields in part]
+        if "" in texts:
+            problem = f"column {column!r} must not have empty labels, got one in line {part[texts.index('')][0]}"
+            raise ValueError(f"{name}: {problem}; fill or drop it first")
+        return np.array(texts, dtype=object)
 
     def read(size: int) -> Read:
-        lines = layout.lines(name, unreadable)
-        while part := list(islice(lines, size)):
-            rows = [[_number(field) for field in fields] for _, fields, _ in part]
-            for (line, fields, _), row in zip(part, rows, strict=True):
-                if None in row and unreadable == "raise":
-                    at = row.index(None)
-                    others = ",".join(columns[:at] + columns[at + 1 :])
-                    remedy = f", or keep the columns {others}" if others else ""
-                    what = f"got {fields[at][:20]!r} in line {line}; fill or drop it{remedy}"
-                    raise ValueError(f"{name}: vectors must be numbers, {what}")
-            labels = [np.array([texts[at] for *_, texts in part], dtype=object) for at in range(len(layout.beside))]
-            yield np.array(rows, dtype=np.float64).reshape(-1, layout.dim), labels
+        records = lines()
+        while part := list(islice(records, size)):
+            rows = [row(line, fields) for line, fields in part]
+            yield np.array(rows, dtype=np.float64).reshape(-1, len(places)), [labels(one, part) for one in beside]
 
-    return VectorFile(name, layout.dim, sum(1 for _ in layout.lines(name, unreadable)), read, columns=columns)
+    return VectorFile(name, len(places), sum(1 for _ in lines()), read, columns=tuple(columns))
 
 
-def _csv_records(name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each non-empty line, with its number."""
+def _csv_lines(name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of each non-empty line, with its number; they are separated as in the first line."""
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=delimiter, strict=True)
+            first = file.readline()
+            file.seek(0)
+            lines = csv.reader(file, delimiter=max(",;\t|", key=first.count), strict=True)
             for fields in filter(None, lines):
                 yield lines.line_num, fields
     except (UnicodeDecodeError, csv.Error) as error:
@@ -396,30 +298,5 @@ def _number(text: str) -> float | None:
         return None
 
 
-@contextmanager
-def _numpy_errors(name: str) -> Iterator[None]:
-    """Turn what NumPy and zipfile raise for a damaged file into a ValueError that names it."""
-    try:
-        yield
-    except (FileNotFoundError, PermissionError, ArgumentError):
-        raise
-    except npy.DAMAGED_ARCHIVE as error:
-        if str(error).startswith(name):
-            raise
-        raise ValueError(f"{name} is truncated or damaged: {error}") from error
-
-
-def _check_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dim: int | None) -> tuple[int, int]:
-    """Return the number of vectors in an array of this shape, and their length."""
-    if dtype.kind not in "biuf":
-        raise ValueError(f"{name}: vectors must be floats, integers or booleans, got dtype {dtype}")
-    if dim is not None and shape == (dim,):
-        return 1, dim
-    if len(shape) != 2 or dim not in (None, shape[1]):
-        wanted = "(n, d)" if dim is None else f"({dim},) or (n, {dim})"
-        raise ValueError(f"{name}: the array must have shape {wanted}, got {shape}")
-    return shape[0], shape[1]
-
-
-def _shorten(names: list[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names if len(names) <= 8 else [*names[:6], "…", names[-1]]) or "none"
