@@ -202,8 +202,9 @@ def _problem(dataset: str, model: str, settings: Any) -> Any:
 
 def _mechanisms(given: list[str] | None, trust: str, problem: Any, epsilon: float, settings: Any, answers: Any) -> Any:
     """Return the mechanisms by label; behind a shuffler there is one, for the total ε of all answers."""
+    from paper.training.cohorts import Cohorts
+    from sstq.accounting.bounds import answers_of
     from sstq.planning import shuffled_mechanism
-    from sstq.planning.cohorts import Cohorts, answers_of
 
     dim, cohorts = problem.model.dim, None
     if answers is not None:

@@ -15,11 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from paper.training.cohorts import Cohorts
 from paper.training.problems import Problem
 from sstq import FrameUnit, Mechanism
 from sstq.accounting import price, shuffled_epsilon
+from sstq.accounting.bounds import Participation, answers_of
 from sstq.checks import check_number, check_option
-from sstq.planning.cohorts import Cohorts, Participation, answers_of
 from sstq.randomness.streams import mix_seed
 
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import sstq
+from paper.training.cohorts import Cohorts
 from paper.training.models import HiddenLayer
 from paper.training.problems import Problem, iid_partition, regression_problem
 from paper.training.rounds import Server, _shuffled_mean, private_mean, train
 from sstq.accounting import shuffled_epsilon
 from sstq.messages.batch import Messages
 from sstq.planning import shuffled_mechanism
-from sstq.planning.cohorts import Cohorts
 
 DELTA = 1e-5
 

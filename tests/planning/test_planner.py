@@ -229,7 +229,7 @@ def test_more_bits_never_err_more(coin, least):
 def test_the_spec_and_the_line_of_python_are_the_mechanism(case):
     found = planned(case)
     built = found.build()
-    assert sstq.from_json(found.spec()) == built
+    assert sstq.from_json(found.build().to_json()) == built
     assert eval(found.python(), {"sstq": sstq}) == built  # noqa: S307
     assert (built.dim, built.clip) == (SIMULATED[case]["dim"], SIMULATED[case].get("clip", 1.0))
     assert built.epsilon == found.epsilon <= SIMULATED[case]["epsilon"]

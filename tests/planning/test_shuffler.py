@@ -143,12 +143,12 @@ def test_a_plan_shows_all_three_answers():
     assert found.cheated_epsilon == found.messages * found.mechanism.epsilon > 8
     assert found.person_bytes == found.messages * math.ceil(found.mechanism.message_bits / 8)
     assert found.total_bytes == 50_000 * found.person_bytes
-    assert eval(found.python()) == found.build() == sstq.from_json(found.spec())  # noqa: S307
+    assert eval(found.python()) == found.build() == sstq.from_json(found.build().to_json())  # noqa: S307
     assert sstq.plan(200, 50_000, 1.0, clip=2.0, trust="shuffler") == plan_shuffled(200, 50_000, 1.0, clip=2.0)
     with pytest.raises(ValueError, match="trust must be 'local' or 'shuffler', got 'nobody'"):
         sstq.plan(200, 50_000, 1.0, trust="nobody")
     assert repr(found).startswith(
-        "<ShuffledPlan for 50,000 clients of dimension 200 at ε = 1: FrameUnit, 8 messages per"
+        "<ShuffledPlan for 50,000 clients of dimension 200 at a total ε of 1: FrameUnit, 8 messages per"
     )
 
 
@@ -180,7 +180,7 @@ def test_the_command_writes_the_mechanism(tmp_path):
     for shown in ("epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
         assert shown in output
     written, found = (tmp_path / "m.json").read_text(), plan_shuffled(100, 20_000, 1.0)
-    assert written == found.spec() + "\n" == eval(found.python()).to_json() + "\n"  # noqa: S307
+    assert written == found.build().to_json() + "\n" == eval(found.python()).to_json() + "\n"  # noqa: S307
     assert found.messages == 16
     assert found.central_error < found.error < found.local_error
 

@@ -4,9 +4,13 @@ from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any, Literal
 
 from sstq.checks import check_argument
 from sstq.exactness import round_up
+
+Participation = int | Literal["once"]
+"""In how many of the rounds a person answers."""
 
 _TOLERANCE = 1e-12
 
@@ -16,6 +20,23 @@ def check_delta(delta: float, *, positive: bool = False) -> float:
     if not positive and not isinstance(delta, bool) and delta == 0:
         return 0.0
     return float(check_argument("delta", delta, of="total_delta"))
+
+
+def answers_of(participation: Any) -> int:
+    """Return the number of rounds in which a person answers, from "once" or a number.
+
+    Examples:
+        >>> answers_of("once"), answers_of(3)
+        (1, 3)
+        >>> answers_of("often")
+        Traceback (most recent call last):
+        ...
+        ValueError: participation must be 'once' or an integer in [1, 1000000000], got 'often'
+    """
+    try:
+        return 1 if participation == "once" else int(check_argument("participation", participation, of="rounds"))
+    except ValueError as error:
+        raise ValueError(str(error).replace("be an integer", "be 'once' or an integer", 1)) from error
 
 
 def round_down(value: Fraction) -> float:

@@ -83,7 +83,7 @@ def plan(
         show_facts("Each of these would be feasible instead", remedies)
         raise ValueError(f"infeasible: signal-to-noise {verdict.signal_to_noise:.3g}; no mechanism is written")
     if output is not None:
-        write_text(output, found.spec() + "\n")
+        write_text(output, found.build().to_json() + "\n")
 
 
 def _facts(found: Plan) -> Facts:
@@ -97,14 +97,14 @@ def _facts(found: Plan) -> Facts:
             ("total epsilon per person", f"{found.request.epsilon:g}{delta}, behind the shuffler"),
             ("epsilon if the shuffler cheats", safe_figure(shuffled.cheated_epsilon)),
         ]
-    elif found.request.answers > 1:
-        spent = [(name, f"{total} (epsilon {found.epsilon!r} x {found.request.answers})") for name, total in spent]
+    elif found.request.rounds > 1:
+        spent = [(name, f"{total} (epsilon {found.epsilon!r} x {found.request.rounds})") for name, total in spent]
     facts: Facts = [("mechanism", f"{found.label}, {found.bits} bits per message"), *spent]
     if isinstance(found, ClassifierPlan):
         facts += [
             ("noise per coordinate of a class mean", f"{found.noise:.3g} (features have norm 1)"),
             ("directions worth their noise", f"about {found.directions:,}, at most {found.most_directions:,}"),
-            ("people", f"{found.people:,}"),
+            ("people", f"{found.clients:,}"),
         ]
     else:
         facts += [

@@ -5,10 +5,9 @@ Everything is predicted by closed forms, so a plan takes a second or two even fo
 
 from sstq.planning.classifier import ClassifierPlan, plan_classifier
 from sstq.planning.planner import plan
-from sstq.planning.plans import Plan
+from sstq.planning.plans import Plan, Remedy, Verdict
 from sstq.planning.shuffled_draw import shuffled_mechanism
 from sstq.planning.shuffler import ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import Remedy, Verdict
 
 __all__ = [
     "ClassifierPlan",

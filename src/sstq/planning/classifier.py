@@ -14,10 +14,9 @@ from typing import cast
 
 from sstq.checks import ArgumentError, check_argument, check_number, check_option
 from sstq.mechanisms import GroupUnit
-from sstq.planning.plans import Plan, Request
+from sstq.planning.plans import Plan, Remedy, Request
 from sstq.planning.shuffled_draw import MOST_MESSAGES
 from sstq.planning.shuffler import USUAL_DELTA, ShuffledPlan, plan_shuffled
-from sstq.planning.verdict import Remedy
 
 # The directions for which noise is predicted first; a coordinate's hardly depends on them.
 _FIRST_DIRECTIONS = 32
@@ -49,12 +48,6 @@ class ClassifierPlan(Plan):
         return self.mechanism.dim
 
     @property
-    def total(self) -> str:
-        """The total privacy cost per person, in words."""
-        trusted = "" if self.shuffled is None else f" (δ = {self.request.delta:g}) behind a shuffler"
-        return f"ε = {self.request.epsilon:g}{trusted}"
-
-    @property
     def total_bytes(self) -> int:
         """The size of all messages together in bytes."""
         return super().total_bytes if self.shuffled is None else self.shuffled.total_bytes
@@ -69,13 +62,13 @@ class ClassifierPlan(Plan):
         """The number of directions at which a class mean of norm 1 is as long as its noise: 1/noise², for any data."""
         return math.floor(self.noise**-2)
 
-    def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
+    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
         """The squared error over clip² of another such task."""
 
         def mse(directions: int) -> float:
             if self.shuffled is not None:
-                return self.shuffled.likely_mse(directions, people, epsilon)
-            return GroupUnit(directions, epsilon, groups=self.classes, clients=people).typical_error(people).total
+                return self.shuffled.likely_mse(directions, clients, epsilon)
+            return GroupUnit(directions, epsilon, groups=self.classes, clients=clients).typical_error(clients).total
 
         first = min(dim, _FIRST_DIRECTIONS)
         return mse(usual_directions(self.classes * mse(first) / first, dim))
@@ -86,7 +79,10 @@ class ClassifierPlan(Plan):
 
     def python(self) -> str:
         """The line of Python that simulates it, from examples `X`, labels `y` and unlabelled examples `public`."""
-        return f"sstq.learning.PrivateClassifier(epsilon={self.request.epsilon!r}, public=public).fit(X, y)"
+        options = f"epsilon={self.request.epsilon!r}, public=public"
+        if self.shuffled is not None:
+            options += f", trust='shuffler', delta={self.request.delta!r}, messages={self.mechanism.messages}"
+        return f"sstq.learning.PrivateClassifier({options}).fit(X, y)"
 
 
 def usual_directions(noise: float, most: int) -> int:
@@ -167,7 +163,7 @@ def plan_classifier(
         request=Request(dim, clients, epsilon, delta=total_delta if shuffling else 0.0, mean_norm=mean_norm),
         mechanism=own,
         label=f"GroupUnit, {classes} groups",
-        people=clients,
+        clients=clients,
         bias=math.sqrt(error.bias2),
         standard_deviation=math.sqrt(error.variance),
         shuffled=shuffled,

@@ -88,9 +88,10 @@ def suggest_clip(
         >>> answers = survey.aggregator()
         >>> _ = answers.update(survey.encode({"norm": np.log(norms)}, rng=1))
         >>> found = answers.mean()["norm"]
-        >>> surely_below = np.where(found.cdf_band()[1] < 1, found.cdf, 1.0)
+        >>> last = np.flatnonzero(found.cdf_band()[1] < 1).max()
+        >>> weights = np.diff(np.where(np.arange(16) <= last, found.cdf, 1.0), prepend=0)
         >>> mechanism = sstq.FrameUnit(dim=64, epsilon=3.0, clients=50_000)
-        >>> by_survey = suggest_clip(np.exp(found.edges), mechanism, 50_000, weights=np.diff(surely_below, prepend=0))
+        >>> by_survey = suggest_clip(np.exp(found.edges), mechanism, 50_000, weights=weights)
         >>> best = suggest_clip(norms, mechanism, 50_000)
         >>> 0.5 < by_survey.clip / best.clip < 1.5
         True

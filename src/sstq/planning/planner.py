@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from typing import cast
 
 from sstq.checks import ArgumentError, check_option
 from sstq.planning.candidates import Candidate, best_candidate
-from sstq.planning.cohorts import Participation
 from sstq.planning.plans import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN, SLACK, Plan, Request
 from sstq.planning.shuffled_draw import MESSAGE_BITS
 from sstq.planning.shuffler import USUAL_DELTA, plan_shuffled
@@ -32,7 +30,6 @@ def plan(
     mean_norm: float | None = None,
     coin: str = "private",
     trust: str = "local",
-    participation: Participation | None = None,
 ) -> Plan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
@@ -46,7 +43,7 @@ def plan(
             `target_error` are given without it.
         bits: the maximum bits per message; no limit by default, 32 behind a shuffler.
         target_error: the root mean square error of the mean to reach, as a fraction of clip.
-        rounds: T, the rounds of the task, in each of which every person takes part unless `participation` is given.
+        rounds: T, the rounds of the task, in each of which every person takes part.
         delta: the total δ. With δ > 0 the rounds are composed optimally, otherwise their ε add up. 1e-6 by default
             behind a shuffler, otherwise 0.
         clip: vectors longer than this are scaled down to it.
@@ -55,8 +52,6 @@ def plan(
             bits of the index; "any" for whichever is better.
         trust: "local" (default) if every message must be private by itself; "shuffler" for a `ShuffledPlan` of one
             round of (ε, δ) behind a shuffler. `plan_shuffled` has more options.
-        participation: in how many of the rounds each person answers, "once" or a number. Then people take turns in
-            cohorts, and the total ε is for a person's answers.
 
     Returns:
         The plan; its `feasible` and `verdict()` say whether the task can work. ValueError if it is impossible, with
@@ -72,45 +67,34 @@ def plan(
         77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
-        >>> found = plan(dim=7_850, clients=6_000, epsilon=8.0, rounds=60, participation="once")
-        >>> found.clients, found.epsilon, found.total_epsilon, round(found.relative_error, 2)
-        (100, 8.0, 8.0, 3.27)
     """
-    trusted = check_option("trust", trust, ("local", "shuffler"))
-    request = Request(
-        dim, clients, epsilon, bits, target_error, rounds, delta or 0.0, clip, mean_norm, coin, participation
-    )
-    if trusted == "local":
+    request = Request(dim, clients, epsilon, bits, target_error, rounds, delta or 0.0, clip, mean_norm, coin)
+    if check_option("trust", trust, ("local", "shuffler")) == "local":
         return _solve(request)
-    for field in fields(Request):
-        value = getattr(request, field.name)
-        if field.name in ("target_error", "rounds", "coin", "participation") and value != field.default:
-            raise ArgumentError(field.name, f"must be left out with trust='shuffler', got {value!r}")
-    usual_delta, usual_bits = USUAL_DELTA if delta is None else delta, MESSAGE_BITS if bits is None else bits
+    for name, value, usual in (("target_error", target_error, None), ("rounds", rounds, 1), ("coin", coin, "private")):
+        if value != usual:
+            raise ArgumentError(name, f"must be left out with trust='shuffler', got {value!r}")
+    total_delta, most_bits = USUAL_DELTA if delta is None else delta, MESSAGE_BITS if bits is None else bits
     many, most = cast("int", clients), cast("float", epsilon)  # checked there
-    return plan_shuffled(dim, many, most, usual_delta, bits=usual_bits, clip=clip, mean_norm=mean_norm)
+    return plan_shuffled(dim, many, most, total_delta, bits=most_bits, clip=clip, mean_norm=mean_norm)
 
 
 def _solve(request: Request) -> Plan:
-    people, target = request.clients, request.target_error
+    clients, target = request.clients, request.target_error
     epsilon = None if request.epsilon is None else request.message_epsilon(request.epsilon)
-    solved_for, clients = "error", 0 if people is None else request.cohort(people)
-    if sum(given is None for given in (epsilon, people, target)) > 1:
+    if sum(given is None for given in (epsilon, clients, target)) > 1:
         raise ValueError("at least two of epsilon=, clients= and target_error= must be given")
+    solved_for = "error" if target is None else "bits"
     if epsilon is None:
-        solved_for, epsilon = "epsilon", _least_epsilon(request, clients)
-    if people is None:
+        solved_for, epsilon = "epsilon", _least_epsilon(request, cast("int", clients))
+    if clients is None:
         solved_for, clients = "clients", _least_clients(request, epsilon)
-        people = -(-clients * request.rounds // request.answers)
-    if solved_for == "error" and target is not None:
-        solved_for, best = "bits", _least_bits(request, epsilon, clients)
-    else:
-        best = _best(request, epsilon, clients)
+    best = (_least_bits if solved_for == "bits" else _best)(request, epsilon, clients)
     return Plan(
         request=request,
         mechanism=best.build(request.clip),
         label=best.label,
-        people=people,
+        clients=clients,
         bias=request.clip * math.sqrt(best.bias2),
         standard_deviation=request.clip * math.sqrt(best.variance),
         solved_for=solved_for,
@@ -122,10 +106,8 @@ def _enough(request: Request) -> float:
     return _ROUNDING * (request.target_error or 0.0) ** 2
 
 
-def _best(
-    request: Request, epsilon: float, clients: int, *, bits: int | None = None, slack: float = SLACK
-) -> Candidate:
-    found = best_candidate(request.dim, epsilon, clients, bits or request.bits, request.coin, slack)
+def _best(request: Request, epsilon: float, clients: int, slack: float = SLACK) -> Candidate:
+    found = best_candidate(request.dim, epsilon, clients, request.bits, request.coin, slack)
     if found is None:
         index = (request.dim - 1).bit_length()
         raise ArgumentError(

@@ -8,20 +8,66 @@ by √T than that of one round. A task is feasible if the signal is at least as 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 from sstq.accounting.bounds import check_delta
 from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
 from sstq.mechanisms import Mechanism
 from sstq.planning.candidates import best_candidate
-from sstq.planning.cohorts import Cohorts, Participation, answers_of
-from sstq.planning.verdict import Remedy, Verdict, find_remedies
 
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12
 SLACK = 0.02
 """The share of the squared error that a plan gives up for a shorter message."""
+
+_REMEDIES = {"clients": "{:,} people", "epsilon": "ε = {:g}", "dim": "at most {:,} dimensions"}
+# Remedies are short to type, and within 1 % of what is needed.
+_THREE_DIGITS = tuple(float(f"{digits}e{power}") for power in range(-4, 11) for digits in range(100, 1000))
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One change that makes a task feasible: an argument of the plan, and the value that suffices."""
+
+    argument: str
+    value: int | float
+
+    def __str__(self) -> str:
+        return _REMEDIES[self.argument].format(self.value)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a task can work; its text is one line.
+
+    Attributes:
+        feasible: whether the signal-to-noise ratio is at least 1, or the target error is reached.
+        signal_to_noise: the signal-to-noise ratio of all rounds together.
+        reason: the numbers behind it and what they assume, in words.
+        remedies: single changes that would make an infeasible task feasible; empty if there is none.
+    """
+
+    feasible: bool
+    signal_to_noise: float
+    reason: str
+    remedies: tuple[Remedy, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The verdict without remedies."""
+        return f"{'feasible' if self.feasible else 'infeasible'}: {self.reason}"
+
+    def __str__(self) -> str:
+        if self.feasible:
+            return self.summary
+        if not self.remedies:
+            return f"{self.summary}; no single change is enough"
+        what = "this helps" if len(self.remedies) == 1 else "any one of these helps"
+        return f"{self.summary}; {what}: {'; '.join(map(str, self.remedies))}"
 
 
 @dataclass(frozen=True)
@@ -38,7 +84,6 @@ class Request:
     clip: float = 1.0
     mean_norm: float | None = None
     coin: str = "private"
-    participation: Participation | None = None
 
     def __post_init__(self) -> None:
         check_argument("dim", self.dim)
@@ -48,7 +93,7 @@ class Request:
         check_option("coin", self.coin, ("private", "public", "any"))
         ranges: dict[str, tuple[float, float, bool]] = {
             "clients": (1, CLIENTS_MAX, True),
-            "epsilon": (EPSILON_MIN, EPSILON_MAX * self.answers, False),
+            "epsilon": (EPSILON_MIN, EPSILON_MAX * self.rounds, False),
             "bits": (1, 4096, True),
             "target_error": (1e-9, 1e9, False),
             "mean_norm": (1e-9 * self.clip, self.clip, False),
@@ -56,27 +101,16 @@ class Request:
         for name, (low, high, integer) in ranges.items():
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low, high, integer=integer)
-        if self.participation is not None:
-            Cohorts(self.clients or self.rounds, self.rounds, self.answers)
-
-    @property
-    def answers(self) -> int:
-        """The rounds that one person takes part in."""
-        return self.rounds if self.participation is None else answers_of(self.participation)
-
-    def cohort(self, people: int) -> int:
-        """The clients of the smallest round if so many people take part."""
-        return people * self.answers // self.rounds
 
     def message_epsilon(self, total: float) -> float:
         """The ε that one message may spend if a person's messages have this total."""
-        if self.answers == 1:
+        if self.rounds == 1:
             return total
-        each = min(EPSILON_MAX, epsilon_per_round(self.answers, total, self.delta))
+        each = min(EPSILON_MAX, epsilon_per_round(self.rounds, total, self.delta))
         if each < EPSILON_MIN:
             raise ArgumentError(
                 "epsilon",
-                f"leaves {each:.3g} for each of {self.answers} rounds, but mechanisms need at least {EPSILON_MIN:g}; "
+                f"leaves {each:.3g} for each of {self.rounds} rounds, but mechanisms need at least {EPSILON_MIN:g}; "
                 f"pass rounds={rounds_allowed(EPSILON_MIN, total, self.delta)}",
             )
         return each
@@ -93,7 +127,7 @@ class Plan:
         request: what the plan is for.
         mechanism: the mechanism of the messages; its `epsilon` is that of one message.
         label: the mechanism for people.
-        people: all people of the task; `clients` are those of one round.
+        clients: the people whose mean is estimated in each round.
         bias: the norm of the bias of the mean, which more clients do not reduce.
         standard_deviation: the standard deviation of the mean, the root of the summed variance.
         solved_for: "error", "clients", "epsilon" or "bits".
@@ -109,14 +143,14 @@ class Plan:
     request: Request
     mechanism: Mechanism
     label: str
-    people: int
+    clients: int
     bias: float
     standard_deviation: float
     solved_for: str = "error"
     explanation: str = ""
 
     def __repr__(self) -> str:
-        crowd = f"{self.clients:,} clients of dimension {self.mechanism.dim:,} at ε = {self.epsilon:g}"
+        crowd = f"{self.clients:,} clients of dimension {self.mechanism.dim:,} at a total ε of {self.total_epsilon:g}"
         error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
         return f"<{type(self).__name__} for {crowd}: {self.label}, {self.bits} bits, {error}>"
 
@@ -131,27 +165,16 @@ class Plan:
         return self.mechanism.message_bits
 
     @property
-    def clients(self) -> int:
-        """The people whose mean is estimated in one round."""
-        return self.request.cohort(self.people)
-
-    @property
-    def cohorts(self) -> Cohorts | None:
-        """The schedule, if people take turns."""
-        request = self.request
-        return None if request.participation is None else Cohorts(self.people, request.rounds, request.answers)
-
-    @property
     def total_epsilon(self) -> float:
         """The total ε of a person's messages; with δ > 0, by optimal composition."""
         # A total that was given is known to suffice.
-        spent = compose(self.mechanism.epsilon, self.request.answers, self.request.delta)
+        spent = compose(self.mechanism.epsilon, self.request.rounds, self.request.delta)
         return min(spent, self.request.epsilon or math.inf)
 
     @property
     def total_bytes(self) -> int:
         """The bytes of all messages in all rounds, without the identifiers that a public coin needs."""
-        return -(-self.people * self.bits // 8) * self.request.answers
+        return -(-self.clients * self.bits // 8) * self.request.rounds
 
     @property
     def error(self) -> float:
@@ -206,23 +229,40 @@ class Plan:
         return Verdict(self.feasible, ratio, reason, () if self.feasible else self._remedies())
 
     def _remedies(self) -> tuple[Remedy, ...]:
-        request = self.request
-        return find_remedies(
-            lambda *task: self.likely_mse(*task) <= self._needed_mse,
-            dim=request.dim,
-            clients=self.people,
-            epsilon=request.epsilon or self.total_epsilon,
-            most_epsilon=EPSILON_MAX * request.answers,
+        """The least clients, the least ε and the most dimensions that are enough alone, where there are any.
+
+        All values after the first one that is enough are enough as well. One dimension is no remedy: nobody has a use
+        for it.
+        """
+        dim, clients, epsilon = self.request.dim, self.clients, self.request.epsilon or self.total_epsilon
+
+        def enough(*task: Any) -> bool:
+            return self.likely_mse(*task) <= self._needed_mse
+
+        searches: dict[str, tuple[Sequence[Any], Callable[[Any], bool]]] = {
+            "clients": (
+                whole_numbers(clients, int(RANGES["clients"][1])),
+                lambda value: enough(dim, value, epsilon),
+            ),
+            "epsilon": (
+                three_digits(epsilon, EPSILON_MAX * self.request.rounds),
+                lambda value: enough(dim, clients, value),
+            ),
+            "dim": (whole_numbers(2, dim)[::-1], lambda value: enough(value, clients, epsilon)),
+        }
+        return tuple(
+            Remedy(name, values[bisect_left(values, True, key=works)])
+            for name, (values, works) in searches.items()
+            if values and works(values[-1])
         )
 
-    def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
+    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
         """The squared error over clip² of the same task with other numbers; infinite if there is none."""
-        request, clients = self.request, self.request.cohort(people)
+        request = self.request
         # The squared error grows about with the dimension, so that no more than twice this many can suffice.
-        if not clients or request.dim > dim > 100 + 2 * request.dim * self.signal_to_noise**2:
+        if request.dim > dim > 100 + 2 * request.dim * self.signal_to_noise**2:
             return math.inf
-        each = request.message_epsilon(epsilon)
-        found = best_candidate(dim, each, clients, request.bits, request.coin, SLACK)
+        found = best_candidate(dim, request.message_epsilon(epsilon), clients, request.bits, request.coin, SLACK)
         return math.inf if found is None else found.mse
 
     def build(self) -> Mechanism:
@@ -233,6 +273,17 @@ class Plan:
         """Return the line of Python that builds the mechanism."""
         return f"sstq.{self.mechanism!r}"
 
-    def spec(self) -> str:
-        """Return the mechanism's JSON, which clients and server share."""
-        return self.mechanism.to_json()
+
+def three_digits(low: float, high: float) -> Sequence[float]:
+    """All numbers of three digits from low to high."""
+    return _THREE_DIGITS[bisect_left(_THREE_DIGITS, low) : bisect_right(_THREE_DIGITS, high)]
+
+
+def whole_numbers(low: int, high: int) -> Sequence[int]:
+    """All whole numbers of at most three digits and zeros from low to high.
+
+    Examples:
+        >>> whole_numbers(998, 1020)
+        [998, 999, 1000, 1010, 1020]
+    """
+    return [*range(low, min(high, 99) + 1), *map(int, three_digits(max(low, 100), high))]

@@ -34,8 +34,6 @@ class ShuffledPlan(Plan):
     """The mechanism for a shuffler, with its predicted error and cost; see `Plan` for the other attributes.
 
     Attributes:
-        epsilon: the total ε of a person's messages, behind the shuffler; that of one message is the mechanism's.
-        delta: the total δ.
         local_error: the error of the same task without any trust, at a local ε equal to `epsilon`.
         central_error: the error of (ε, δ)-private Gaussian noise added by a trusted server.
         most_messages: the maximum messages per person that were allowed.
@@ -47,19 +45,9 @@ class ShuffledPlan(Plan):
     most_messages: int
 
     @property
-    def epsilon(self) -> float:
-        """The total ε of a person's messages, behind the shuffler."""
-        return cast("float", self.request.epsilon)
-
-    @property
     def total_epsilon(self) -> float:
         """The total ε of a person's messages, behind the shuffler."""
-        return self.epsilon
-
-    @property
-    def delta(self) -> float:
-        """The total δ."""
-        return self.request.delta
+        return cast("float", self.request.epsilon)
 
     @property
     def messages(self) -> int:
@@ -79,11 +67,11 @@ class ShuffledPlan(Plan):
     @property
     def total_bytes(self) -> int:
         """The bytes that all people send together."""
-        return self.people * self.person_bytes
+        return self.clients * self.person_bytes
 
-    def likely_mse(self, dim: int, people: int, epsilon: float) -> float:
+    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
         """About the squared error over clip² of another such task, hardly less than a plan of it would predict."""
-        budget = ShuffleBudget(epsilon, self.delta, people, self.most_messages)
+        budget = ShuffleBudget(epsilon, self.request.delta, clients, self.most_messages)
         return likely_mse(budget, dim, self.mechanism.groups or 1, self.request.bits or MESSAGE_BITS)
 
 
@@ -136,7 +124,7 @@ def plan_shuffled(
         request=Request(dim, clients, epsilon, bits, delta=delta, clip=clip, mean_norm=mean_norm),
         mechanism=mechanism,
         label=f"{'FrameUnit' if groups is None else 'GroupUnit'}, {chosen} message{'s' * (chosen > 1)} per person",
-        people=clients,
+        clients=clients,
         bias=math.sqrt(error.bias2),
         standard_deviation=math.sqrt(error.variance),
         local_error=math.sqrt(alone.typical_error(clients).total),

@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
 from sstq.accounting import price
+from sstq.accounting.bounds import Participation
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number
 from sstq.exactness import round_up
@@ -27,7 +28,6 @@ from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_
 from sstq.integrations.flower.wire import RECORD, Request, SortedReplies, check_usable, sort_replies
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
 from sstq.messages.batch import Messages
-from sstq.planning.cohorts import Participation
 from sstq.randomness.streams import mix_seed
 
 

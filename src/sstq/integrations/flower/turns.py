@@ -13,10 +13,10 @@ import numpy as np
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from sstq.accounting.bounds import Participation, answers_of
 from sstq.checks import check_argument, check_number
 from sstq.files.atomic import atomic_file
 from sstq.files.strict_json import read_json
-from sstq.planning.cohorts import Participation, answers_of
 from sstq.randomness.streams import words_of
 
 _FORMAT = "sstq-strategy-1"

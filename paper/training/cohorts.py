@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,28 +10,7 @@ from numpy.typing import NDArray
 from sstq.checks import check_argument, check_number
 from sstq.randomness.streams import words
 
-__all__ = ["Cohorts", "Participation", "answers_of"]
-
-Participation = int | Literal["once"]
-
 _PURPOSE = "cohorts"
-
-
-def answers_of(participation: Any) -> int:
-    """Return the number of rounds in which a person answers, from "once" or a number.
-
-    Examples:
-        >>> answers_of("once"), answers_of(3)
-        (1, 3)
-        >>> answers_of("often")
-        Traceback (most recent call last):
-        ...
-        ValueError: participation must be 'once' or an integer in [1, 1000000000], got 'often'
-    """
-    try:
-        return 1 if participation == "once" else int(check_argument("participation", participation, of="rounds"))
-    except ValueError as error:
-        raise ValueError(str(error).replace("be an integer", "be 'once' or an integer", 1)) from error
 
 
 @dataclass(frozen=True)
