@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from paper.datasets import load
 from paper.reproduction.rivals import ExactClassifier, train_in_cohorts
+from paper.texts import load_texts
 from sstq.learning import GradientHistograms, Pixels, PrivateClassifier
 from sstq.learning.features import apply_features, unit_rows
 from sstq.planning import plan_classifier
@@ -37,7 +38,7 @@ _NO_PRIVACY, _DELTA = 20.0, 1e-6
 # Rounds and rate of softmax regression in cohorts, as in the experiment `once`.
 _COHORTS: Mapping[str, Any] = {"rounds": 5, "rate": 30.0}
 # Tables whose features have a scale already.
-_SCALED = ("fashion-mnist",)
+_SCALED = ("fashion-mnist", "kinds of text", "film reviews")
 
 Table = tuple[NDArray[np.float64], NDArray[Any]]
 
@@ -113,11 +114,26 @@ def _fashion(_: Path) -> Table:
     return features(every).astype(np.float64), np.concatenate([images.train_labels, images.test_labels])
 
 
+def _kinds(_: Path) -> Table:
+    """Which of four kinds a sentence is of."""
+    vectors, kinds, _ratings = load_texts()
+    return vectors.astype(np.float64), kinds
+
+
+def _opinions(_: Path) -> Table:
+    """Whether people found a sentence of a film review positive."""
+    vectors, kinds, ratings = load_texts()
+    films = kinds == "film review"
+    return vectors[films].astype(np.float64), np.where(ratings[films] > 0, "positive", "negative")
+
+
 TABLES: Mapping[str, Callable[[Path], Table]] = {
     "flights": _flights,
     "fashion-mnist": _fashion,
     "shuttle": _mlbench("Shuttle", "Class"),
     "diamonds": _diamonds,
+    "kinds of text": _kinds,
+    "film reviews": _opinions,
     "letters": _mlbench("LetterRecognition", "lettr"),
     "satellite": _mlbench("Satellite", "classes"),
     "dna": _mlbench("DNA", "Class"),
