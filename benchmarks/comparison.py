@@ -2,31 +2,27 @@
 
 Peers are optional. `SSTQ_PEERS_PYTHON` names an interpreter that has opendp, pfl and pure-ldp, `SSTQ_PROJUNIT` a
 checkout of apple/ml-projunit, `SSTQ_PEERS_NODE` a folder with the npm package @divviup/dap. What is not there is
-skipped. Times are processor time, the median of single calls, so that neighbours on the machine count little.
+skipped.
 """
 
 import json
 import math
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 import sstq
-from benchmarks.comparison_peers import NOT_INSTALLED, Task, mean_of, milliseconds_of
+from benchmarks.comparison_peers import NOT_INSTALLED, Task, mean_of
 from benchmarks.harness import Remark, Result, benchmark
 from sstq.accounting import compose, epsilon_per_round
 from sstq.mechanisms import Mechanism
@@ -35,11 +31,10 @@ HERE = Path(__file__).parent
 DELTA, EPSILON = 1e-5, 3.0
 DIM, CLIENTS = 4096, 400
 ITEMS, ANSWERS = 1024, 4000
-TIMED = 100  # single calls behind the time per client
 ROUNDS = 10  # of ours, each with its own frames; their mean scatters less than one round
 
 VECTOR_PEERS = ("flower", "pfl-gaussian", "opendp-gaussian", "pfl-laplace", "opendp-laplace", "projunit-privunitg")
-FEW_BITS_PEERS = ("projunit-fast", "projunit-compressed", "projunit-sqkr")
+FEW_BITS_PEERS = ("projunit-compressed",)
 ITEM_PEERS = ("pure-ldp-oue", "pure-ldp-olh", "pure-ldp-hr", "opendp-bits", "opendp-response")
 
 
@@ -50,19 +45,13 @@ class Row:
     name: str
     error: float
     bits: float
-    client_ms: float
-    server_ms: float
     delta: float = 0.0
 
-    def results(self, yardstick: "Row") -> Iterator[Result]:
-        """The lines of the table, relative to the yardstick where that says more."""
+    def result(self, yardstick: "Row") -> Result:
+        """The line of the table, relative to the yardstick."""
         promise = f"δ = {self.delta:g}" if self.delta else "pure ε"
         people = f"{self.error / yardstick.error:.3g} times the people of {yardstick.name}"
-        yield Result(f"{self.name}: squared error", self.error, "", f"{people}; {promise}; {self.bits:,.0f} bits")
-        ratio = self.client_ms / yardstick.client_ms
-        yield Result(
-            f"{self.name}: time per client", ratio, "×", f"{self.client_ms:.3g} ms; server {self.server_ms:.2g}"
-        )
+        return Result(f"{self.name}: squared error", self.error, "", f"{people}; {promise}; {self.bits:,.0f} bits")
 
 
 def vectors(epsilon: float) -> Task:
@@ -100,100 +89,64 @@ def _ask(name: str, task: Task, path: Path) -> Row | Remark:
             told = json.loads(lines[-1])
             error = told["squared_error_times_clients"] / task.dim
             label = f"{name} {told['version']}"
-            return Row(label, error, told["bits"], told["client_ms"], told["server_ms"], told["delta"])
+            return Row(label, error, told["bits"], told["delta"])
         if done.returncode != NOT_INSTALLED:
             return Remark(f"{name} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
         missing = missing or (lines or ["not installed"])[-1]
     return Remark(f"{name} skipped: {missing}")
 
 
-def own(
-    label: str, mechanism: Mechanism, task: Task, x: NDArray[np.float32], groups: NDArray[Any] | None = None
-) -> Row:
-    """One of ours on the same task: the mean error of some rounds of all clients, and the time of single calls."""
-
-    def encode(this_round: Mechanism, rows: slice) -> Any:
-        named: dict[str, Any] = {} if groups is None else {"groups": groups[rows]}
-        if mechanism.coin == "public":
-            named["clients"] = np.arange(len(x))[rows]
-        return this_round.encode(x[rows], **named)
-
-    def serve(this_round: Mechanism, messages: Any) -> None:
-        aggregator = this_round.aggregator()
-        aggregator.update(messages)
-        estimates.append(aggregator.mean().value.ravel())
-
-    estimates: list[NDArray[np.float64]] = []
-    served: list[float] = []
-    truth = mean_of(task, len(x))
+def own(label: str, mechanism: Mechanism, task: Task) -> Row:
+    """One of ours on the same task: the mean error of some rounds of all clients."""
+    truth, people = mean_of(task, len(task.rows)), len(task.rows)
+    errors = []
     for seed in range(ROUNDS):
-        this_round = mechanism.with_seed(seed)
-        served.append(milliseconds_of(partial(serve, this_round, encode(this_round, slice(None)))))
-    error = np.mean([np.sum((estimate - truth) ** 2) for estimate in estimates]) * len(x) / task.dim
-    taken = [milliseconds_of(partial(encode, mechanism, slice(i, i + 1))) for i in range(TIMED)]
-    served_ms = statistics.median(served) / len(x)
-    return Row(label, float(error), mechanism.message_bits, statistics.median(taken), served_ms)
+        this_round = mechanism if isinstance(mechanism, sstq.Frequencies) else mechanism.with_seed(seed)
+        clients = np.arange(people) if mechanism.coin == "public" else None
+        messages = this_round.encode(task.rows, clients=clients)
+        errors.append(np.sum((this_round.aggregator().update(messages).mean().value - truth) ** 2))
+    return Row(label, float(np.mean(errors)) * people / task.dim, mechanism.message_bits)
 
 
 def report(rows: Iterable[Row | Remark], yardstick: Row) -> Iterator[Result | Remark]:
-    """Lines for every row, and remarks as they are."""
-    yield from yardstick.results(yardstick)
+    """A line for every row, and remarks as they are."""
+    yield yardstick.result(yardstick)
     for row in rows:
-        if isinstance(row, Remark):
-            yield row
-        else:
-            yield from row.results(yardstick)
+        yield row if isinstance(row, Remark) else row.result(yardstick)
 
 
 @benchmark
 def comparison() -> Iterator[Result | Remark]:
-    """Other projects beside ours: squared error of the mean × clients ÷ dimensions, bits, processor time."""
-    for part in (_vectors, _few_bits, _other_epsilons, _histogram, _rounds, _prio):
+    """Other projects beside ours: squared error of the mean × clients ÷ dimensions, bits."""
+    for part in (_vectors, _few_bits, _items, _rounds, _prio):
         yield from part()
-
-
-def _frameunit(task: Task) -> Row:
-    mechanism = sstq.FrameUnit(DIM, task.epsilon, clients=CLIENTS)
-    return own(f"FrameUnit, ε = {task.epsilon:g}", mechanism, task, task.rows)
 
 
 def _vectors() -> Iterator[Result | Remark]:
     task = vectors(EPSILON)
-    one_frame = own("FrameUnit, one frame", sstq.FrameUnit(DIM, EPSILON), task, task.rows)
-    yield from report(chain([one_frame], ask((*VECTOR_PEERS, "pfl-central"), task)), _frameunit(task))
+    two_frames = own("FrameUnit, two frames", sstq.FrameUnit(DIM, EPSILON, frames=2), task)
+    rows = chain([two_frames], ask((*VECTOR_PEERS, "pfl-central"), task))
+    yield from report(rows, own("FrameUnit", sstq.FrameUnit(DIM, EPSILON), task))
 
 
 def _few_bits() -> Iterator[Result | Remark]:
     task = vectors(EPSILON)
-    ours: list[tuple[str, Mechanism]] = [
-        ("FrameUnit, 8 bits", sstq.FrameUnit(DIM, EPSILON, bits=8, clients=CLIENTS)),
-        ("FrameUnit, 3 bits", sstq.FrameUnit(DIM, EPSILON, bits=3, clients=CLIENTS)),
-        ("SQKR", sstq.SQKR(DIM, EPSILON, coin="public")),
-        ("CompressedPrivUnitG", sstq.CompressedPrivUnitG(DIM, EPSILON, bits=8)),
-        ("PrivUnitG", sstq.PrivUnitG(DIM, EPSILON)),
-        ("ProjUnit, fast", sstq.ProjUnit(DIM, EPSILON, projected=1000, projection="fast")),
-    ]
-    rows = [own(label, mechanism, task, task.rows) for label, mechanism in ours]
-    yield from report(chain(rows[1:], ask(FEW_BITS_PEERS, task)), rows[0])
+    ours: dict[str, Mechanism] = {
+        "FrameUnit, 8 bits": sstq.FrameUnit(DIM, EPSILON, bits=8, clients=CLIENTS),
+        "FrameUnit, 3 bits": sstq.FrameUnit(DIM, EPSILON, bits=3, clients=CLIENTS),
+        "SQKR": sstq.SQKR(DIM, EPSILON, coin="public"),
+        "PrivUnitG": sstq.PrivUnitG(DIM, EPSILON),
+    }
+    first, *rows = (own(label, mechanism, task) for label, mechanism in ours.items())
+    yield from report(chain(rows, ask(FEW_BITS_PEERS, task)), first)
 
 
-def _other_epsilons() -> Iterator[Result | Remark]:
-    for epsilon in (1.0, 8.0):
-        task = vectors(epsilon)
-        yield from report(ask(("flower", "pfl-gaussian", "projunit-privunitg"), task), _frameunit(task))
-
-
-def _histogram() -> Iterator[Result | Remark]:
+def _items() -> Iterator[Result | Remark]:
     for epsilon in (1.0, EPSILON):
         task = items(epsilon)
-        one_hot = np.eye(ITEMS, dtype=np.float32)[task.rows]
-        frameunit = own(
-            f"FrameUnit on items, ε = {epsilon:g}", sstq.FrameUnit(ITEMS, epsilon, clients=ANSWERS), task, one_hot
+        yield from report(
+            ask(ITEM_PEERS, task), own(f"Frequencies, ε = {epsilon:g}", sstq.Frequencies(ITEMS, epsilon), task)
         )
-        grouped = sstq.GroupUnit(1, epsilon, groups=ITEMS, clients=ANSWERS, share_people=0.0)
-        ones = np.ones((ANSWERS, 1), dtype=np.float32)
-        groupunit = own(f"GroupUnit on items, ε = {epsilon:g}", grouped, task, ones, task.rows)
-        yield from report(chain([groupunit], ask(ITEM_PEERS, task)), frameunit)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -242,5 +195,5 @@ def _prio() -> Iterator[Result | Remark]:
         return
     told = json.loads(done.stdout)
     for kind, what in (("histogram", f"{ITEMS} items"), ("vector", f"{DIM} × 16 bits"), ("signs", f"{DIM} × 1 bit")):
-        figure, note = told[kind]["bytes"], f"{told[kind]['client_ms']:,.0f} ms; no noise on the client"
-        yield Result(f"@divviup/dap {told['version']}, {what}: report", figure, "bytes", note)
+        note = "no noise on the client"
+        yield Result(f"@divviup/dap {told['version']}, {what}: report", told[kind]["bytes"], "bytes", note)

@@ -4,8 +4,8 @@
 
 The task holds `rows` (unit vectors, or the number of an item each), `dim`, `epsilon` and `delta`. Every peer is set up
 for the same promise: whatever a person holds is replaced by anything else. The last line of the output is JSON: the
-squared error of the mean times the number of clients, bits and milliseconds of processor time per client, δ and the
-version. Exit code 3 says that the peer is not installed.
+squared error of the mean times the number of clients, bits per client, δ and the version. Exit code 3
+says that the peer is not installed.
 """
 
 import importlib.metadata
@@ -14,10 +14,8 @@ import math
 import os
 import random
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +25,6 @@ import numpy as np
 
 NOT_INSTALLED = 3
 # The values that the peers' own documentation or experiments use.
-PROJECTED = 1000  # experiments.py of ml-projunit, choose_best_k
 OPENDP_GRANULARITY = -20  # noise in multiples of 2^-20: several times faster than the default, which is 2^-1074
 
 
@@ -190,14 +187,14 @@ def _projunit() -> tuple[Any, Any, str]:
     return PrivUnitAlgs, utilities, commit.stdout.strip() or "unknown commit"
 
 
-def _projunit_privunit(task: Task, name: str, bits: float, clients: int | None, *projected: int) -> Peer:
+def _projunit_privunit(task: Task, name: str, bits: float, clients: int | None) -> Peer:
     algorithms, utilities, version = _projunit()
     p = utilities.priv_unit_G_get_p(task.epsilon)
     gamma, sigma = utilities.get_gamma_sigma(p, task.epsilon)
     function = getattr(algorithms, name)
 
     def encode(row: np.ndarray) -> np.ndarray:
-        return function(row.astype(np.float64), task.epsilon, *projected, p, gamma, sigma)
+        return function(row.astype(np.float64), task.epsilon, p, gamma, sigma)
 
     return Peer(version, bits, encode, average, clients=clients)
 
@@ -207,26 +204,10 @@ def projunit_privunitg(task: Task) -> Peer:
     return _projunit_privunit(task, "PrivUnitG", 32 * task.dim, None)
 
 
-def projunit_fast(task: Task) -> Peer:
-    """FastProjUnit: PrivUnitG after a fast random projection to 1,000 dimensions, which both sides know."""
-    return _projunit_privunit(task, "FastProjUnit", 32 * PROJECTED, 100, PROJECTED)
-
-
 def projunit_compressed(task: Task) -> Peer:
     """CompPrivUnitG: the number of one of up to e^ε·ln 10⁴ vectors that a public coin draws."""
     tries = math.ceil(math.exp(task.epsilon) * math.log(1e4))
     return _projunit_privunit(task, "CompPrivUnitG", math.ceil(math.log2(tries)), 100)
-
-
-def projunit_sqkr(task: Task) -> Peer:
-    """SQKR with k = ε bits, as its experiments choose; a public coin draws the coordinates."""
-    algorithms, _, version = _projunit()
-    k = max(1, int(task.epsilon))
-
-    def encode(row: np.ndarray) -> np.ndarray:
-        return algorithms.SQKR(row.astype(np.float64)[None], task.epsilon, k, True).squeeze()
-
-    return Peer(version, k, encode, average, clients=5)
 
 
 def _pure_ldp(task: Task, client: Any, server: Any, bits: float) -> Peer:
@@ -312,9 +293,7 @@ PEERS: dict[str, Callable[[Task], Peer]] = {
     "opendp-laplace": opendp_laplace,
     "opendp-gaussian": opendp_gaussian,
     "projunit-privunitg": projunit_privunitg,
-    "projunit-fast": projunit_fast,
     "projunit-compressed": projunit_compressed,
-    "projunit-sqkr": projunit_sqkr,
     "pure-ldp-oue": pure_ldp_oue,
     "pure-ldp-olh": pure_ldp_olh,
     "pure-ldp-hr": pure_ldp_hr,
@@ -329,28 +308,13 @@ def mean_of(task: Task, count: int) -> np.ndarray:
     return rows.mean(axis=0) if rows.ndim == 2 else np.bincount(rows, minlength=task.dim) / count
 
 
-def milliseconds_of(call: Callable[[], object]) -> float:
-    """Milliseconds of processor time that one call takes, on all threads."""
-    start = time.process_time()
-    call()
-    return 1000 * (time.process_time() - start)
-
-
 def measure(peer: Peer, task: Task) -> dict[str, Any]:
     """Encode one client after another, estimate once, and compare."""
     count = min(len(task.rows), peer.clients or len(task.rows))
-    messages: list[Any] = []
-    taken: list[float] = []
-    for row in task.rows[:count]:
-        taken.append(milliseconds_of(lambda row=row: messages.append(peer.encode(row))))
-    estimates: list[np.ndarray] = []
-    served = milliseconds_of(lambda: estimates.append(peer.estimate(messages)))
+    estimate = peer.estimate([peer.encode(row) for row in task.rows[:count]])
     return {
-        "squared_error_times_clients": float(np.sum((estimates[0] - mean_of(task, count)) ** 2) * count),
-        "clients": count,
+        "squared_error_times_clients": float(np.sum((estimate - mean_of(task, count)) ** 2) * count),
         "bits": peer.bits,
-        "client_ms": statistics.median(taken),
-        "server_ms": served / count,
         "delta": peer.delta,
         "version": peer.version,
     }

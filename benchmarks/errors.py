@@ -1,4 +1,4 @@
-"""Errors of means: FrameUnit's frames, GroupUnit beside the ball, strata, and how often regions hold the mean.
+"""Errors of means: GroupUnit beside the ball, strata, clips, attackers, and how often regions hold the mean.
 
 For the regions, people are drawn from a population of a few vectors, so that all messages of a round are independent
 draws from one law. How often each message occurs is then one multinomial draw: a round of a million people takes a
@@ -13,48 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sstq
-from benchmarks.harness import Result, benchmark, fastest
+from benchmarks.harness import Result, benchmark
 from sstq.aggregation import Aggregator, Estimate
 from sstq.frames.kashin import represent
 from sstq.mechanisms.trial_vectors import typical_vector
+from sstq.planning.clipping import relative_error, suggest_clip
+from sstq.planning.poisoning import poisoning_bound
 from sstq.scalar.codebooks import interpolation
-
-FRAMES_DIM, FRAMES_CLIENTS, FRAMES_EPSILON = 256, 1_000_000, 3.0
-BATCH = 50_000
-
-
-def measured_error(mechanism: sstq.Mechanism, x: np.ndarray) -> float:
-    """The squared error of the mean of clients that all hold x: the worst case for a bias of the frames."""
-    aggregator = mechanism.aggregator()
-    batch = np.broadcast_to(x.astype(np.float32), (BATCH, FRAMES_DIM))
-    for start in range(0, FRAMES_CLIENTS, BATCH):
-        aggregator.update(mechanism.encode(batch, rng=start))
-    return float(np.sum((aggregator.mean().value - x) ** 2))
-
-
-@benchmark
-def frames() -> Iterator[Result]:
-    """FrameUnit, d = 256, a million clients with one vector, ε = 3: squared error of the mean over the optimum."""
-    x = np.random.default_rng(1).standard_normal(FRAMES_DIM)
-    x /= np.linalg.norm(x)
-    optimum = (
-        sstq.mechanism("privunitg", dim=FRAMES_DIM, epsilon=FRAMES_EPSILON)
-        .expected_mse(x, clients=FRAMES_CLIENTS)
-        .total
-    )
-    for count in (1, 2**8, 2**16):
-        mechanism = sstq.mechanism("frameunit", dim=FRAMES_DIM, epsilon=FRAMES_EPSILON, frames=count)
-        expected = mechanism.expected_mse(x, clients=FRAMES_CLIENTS)
-        note = f"expected {expected.total / optimum:.4g}, ± 9 % by chance; {mechanism.message_bits} bits"
-        yield Result(f"frames = {count}", measured_error(mechanism, x) / optimum, "× the optimum", note)
-
 
 GROUPS_DIM, GROUPS_CLIENTS, GROUPS_ROUNDS = 64, 10_000, 30
 
 
 @benchmark
 def groups() -> Iterator[Result]:
-    """GroupUnit, 64 numbers per person: second moment of a message over d, against one ball; rounds; time."""
+    """GroupUnit, 64 numbers per person: second moment of a message over d, against one ball; rounds."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((GROUPS_CLIENTS, GROUPS_DIM)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -80,17 +52,6 @@ def groups() -> Iterator[Result]:
         expected = mechanism.expected_mse(x[:200], groups=labels[:200]).variance * 200 / GROUPS_CLIENTS
         what = f"squared error of {GROUPS_ROUNDS} rounds of {GROUPS_CLIENTS} people, epsilon {epsilon:g}"
         yield Result(what, float(np.mean(errors)) / expected, "× the exact one", "± 1 % by chance")
-    for epsilon in (2.0, 4.0, 8.0):
-        mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=10, frames=64, share_people=0.0)
-        block = -(-10 // mechanism.blocks) * GROUPS_DIM
-        plain = sstq.FrameUnit(block, epsilon, frames=64, frame_size=mechanism.frame.size)
-        padded = np.tile(x, (1, block // GROUPS_DIM))
-        ours, theirs = fastest(
-            lambda: mechanism.encode(x, rng=1, groups=labels),  # noqa: B023
-            lambda: plain.encode(padded, rng=1),  # noqa: B023
-        )
-        what = f"time of a message, epsilon {epsilon:g}, {mechanism.blocks} blocks"
-        yield Result(what, ours / theirs, "× FrameUnit's", "on the block's dimension, as many rows and frames; ≤ 1.5")
 
 
 STRATA_DIM = 256
@@ -136,6 +97,57 @@ def strata() -> Iterator[Result]:
         private, assigned = mechanisms(bits)
         ratio = private.expected_mse(x).total / assigned.expected_mse(x).total
         yield Result(f"b = {bits}, cosine {cosine}, n = 10,000", ratio, "×", "expected")
+
+
+@benchmark
+def shifts() -> Iterator[Result]:
+    """How far 1 % of malicious clients move a mean, d = 1000, ε = 3, in units of clip."""
+    people = 100_000
+    for name, options in (
+        ("privunit", {}), ("rrsc", {"bits": 8}), ("frameunit", {}), ("projunit", {"projection": "fast"}),
+        ("mmrc", {"bits": 8}), ("compressed-privunitg", {"bits": 8}), ("privunitg", {}), ("projunit", {}),
+        ("sstq", {"bits": 2}), ("sstq", {"bits": 4}), ("sstq", {"bits": 4, "channel": "optimal"}),
+        ("sqkr", {}), ("sqkr", {"variant": "dense"}), ("vqsgd", {}), ("sstq", {"bits": 2, "coin": "public"}),
+    ):  # fmt: skip
+        mechanism = sstq.mechanism(name, dim=1000, epsilon=3.0, **options)
+        bound = poisoning_bound(mechanism, 0.01, people)
+        told = ", ".join(f"{option} = {value}" for option, value in options.items())
+        yield Result(f"{name} {told}", bound.shift, "× clip", f"{bound.input_shift:.3g} by lies; {bound.estimator}")
+
+
+CLIP_RUNS = 15
+
+
+@benchmark
+def clips() -> Iterator[Result]:
+    """The error of a mean at the clip of a private survey of norms over the least possible one, of 240 runs."""
+    laws = {
+        "log-normal": lambda rng, n: rng.lognormal(sigma=0.5, size=n),
+        "equal": lambda _, n: np.ones(n),
+        "Pareto": lambda rng, n: np.minimum(1 + rng.pareto(2.5, n), 20.0),
+        "two values": lambda rng, n: rng.choice([0.2, 2.0], n, p=[0.9, 0.1]),
+    }
+    for name, law in laws.items():
+        ratios = [
+            clip_ratio(law(np.random.default_rng(seed), people), epsilon, seed)
+            for people in (10_000, 100_000)
+            for epsilon in (0.5, 1.0)
+            for seed in range(CLIP_RUNS)
+        ]
+        yield Result(f"{name}: mean of {len(ratios)}", float(np.mean(ratios)), "×", f"at most {max(ratios):.3g}")
+
+
+def clip_ratio(norms: NDArray[np.float64], epsilon: float, seed: int) -> float:
+    """As docs/planning.md does it: a survey of logarithms in 16 bins, and what it says of the clip."""
+    survey = sstq.Survey(epsilon, {"norm": sstq.Number(-3.0, 3.0, bins=16)})
+    found: Any = survey.aggregator().update(survey.encode({"norm": np.log(norms)}, seed)).mean()
+    answer, mechanism = found["norm"], sstq.SSTQ(64, 3.0, bits=2)
+    last = np.flatnonzero(answer.cdf_band()[1] < 1).max()
+    weights = np.diff(np.where(np.arange(16) <= last, answer.cdf, 1.0), prepend=0)
+    chosen = suggest_clip(np.exp(answer.edges), mechanism, len(norms), weights=weights).clip
+    noise = relative_error(mechanism, len(norms)) * chosen
+    error = np.hypot(np.mean(np.maximum(norms - chosen, 0)), noise)
+    return float(error / suggest_clip(norms, mechanism, len(norms)).error)
 
 
 ROUNDS, LEVEL = 10_000, 0.95

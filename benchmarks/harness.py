@@ -220,22 +220,3 @@ def write_run(results: Mapping[str, Sequence[Result]], path: Path) -> None:
     document = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_facts(), "results": lines}
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n")
-
-
-def read_run(path: Path) -> dict[tuple[str, str, str], Measured]:
-    """Read a run that `write_run` wrote: its figures by benchmark, line and unit."""
-    lines = json.loads(path.read_text(encoding="utf-8"))["results"]
-    return {(x["benchmark"], x["what"], x["unit"]): Measured(x["figure"], x["spread"] or 0.0) for x in lines}
-
-
-def change(new: Result, old: Measured) -> str:
-    """Return new over old, with a star if they differ by more than the spreads of both (at least 5 %).
-
-    Examples:
-        >>> change(Result("ints", Measured(3.0, 0.01), "µs"), Measured(2.0, 0.01))
-        '1.5 *'
-        >>> change(Result("ints", Measured(2.08, 0.01), "µs"), Measured(2.0, 0.01))
-        '1.04'
-    """
-    ratio, most = float(new.figure) / float(old), 1 + max(0.05, (new.spread or 0.0) + old.spread)
-    return f"{ratio:.3g}" + ("" if 1 / most <= ratio <= most else " *")

@@ -1,9 +1,14 @@
-"""Shuffled messages: the best draws at (1, 1e-6), and how tight their law is."""
+"""Shuffled messages: the best draws at (1, 1e-6), how tight their law is, and how much trust buys how much accuracy.
+
+`python -m benchmarks.shuffled docs/trust.png` draws the error against the people by whom they trust.
+"""
 
 import itertools
-import time
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 
@@ -11,19 +16,14 @@ from benchmarks.harness import Result, benchmark, fastest
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.aggregation import Estimate
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import shuffled_mechanism
+from sstq.planning.shuffler import central_error
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 
-EPSILON, DELTA, PEOPLE, ROUNDS = 1.0, 1e-6, 2000, 40
+EPSILON, DELTA = 1.0, 1e-6
 # Dimensions, groups, people and messages of the plans.
 PLANS = [(1000, None, 100_000, m) for m in (1, 16, 64, 256)] + [(64, 10, 59_000, m) for m in (1, 16)]
-
-
-@cache
-def planned(dim: int, groups: int | None, clients: int, messages: int) -> FrameUnit | GroupUnit:
-    """The mechanism of a plan."""
-    return shuffled_mechanism(dim, EPSILON, DELTA, clients, messages=messages, groups=groups)
 
 
 def shuffled_round(mechanism: FrameUnit | GroupUnit, x: np.ndarray, seed: int) -> Estimate:
@@ -52,35 +52,17 @@ def errors_over_expected(
 
 @benchmark
 def shuffled() -> Iterator[Result]:
-    """Best draws under a shuffler at (1, 1e-6): exact error over dimensions, rounds of 2,000 people, and times."""
+    """Best draws under a shuffler at (1, 1e-6): exact error times people over dimensions, beside the central one."""
     for plan in PLANS:
         dim, groups, clients, messages = plan
-        begin = time.perf_counter()
-        mechanism, coordinates = planned(*plan), dim * (groups or 1)
-        seconds = time.perf_counter() - begin
+        mechanism = shuffled_mechanism(dim, EPSILON, DELTA, clients, messages=messages, groups=groups)
+        coordinates = dim * (groups or 1)
         error = mechanism.typical_error(clients)
         central = coordinates * (2 * gaussian_sigma(EPSILON, DELTA) / clients) ** 2
         what = f"error·n/d, {_what(plan)}"
         note = f"ε₀ = {mechanism.epsilon:.3f}, k = {mechanism.choice.inside}, {mechanism.message_bits} bits; "
-        note += f"{error.total / central:.3g} × the central Gaussian's; planned in {seconds:.1f} s"
+        note += f"{error.total / central:.3g} × the central Gaussian's"
         yield Result(what, error.total * clients / coordinates, "", note)
-    for plan in (PLANS[0], PLANS[1], PLANS[4], PLANS[5]):
-        mechanism = planned(*plan)
-        for kind in ("gaussian", "spike"):
-            x = np.tile(structured_vectors(mechanism.dim, np.random.default_rng(0))[kind][:1], (PEOPLE, 1))
-            ratio, spread = errors_over_expected(mechanism, x, ROUNDS, seed=1)
-            what = f"squared error of {ROUNDS} rounds of {PEOPLE:,} people, {_what(plan)}, {kind}"
-            yield Result(what, ratio, "× the exact one", f"± {100 * spread:.1f} % by chance")
-    mechanism = planned(*PLANS[0])
-    x = np.random.default_rng(1).standard_normal((20_000, mechanism.dim)).astype(np.float32)
-    begin = time.perf_counter()
-    messages = mechanism.encode(x, rng=1)
-    encoded = time.perf_counter()
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
-    aggregator.mean()
-    yield Result("messages encoded", len(x) / (encoded - begin), "per second", f"frames of {mechanism.frame.size} rows")
-    yield Result("mean", (time.perf_counter() - encoded) / len(x) * 1e6, "µs per message", "a frame for each")
 
 
 def _what(plan: tuple[int, int | None, int, int]) -> str:
@@ -135,3 +117,79 @@ def shuffling() -> Iterator[Result]:
         )
         what = f"n = {clients:,}, messages per client {messages}, κ = 0.01: one call"
         yield Result(what, 1e3 * once, "ms", f"the largest ε₀ for (1, 1e-6), {local:.2f}, takes {1e3 * back:.0f} ms")
+
+
+DIM = 1000
+PEOPLE = (10**3, 10**4, 10**5, 10**6, 10**7)
+MESSAGES = (1, 16, 256)
+
+LOCAL, CENTRAL = "trust nobody: local ε = 1", "trust the server: central Gaussian"
+
+
+@dataclass(frozen=True)
+class Point:
+    """The root mean square error of a mean over clip, and the local ε that is left if the promise is broken."""
+
+    error: float
+    left: float
+    sent: str
+
+
+def label(messages: int) -> str:
+    """What a curve behind a shuffler is called."""
+    return f"trust a shuffler: {messages} message{'s' * (messages > 1)}"
+
+
+@cache
+def point(curve: str, people: int) -> Point:
+    """The point of a curve."""
+    if curve == CENTRAL:
+        return Point(central_error(DIM, EPSILON, DELTA, people), float("inf"), "the vector itself")
+    if curve == LOCAL:
+        mechanism = FrameUnit(DIM, EPSILON, clients=people)
+    else:
+        messages = next(m for m in MESSAGES if label(m) == curve)
+        mechanism = shuffled_mechanism(DIM, EPSILON, DELTA, people, messages=messages)
+    sent = f"{mechanism.messages} × {mechanism.message_bits} bits"
+    return Point(mechanism.typical_error(people).total ** 0.5, mechanism.bundle_epsilon, sent)
+
+
+CURVES = (LOCAL, *map(label, MESSAGES), CENTRAL)
+
+
+@benchmark
+def trust() -> Iterator[Result]:
+    """Error of a mean of 1,000 dimensions over clip at (1, 1e-6), by whom people trust and how many there are."""
+    for curve in CURVES:
+        for people in PEOPLE:
+            found = point(curve, people)
+            note = f"{found.sent}; a local ε of {found.left:.3g} if trust is broken"
+            yield Result(f"{curve}, n = {people:,}", found.error, "× clip", note)
+
+
+def draw(path: Path) -> None:
+    """Draw all curves with their names at their ends."""
+    figure = new_figure(8.6, 5.2, layout="constrained")
+    axes = figure.subplots()
+    colours = (SECOND, "#d68a5c", ACCENT, "#7a2606", INK)
+    for curve, colour in zip(CURVES, colours, strict=True):
+        errors = [point(curve, people).error for people in PEOPLE]
+        axes.plot(PEOPLE, errors, "o-", color=colour, linewidth=2, markersize=5)
+        axes.annotate(curve, (PEOPLE[-1], errors[-1]), (10, 0), textcoords="offset points", va="center", color=colour)
+    axes.axhline(1, color=FAINT, linewidth=1, linestyle="--")
+    axes.annotate("as long as a vector: nothing is learned above", (PEOPLE[-1], 1), (0, 5), color=FAINT,
+                  textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
+    axes.set(xscale="log", yscale="log", xlabel="people", ylabel="error of the mean over clip")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.grid(which="major", color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    tidy(axes)
+    figure.suptitle("Error of a mean of 1,000 dimensions; (ε, δ) = (1, 10⁻⁶) behind a shuffler and for the server",
+                    color=INK, fontsize=11)  # fmt: skip
+    save(figure, path)
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))

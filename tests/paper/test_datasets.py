@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paper import datasets
+from paper import datasets, texts
 from paper.datasets import RELEASES, DatasetUnavailableError, cached_folder, fetch, load
 
 pytest.importorskip("pooch")
@@ -198,3 +198,26 @@ def test_the_real_fashion_mnist():
     found = load("fashion-mnist")
     assert found.train_images.shape == (60_000, 784)
     assert np.bincount(found.test_labels).tolist() == [1000] * 10
+
+
+def test_sentences_of_a_source_package(tmp_path):
+    """Four files in an archive in an archive: kind, mean rating and text, which may hold tabs."""
+    inner, package = io.BytesIO(), tmp_path / "package.tar.gz"
+    with tarfile.open(fileobj=inner, mode="w:gz") as archive:
+        for name in texts.KINDS.values():
+            _add(
+                archive,
+                f"hutto_ICWSM_2014/{name}_GroundTruth.txt",
+                "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode(),
+            )
+    with tarfile.open(package, "w:gz") as archive:
+        _add(archive, texts._INNER, inner.getvalue())
+    found = texts.read_sentences(package)
+    assert len(found) == 8
+    assert found[:2] == [("film review", -1.5, "Not\tgood."), ("film review", 2.0, "Für alle!")]
+
+
+def _add(archive, name, content):
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))

@@ -1,66 +1,17 @@
-"""Training: a round of the paper's network, and what a Flower user gets from SstqMod and from LocalDpMod."""
+"""What a Flower user gets from SstqMod and from LocalDpMod in one round of the paper's network."""
 
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import Measured, Result, benchmark, in_turns, seconds_of
-from benchmarks.references import DIM, straightforward_encode
-from paper.reproduction.jobs import Job, run_job
-from paper.reproduction.methods import METHODS
-from paper.training.models import HiddenLayer
+from benchmarks.harness import Result, benchmark
 
-CLIENTS, BATCH, CLIP, NAIVE_CLIENTS = 100, 64, 0.1, 2
-# The most seconds of a round, by method.
-TARGETS = {"sstq-uniform": 0.35, "sqkr": 0.35, "sstq-certified": 0.35, "frameunit": 0.15}
-
-
-@benchmark
-def training() -> Iterator[Result]:
-    """One round of 100 clients, d = 25,450, gradients included: seconds, and speed beside NumPy (2 clients, scaled)."""
-    clocks = [partial(seconds_of, _straightforward_round()), *(partial(_seconds_of_round, key) for key in TARGETS)]
-    few_in_numpy, *rounds = (Measured.least_of(taken) for taken in in_turns(*clocks, repeats=5))
-    naive = few_in_numpy * CLIENTS / NAIVE_CLIENTS
-    yield Result("SSTQ as in the paper, straightforward NumPy", naive, "s", "the paper: 18 s")
-    for (key, most), seconds in zip(TARGETS.items(), rounds, strict=True):
-        label = METHODS[key].label
-        yield Result(f"{label}: a round", seconds, "s", target=most, at_most=True)
-        yield Result(f"{label}: faster than NumPy", naive / seconds, "×", target=40)
-
-
-def _seconds_of_round(method: str) -> float:
-    """Seconds of one round, after its set-up and a round that is not counted."""
-    (seconds,) = run_job(Job("timing", method, seed=0, bits=4, count=1, dim=DIM))["seconds"]
-    return float(seconds)
-
-
-def _straightforward_round() -> Callable[[], None]:
-    """Gradient, clipping, Algorithm 1 and Algorithm 2 for a few clients, one after the other."""
-    model = HiddenLayer(inputs=784)
-    mechanism = METHODS["sstq-uniform"].build(DIM, CLIP, bits=4)
-    rng = np.random.default_rng(0)
-    x = rng.random((NAIVE_CLIENTS, BATCH, 784), dtype=np.float32)
-    y = rng.integers(10, size=(NAIVE_CLIENTS, BATCH))
-    parameters = model.initial(0)
-
-    def one_round() -> None:
-        mean = np.zeros(DIM)
-        for client in range(NAIVE_CLIENTS):
-            gradient = model.gradients(parameters, x[client : client + 1], y[client : client + 1])[0]
-            gradient *= min(1.0, CLIP / float(np.linalg.norm(gradient)))
-            index, code = straightforward_encode(mechanism, gradient, rng)
-            mean += mechanism.decoding_values[code] * mechanism.frame.rows(np.array([index]))[0]
-
-    return one_round
-
-
-NODES, FLOWER_CLIP, EPSILON, DELTA = 100, 0.1, 3.0, 1e-5
+NODES, CLIP, EPSILON, DELTA = 100, 0.1, 3.0, 1e-5
 # The paper's network for Fashion-MNIST: 25,450 parameters.
 SHAPES = {"hidden": (784, 32), "hidden-bias": (32,), "output": (32, 10), "output-bias": (10,)}
 SCALAR = {"weights": (3,), "temperature": ()}
@@ -143,7 +94,7 @@ def local_dp(sensitivity: float) -> tuple[Callable[[str], Any], Callable[[Any], 
     """Flower's mod, and no strategy of its own."""
     from flwr.clientapp.mod import LocalDpMod
 
-    return lambda _: LocalDpMod(FLOWER_CLIP, sensitivity, EPSILON, DELTA), lambda inner: inner
+    return lambda _: LocalDpMod(CLIP, sensitivity, EPSILON, DELTA), lambda inner: inner
 
 
 def ours() -> tuple[Callable[[str], Any], Callable[[Any], Any]]:
@@ -153,7 +104,7 @@ def ours() -> tuple[Callable[[str], Any], Callable[[Any], Any]]:
     def mod(folder: str) -> Any:
         return SstqMod(max_epsilon=EPSILON, total_epsilon=EPSILON, ledger=folder)
 
-    return mod, lambda inner: SstqStrategy(inner, epsilon=EPSILON, clip=FLOWER_CLIP, frame_seed=1)
+    return mod, lambda inner: SstqStrategy(inner, epsilon=EPSILON, clip=CLIP, frame_seed=1)
 
 
 @benchmark
@@ -171,27 +122,27 @@ def flower() -> Iterator[Result]:
 
 
 def _compare() -> Iterator[Result]:
-    own = run(*ours(), SHAPES, FLOWER_CLIP)
+    own = run(*ours(), SHAPES, CLIP)
     for name, pair, privacy in [
         (
             "LocalDpMod, sensitivity 2·clip",
-            local_dp(2 * FLOWER_CLIP),
+            local_dp(2 * CLIP),
             f"({EPSILON:g}, {DELTA:g}) a round, replacing the data",
         ),
         (
             "LocalDpMod, sensitivity clip",
-            local_dp(FLOWER_CLIP),
+            local_dp(CLIP),
             f"({EPSILON:g}, {DELTA:g}) a round, data or a zero update",
         ),
         ("SstqMod", ours(), f"pure ε = {EPSILON:g} a round, replacing the data, exact in integers"),
     ]:
-        full = own if name == "SstqMod" else run(*pair, SHAPES, FLOWER_CLIP)
+        full = own if name == "SstqMod" else run(*pair, SHAPES, CLIP)
         yield Result(
             f"{name}: bytes per client", max(full.bytes), "bytes", f"metrics in clear: {_listed(full.metrics)}"
         )
         ratio = full.error / own.error
         yield Result(f"{name}: error of the mean", full.error, "", f"{ratio:.3g} times SstqMod's; {privacy}")
-        scalar = run(*pair, SCALAR, FLOWER_CLIP)
+        scalar = run(*pair, SCALAR, CLIP)
         if name != "SstqMod":
             yield Result(f"{name}: noise of a 0-d parameter", scalar.noise, "", "standard deviation")
         zero = run(*pair, SCALAR, 0.0)
