@@ -207,10 +207,17 @@ class Aggregator(ABC):
         stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
         stderr /= (self._count - 1) ** 0.5 or np.nan
         directions = None if self._count == 1 else self._directions(value, stderr)
-        largest, longest = (size / self._count for size in self._largest())
-        known = (value, stderr, self._count, self._simulated)
-        sent = self._mechanism.messages
-        return Estimate(*known, directions=directions, messages=sent, largest=largest, longest=longest)
+        largest, longest = self._largest()
+        return Estimate(
+            value,
+            stderr,
+            self._count,
+            self._simulated,
+            directions=directions,
+            messages=self._mechanism.messages,
+            largest=largest / self._count,
+            longest=longest / self._count,
+        )
 
     def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float | None:  # noqa: ARG002
         """The effective number of directions of the noise; None for independent coordinates."""
@@ -239,9 +246,9 @@ class Aggregator(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
         kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
-        sources = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}")
+        sources, state = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}"), self.sums()
         with atomic_file(path, private=self.private_file) as file:
-            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=self.sums())
+            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mechanism: Any) -> Self:

@@ -30,8 +30,9 @@ class FrameAggregator(Aggregator):
     """
 
     def _empty_state(self) -> NDArray[np.int64]:
-        values, self._scale = self._mechanism.decoding_values, float(self._mechanism.decoding_scale)
+        values = self._mechanism.decoding_values
         self._table, self._exponent = _fixed_point_table(values)
+        self._scale = float(self._mechanism.decoding_scale)
         self._largest_value = self._scale * float(np.max(np.abs(values)))
         return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
 
@@ -61,12 +62,11 @@ class FrameAggregator(Aggregator):
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         frame, scale = self._mechanism.frame, self._scale
-        # One array at a time: in ten million dimensions allocating one takes as long as transforming it.
-        totals = self._coordinate_totals()
+        totals, squares = self._coordinate_totals(), self._coordinate_squares()
+        # In place: in ten million dimensions allocating an array takes as long as transforming it.
         totals *= scale * (frame.size / self._count)
         value = np.asarray(frame.synthesize(totals[None])[0], dtype=np.float64)
-        del totals
-        power = frame.column_power(self._coordinate_squares())
+        power = frame.column_power(squares)
         power *= (frame.dim * scale) ** 2 / self._count
         return value, power
 
@@ -110,8 +110,9 @@ def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np
     else:
         repeats = max(1, _AXES**2 // dim)
         probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(repeats, dim))
-    images = frame.synthesize(frame.analyze(probes) * weights) * frame.redundancy
-    along = float(weights @ frame.analyze(mean[None])[0] ** 2)
+    coefficients = frame.analyze(np.vstack([probes, mean]))
+    images = frame.synthesize(coefficients[:-1] * weights) * frame.redundancy
+    along = float(weights @ coefficients[-1] ** 2)
     return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, VectorAggregator
-from sstq.checks import ArgumentError, check_number
+from sstq.checks import ArgumentError, check_arguments, check_number
 from sstq.exactness import log_upper, round_up
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
@@ -200,6 +200,7 @@ class Mechanism(Agreement):
         return round_up(self.messages * Fraction(self.epsilon))
 
     def _check(self) -> None:
+        check_arguments(vars(self.parameters), self.narrowed)
         if self.coin not in get_args(Coin):
             raise ArgumentError("coin", f"must be 'private' or 'public', got {self.coin!r}")
         if self.coin == "public" and self.messages > 1:
@@ -306,7 +307,8 @@ class Mechanism(Agreement):
     ) -> Messages:
         """Encode this many messages per checked row, slot by slot."""
         identifiers, count = self._client_ids(clients, len(rows)), len(rows)
-        columns, parts = self.layout.empty(slots * count), row_chunks(count, self._row_memory)
+        memory, columns = self._row_memory, self.layout.empty(slots * count)
+        parts = row_chunks(count, memory)
         for slot in range(slots):
             for part in parts:
                 ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None

@@ -111,7 +111,7 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
     others = [each for each in kinds if each is not NoneType and get_origin(each) is not Literal]
     if words and (isinstance(value, str) or not others):
-        return check_option(name, value, words)
+        return value if value in words else check_option(name, value, words)
     codec = _codec(others[0])
     return codec.read(name, value) if codec else _number(name, value, others[0])
 
@@ -171,7 +171,6 @@ class Agreement(ABC):
     attribute too, unless there is a part of that name.
 
     Attributes:
-        options: the arguments as given.
         parameters: integers and decoding values, a frozen dataclass of `parameters_class`.
         name: that of the mechanism in JSON.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
@@ -183,8 +182,13 @@ class Agreement(ABC):
     seed_option: ClassVar[str | None] = None
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
-    options: Mapping[str, Any]
     parameters: Parameters
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments as given, in their order; where it was read, those that JSON holds."""
+        solved, known = self.parameters.options(), inspect.signature(type(self)).parameters
+        return MappingProxyType({name: solved[name] for name in known if name in solved})
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Note the options as given; `__init__` checks them."""
@@ -219,14 +223,13 @@ class Agreement(ABC):
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse parameters that are not private, or whose decoding values are wrong; ranges are already checked."""
+        """Refuse parameters that are out of range or not private, or whose decoding values are wrong."""
 
     @classmethod
     def from_parameters(cls, parameters: Parameters) -> Self:
         """Build the object from parameters that were read, and check them exactly; ValueError if they are wrong."""
-        check_arguments(vars(parameters), cls.narrowed)
-        made = restored(cls, parameters.options(), parameters)
-        made._check()
+        made = object.__new__(cls)
+        made._hold(parameters)
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
