@@ -3,47 +3,28 @@
 import os
 from typing import Any, BinaryIO, cast
 
-Where = str | os.PathLike[str]
 
-
-def is_remote(path: Where) -> bool:
+def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether this is an address such as s3://bucket/name, not a path of this machine."""
     return "://" in os.fspath(path)
 
 
-def open_file(path: Where) -> BinaryIO:
-    """Open a file or an object for reading; OSError if that is not possible."""
-    if not is_remote(path):
-        return open(path, "rb")
-    system, name = _system(os.fspath(path))
-    return cast("BinaryIO", _Object(system.open_input_file(name), os.fspath(path)))
-
-
-def version_of(path: Where) -> tuple[Any, ...]:
-    """What changes if a file is written again: its place, size and time."""
-    if not is_remote(path):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-    system, name = _system(os.fspath(path))
-    info = system.get_file_info(name)
-    return info.path, info.size, info.mtime_ns
-
-
-def _system(address: str) -> tuple[Any, str]:
-    """The file system of an address and the name in it: pyarrow's own, or fsspec's for other schemes."""
+def open_object(address: str) -> BinaryIO:
+    """Open an object for reading, by pyarrow's own file systems or fsspec's; OSError if that is not possible."""
     try:
         import pyarrow
         from pyarrow import fs
 
         try:
-            return cast("tuple[Any, str]", fs.FileSystem.from_uri(address))
+            system, name = fs.FileSystem.from_uri(address)
         except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
             from fsspec.core import url_to_fs
 
-            system, name = url_to_fs(address)
-            return fs.PyFileSystem(fs.FSSpecHandler(system)), name
+            found, name = url_to_fs(address)
+            system = fs.PyFileSystem(fs.FSSpecHandler(found))
     except ImportError as error:
         raise ImportError(f"{address} needs pyarrow and fsspec: pip install 'sstq[data]' fsspec; {error}") from error
+    return cast("BinaryIO", _Object(system.open_input_file(name), address))
 
 
 class _Object:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,25 +102,6 @@ class Messages:
     def to_bytes(self) -> bytes:
         """Pack the messages into ⌈n·message_bits/8⌉ bytes, without padding between them."""
         return self.layout.pack(self.columns)
-
-
-class MessageReader(Protocol):
-    """The interface that reading messages needs of a mechanism."""
-
-    @property
-    def layout(self) -> Layout:
-        """The fields of its messages."""
-
-    def digest(self) -> str:
-        """Its fingerprint."""
-
-    def messages_from_columns(
-        self, columns: tuple[Column, ...], clients: NDArray[np.uint64] | None, simulated: bool
-    ) -> Messages:
-        """Build messages from the values of their fields; ValueError for values out of range."""
-
-    def counted(self, messages: Messages) -> Messages:
-        """The messages with the columns that a public coin gives."""
 
 
 @dataclass(frozen=True)

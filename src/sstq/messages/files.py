@@ -13,18 +13,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from sstq.files.atomic import atomic_file
-from sstq.files.stores import is_remote, open_file, version_of
+from sstq.files.stores import open_object
 from sstq.messages import parquet
 from sstq.messages.batch import (
     BLOCK_BITS,
     BLOCK_MESSAGES,
     MessageFileInfo,
-    MessageReader,
     Messages,
     block_messages,
     in_blocks,
@@ -41,7 +40,7 @@ _SIMULATED, _WITH_CLIENTS = 1, 2
 def write_messages(
     path: str | os.PathLike[str],
     batches: Messages | Iterable[Messages],
-    mechanism: MessageReader | None = None,
+    mechanism: Any | None = None,
     by: str | None = None,
 ) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
@@ -77,7 +76,7 @@ class MessageFile:
     file: BinaryIO
     info: MessageFileInfo
 
-    def read(self, mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
+    def read(self, mechanism: Any, by: str | None = None) -> Iterator[Messages]:
         """Iterate over the messages, as `read_messages` does."""
         name, info = self.file.name, self.info
         if info.digest != mechanism.digest():
@@ -93,23 +92,28 @@ class MessageFile:
 @contextmanager
 def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
     """Open a message file, recognised by its content; ValueError for anything else, or if it changes while open."""
-    before = version_of(path)
-    with open_file(path) as file:
-        start = file.read(8)
+    name = os.fspath(path)
+    if "://" in name:
+        with open_object(name) as file:
+            if file.read(4) != parquet.MAGIC:
+                raise ValueError(f"{name} must be Parquet to be read from an object store")
+            yield MessageFile(file, parquet.describe(file))
+        return
+    with open(name, "rb") as file:
+        before, start = os.fstat(file.fileno()), file.read(8)
         file.seek(0)
         if start.startswith(parquet.MAGIC):
             yield MessageFile(file, parquet.describe(file))
-        elif not start.startswith(MAGIC):
-            raise ValueError(f"{file.name} is not a message file: unknown header")
-        elif is_remote(path):
-            raise ValueError(f"{file.name} must be Parquet to be read from an object store, got a framed file")
-        else:
+        elif start == MAGIC:
             yield MessageFile(file, _describe_framed(file))
-    if version_of(path) != before:
-        raise ValueError(f"{os.fspath(path)} changed while it was read; none of its messages were added")
+        else:
+            raise ValueError(f"{name} is not a message file: unknown header")
+        after = os.fstat(file.fileno())
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise ValueError(f"{name} changed while it was read; none of its messages were added")
 
 
-def read_messages(path: str | os.PathLike[str], mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
+def read_messages(path: str | os.PathLike[str], mechanism: Any, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages of a file, one batch at a time in bounded memory.
 
     With `by`, a column of a Parquet file, the messages have its text as their `labels`.
@@ -179,7 +183,7 @@ def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     return count
 
 
-def _read_framed(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
+def _read_framed(file: BinaryIO, mechanism: Any, info: MessageFileInfo) -> Iterator[Messages]:
     """Iterate over the messages, one block at a time; ValueError, with the position, for damage or bad values."""
     layout, width = mechanism.layout, info.message_bits
     if width != layout.message_bits:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import MessageFileInfo, MessageReader, Messages, block_messages
+from sstq.messages.batch import MessageFileInfo, Messages, block_messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
@@ -90,7 +90,7 @@ def describe(file: BinaryIO) -> MessageFileInfo:
     return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id)
 
 
-def read(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo, by: str | None = None) -> Iterator[Messages]:
+def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages, one block at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
