@@ -245,7 +245,7 @@ def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, s
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 6.0])
-@pytest.mark.parametrize("clients", [2, 30, 3000, 50_000])
+@pytest.mark.parametrize("clients", [2, 30, 3000])
 def test_groups_and_grids_cost_little_and_err_on_the_safe_side(epsilon, clients):
     for share in (0.01, 0.05, 0.3):
         exact = clones_delta(epsilon, clients, share * epsilon)

@@ -1,8 +1,6 @@
 """The parts of the example app that need no servers: networks, data, certificates, and what is sent to the nodes."""
 
 import shutil
-import ssl
-import stat
 import sys
 import tomllib
 import zipfile
@@ -105,46 +103,6 @@ def test_what_is_sent_to_nodes_is_the_package_alone(example, tmp_path):
     assert names - {".info/CONTENT", "pyproject.toml", "README.md"} == modules
 
 
-def test_certificates_are_trusted_by_who_has_the_authority_alone(example, tmp_path):
-    example("certificates").make_certificates(tmp_path / "ours", hosts=("superlink.example.org",))
-    example("certificates").make_certificates(tmp_path / "other")
-    assert stat.S_IMODE((tmp_path / "ours" / "server.key").stat().st_mode) == 0o600
-    for host in ("superlink.example.org", "localhost", "127.0.0.1"):
-        shake_hands(tmp_path / "ours", tmp_path / "ours" / "ca.crt", host)
-    with pytest.raises(ssl.SSLCertVerificationError, match=r"self-signed|signature|unable to get local issuer"):
-        shake_hands(tmp_path / "ours", tmp_path / "other" / "ca.crt", "localhost")
-    with pytest.raises(ssl.SSLCertVerificationError, match=r"doesn't match|mismatch"):
-        shake_hands(tmp_path / "ours", tmp_path / "ours" / "ca.crt", "elsewhere.example.org")
-
-
-def shake_hands(server, authority, host):
-    """A TLS handshake in memory, with the strictest checks of certificates that Python knows."""
-    answering = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    answering.load_cert_chain(server / "server.crt", server / "server.key")
-    asking = ssl.create_default_context(cafile=authority)
-    asking.verify_flags |= ssl.VERIFY_X509_STRICT
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = asking.wrap_bio(to_client, to_server, server_hostname=host)
-    other = answering.wrap_bio(to_server, to_client, server_side=True)
-    for side in (client, other, client, other):
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-    assert client.version() == "TLSv1.3"
-
-
-def test_keys_of_nodes_are_those_flower_reads(example, tmp_path):
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-    from flwr.cli.supernode.register import try_load_public_key
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-
-    example("certificates").make_node_key(tmp_path / "key")
-    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
-    private = load_ssh_private_key((tmp_path / "key").read_bytes(), None)
-    assert public_key_to_bytes(private.public_key()) == try_load_public_key(tmp_path / "key.pub")
-
-
 STUBBORN_CHILD = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -168,15 +126,3 @@ def test_whatever_a_process_started_is_stopped_with_it(example, tmp_path, monkey
     processes.stop([process])
     assert process.exit_code == -15
     processes.wait_until("the child is gone", lambda: not any(map(processes._alive, family)), [], 60)
-
-
-def test_waiting_ends_when_a_process_does_and_when_time_is_up(example, tmp_path):
-    processes = example("processes")
-    short = processes.Process("short", [sys.executable, "-c", "print('so it goes')"], {}, tmp_path)
-    with pytest.raises(
-        processes.NotAsExpectedError, match=r"short ended \(exit code 0\) before doomsday; see .*short.log"
-    ):
-        processes.wait_until("doomsday", lambda: False, [short], 60)
-    assert short.text() == "so it goes\n"
-    with pytest.raises(processes.NotAsExpectedError, match="waited 0 s in vain for doomsday"):
-        processes.wait_until("doomsday", lambda: False, [], 0.2)

@@ -10,6 +10,7 @@ from sstq.integrations.torch import (
     set_gradients,
     trainable_parameters,
 )
+from sstq.messages.arrays import as_vectors
 
 
 def clean(dim, clip=100.0):
@@ -109,3 +110,12 @@ def test_a_mean_update_is_applied_by_any_optimizer():
     np.testing.assert_allclose(after, start + torch.tensor([1, 2, 3]))
     with pytest.raises(ValueError, match=r"shape \(3,\), got \(4,\)"):
         set_gradients(layer, np.ones(4))
+
+
+def test_a_mechanism_takes_tensors_where_that_is_exact():
+    rows = [[1.0, 0.0, -2.0], [0.5, 0.25, 4.0]]
+    for kind in (torch.float32, torch.float16):
+        np.testing.assert_array_equal(as_vectors(torch.tensor(rows, dtype=kind)), rows)
+    for tensor in (torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.bfloat16)):
+        with pytest.raises(ValueError, match=r"pass X\.detach\(\)"):
+            as_vectors(tensor)

@@ -151,20 +151,6 @@ def test_what_cannot_be_read_exactly_is_refused_with_what_to_do(what):
         as_vectors(held)
 
 
-@pytest.mark.slow
-def test_tensors_are_read_where_that_is_exact():
-    torch = pytest.importorskip("torch")
-    mechanism = sstq.mechanism("vqsgd", dim=3, epsilon=2.0)
-    for kind in (torch.float32, torch.float16):
-        tensor = torch.tensor(ROWS, dtype=kind)
-        np.testing.assert_array_equal(as_vectors(tensor), ROWS)
-        assert len(mechanism.encode(tensor)) == 2
-        assert mechanism.expected_mse(tensor) == mechanism.expected_mse(np.array(ROWS))
-    for tensor in (torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.bfloat16)):
-        with pytest.raises(ValueError, match=r"pass X\.detach\(\)"):
-            as_vectors(tensor)
-
-
 def test_what_speaks_arrow_is_read_without_pyarrow(monkeypatch):
     import sys
 
