@@ -146,20 +146,39 @@ def export(
     output: Annotated[Path, output_option(help="Write this file: .npz for the state, .csv or .json for the estimate.")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="Write a draft for OpenDP's registry of deployments (.yaml) instead.")
+    ] = False,
     force: ForceOption = False,
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
 
+    What an entry for the registry needs and no campaign knows is marked with TODO.
+
     Example: sstq campaign export steps --output steps.npz
 
-    Example: sstq campaign export steps --output steps.csv
+    Example: sstq campaign export steps --registry --output steps.yaml
     """
     from sstq.client.http import download
 
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
-    check_output(output, force, suffixes=tuple(routes))
-    download(_address(url, f"/{name}/{routes[output.suffix.lower()]}"), output, token=token)
+    check_output(output, force, suffixes=(".yaml",) if registry else tuple(routes))
+    if registry:
+        output.write_text(_registry_entry(name, url, token), encoding="utf-8")
+    else:
+        download(_address(url, f"/{name}/{routes[output.suffix.lower()]}"), output, token=token)
     note(f"wrote {output}")
+
+
+def _registry_entry(name: str, url: str, token: str) -> str:
+    from sstq.client.campaigns import read_document
+    from sstq.client.http import request
+    from sstq.client.registry import registry_entry
+
+    document = read_document(request("GET", _address(url, f"/{name}"), token=token).content)
+    estimate = _ask("GET", url, f"/{name}/estimate", token)
+    entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
+    return json.dumps(entry, indent=2, ensure_ascii=False) + "\n"
 
 
 def tokens(
