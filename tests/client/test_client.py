@@ -17,7 +17,7 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import Ledger
-from sstq.client import Campaign, Client, sending
+from sstq.client import Campaign, Client
 from sstq.client.signing import SigningKey
 from tests.service.serving import ADMINISTRATOR, serving
 
@@ -130,8 +130,7 @@ def test_messages_made_from_a_seed_are_not_sent(server):
         Client(f"{server.url}/steps", most_epsilon=2.0).send_messages(MECHANISM.encode(X, 1))
 
 
-def test_batches_are_all_made_before_anything_leaves(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(sending, "_MOST_BYTES_IN_MEMORY", 10)  # the rest of them is in a file
+def test_batches_are_all_made_before_anything_leaves(server, tmp_path):
     server.create("batches", MECHANISM, most_messages=10, senders="token")
     ledger = Ledger(tmp_path / "me.ledger", 2.0)
     client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger, token=server.sender("batches"))

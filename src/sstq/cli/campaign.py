@@ -306,7 +306,7 @@ def _read_object(path: Path, *needed: str) -> dict[str, Any]:
 
     found: Any = read_json(path.read_bytes())
     if not isinstance(found, dict) or not set(needed) <= set(found):
-        raise WrongUsage(f"{path} must be a JSON object" + (f" with {', '.join(needed)}" if needed else ""))
+        raise WrongUsage(f"{path} must be a JSON object" + " with url, key and threshold" * bool(needed))
     return found
 
 

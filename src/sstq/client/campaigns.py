@@ -27,32 +27,20 @@ from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 
 __all__ = ["Campaign", "Document", "Shuffling", "read_document"]
 
+# Who may send: everybody, holders of the campaign's shared token, or holders of a single-use token.
 Senders = Literal["everybody", "token", "single-use"]
-"""Who may send: everybody, holders of the campaign's shared token, or holders of a single-use token."""
-
+# Who may read the estimate: the administrator only, holders of the campaign's reader token, or everybody.
 Readers = Literal["administrator", "token", "public"]
-"""Who may read the estimate: the administrator only, holders of the campaign's reader token, or everybody."""
-
+# What happens at the end to a crowd below the threshold: it is dropped, or forwarded at the local ε.
 BelowThreshold = Literal["drop", "local"]
-"""What happens at the end to a crowd below the threshold: it is dropped, or forwarded at the local ε."""
 
-LARGEST_UPLOAD = 32 << 20
-"""The maximum size of one upload in bytes."""
-
-MOST_ROWS = 1 << 30
-"""The maximum number of rows over all frames and blocks: each row that is sent takes 24 bytes of the state."""
-
-MOST_DENSE_ROWS = 1 << 21
-"""The maximum number of rows in one frame: folding takes 32 bytes of memory per row, so at most 64 MB."""
-
-MOST_TOKENS = 100_000
-"""The maximum number of single-use tokens per request."""
-
-MOST_PEOPLE = 10**9
-"""The maximum number of people in a crowd."""
+LARGEST_UPLOAD = 32 << 20  # bytes
+MOST_ROWS = 1 << 30  # over all frames and blocks: each row that is sent takes 24 bytes of the state
+MOST_DENSE_ROWS = 1 << 21  # in one frame: folding takes 32 bytes of memory per row, so at most 64 MB
+MOST_TOKENS = 100_000  # single-use tokens per request
+MOST_PEOPLE = 10**9  # in a crowd
 
 _FORMAT, _VERSION = "sstq-campaign", 2
-_KEY_PATTERN = "[0-9a-f]{64}"
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
 TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _DEFAULT_MESSAGES, _LONGEST_LABEL = 10_000, 200
@@ -86,17 +74,11 @@ class Shuffling:
 
     def __post_init__(self) -> None:
         check_address("url", self.url)
-        for name in ("key", "sealing_key"):
-            check_key(name, getattr(self, name))
+        check_key("key", self.key)
+        check_key("sealing_key", self.sealing_key)
         check_number("threshold", self.threshold, 2, MOST_PEOPLE, integer=True)
         object.__setattr__(self, "delta", check_argument("delta", self.delta))
         check_option("below_threshold", self.below_threshold, get_args(BelowThreshold))
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Shuffling:
-        """Build the terms from JSON values; ValueError for anything else."""
-        _check_fields("shuffling", data, cls, ("url", "key", "sealing_key", "threshold"))
-        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -146,20 +128,24 @@ class Campaign:
         _check_labels("group_labels", self.group_labels, self.mechanism.groups or 0)
         _check_shape(self.image_shape, self.mechanism.dim)
         _check_times(self.opens, self.closes)
-        if self.shuffling is not None and not isinstance(self.shuffling, Shuffling):
-            raise ValueError(f"shuffling must be a Shuffling or None, got {self.shuffling!r:.100}")
-        if self.shuffling is not None and self.closes is None:
-            raise ValueError("closes must be given if messages are shuffled: the shuffler must know when to stop")
-        if self.shuffling is not None and self.senders == "token":
-            raise ValueError(
-                "senders must be 'everybody' or 'single-use' if messages are shuffled, got 'token': the shuffler, "
-                "which receives the envelopes, does not know the collector's tokens"
-            )
+        if self.shuffling is not None:
+            if not isinstance(self.shuffling, Shuffling):
+                raise ValueError(f"shuffling must be a Shuffling or None, got {self.shuffling!r:.100}")
+            if self.closes is None:
+                raise ArgumentError(
+                    "closes", "must be given if messages are shuffled: the shuffler must know when to stop"
+                )
+            if self.senders == "token":
+                raise ArgumentError(
+                    "senders",
+                    "must be 'everybody' or 'single-use' if messages are shuffled, got 'token': the shuffler, which "
+                    "receives the envelopes, does not know the collector's tokens",
+                )
         object.__setattr__(self, "most_messages", self._checked_most())
 
     def _checked_most(self) -> int:
         one = self.shuffling is not None or self.senders == "single-use"
-        bits = self.mechanism.message_bits if self.shuffling is None else 8 * self.upload_bytes(1)
+        bits = self.message_bits if self.shuffling is None else 8 * self.upload_bytes(1)
         fitting = 8 * LARGEST_UPLOAD // bits
         if not fitting:
             raise ValueError(f"mechanism must send at most {LARGEST_UPLOAD} bytes per message, got {-(-bits // 8)}")
@@ -195,15 +181,15 @@ class Campaign:
         """How many messages each person sends; a shuffler mixes each of these slots separately."""
         return self.mechanism.messages
 
-    @property
-    def envelope_bytes(self) -> int:
-        """The size of a sealed message in bytes."""
-        return OVERHEAD + -(-self.mechanism.message_bits // 8)
-
     @cached_property
     def message_bits(self) -> int:
         """The size of one message in bits."""
         return self.mechanism.message_bits
+
+    @property
+    def envelope_bytes(self) -> int:
+        """The size of a sealed message in bytes."""
+        return OVERHEAD + -(-self.message_bits // 8)
 
     def upload_bytes(self, count: int) -> int:
         """The size in bytes of an upload with this many messages, or with one person's envelopes in their cover."""
@@ -228,12 +214,13 @@ class Campaign:
 
     def terms(self) -> dict[str, Any]:
         """Return all fields except name and mechanism as JSON values, without those that are not set."""
-        values = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in ("name", "mechanism")}
+        values = {own.name: getattr(self, own.name) for own in fields(self)[2:]}
         return {name: _as_json(value) for name, value in values.items() if value not in (None, ())}
 
     @classmethod
     def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
         """Build a campaign from a name, a mechanism and what `terms` returned; ValueError for anything else."""
+        _check_fields("a campaign", terms, cls)
         values = {field: _from_json(field, value) for field, value in terms.items() if value is not None}
         return cls(name, mechanism, **values)
 
@@ -244,7 +231,7 @@ class Campaign:
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
         """Build a campaign from JSON values, at least `name` and `mechanism`; ValueError for anything else."""
-        _check_fields("a campaign", data, cls, ("name", "mechanism"))
+        _check_fields("a campaign", data, cls, "name", "mechanism")
         terms = dict(data)
         name, mechanism = terms.pop("name"), terms.pop("mechanism")
         if not isinstance(mechanism, dict):
@@ -275,10 +262,7 @@ class Document(NamedTuple):
 
 
 def read_document(raw: bytes) -> Document:
-    """Read a campaign's document; ValueError for anything else.
-
-    The signatures are not checked here: see `sstq.client.signing.verify`.
-    """
+    """Read a campaign's document; ValueError for anything else. `sstq.client.signing` checks the signatures."""
     data = read_json(raw)
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ValueError("this is not the document of a campaign")
@@ -306,21 +290,8 @@ def check_address(name: str, url: Any) -> None:
 
 def check_key(name: str, key: Any) -> None:
     """ValueError unless this is a public key in hexadecimal."""
-    if not isinstance(key, str) or not re.fullmatch(_KEY_PATTERN, key):
+    if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{64}", key):
         raise ValueError(f"{name} must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
-
-
-def _check_fields(what: str, data: Any, cls: Any, needed: Iterable[str]) -> None:
-    """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
-    if not isinstance(data, dict):
-        raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
-    known = [own.name for own in fields(cls)]
-    for name in data:
-        if name not in known:
-            raise ValueError(f"{what} has no field {name!r:.100}{did_you_mean(name, known)}")
-    for name in needed:
-        if name not in data:
-            raise ValueError(f"{what} needs the field {name!r}")
 
 
 def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
@@ -329,6 +300,19 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
     for key in stated:
         check_key(name, key)
     return tuple(map(bytes.fromhex, stated))
+
+
+def _check_fields(what: str, data: Any, cls: Any, *needed: str) -> None:
+    """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
+    known = [own.name for own in fields(cls)]
+    for name in data:
+        if name not in known:
+            raise ValueError(f"{what} has no field {name!r:.100}{did_you_mean(name, known)}")
+    for name in needed:
+        if name not in data:
+            raise ValueError(f"{what} needs the field {name!r}")
 
 
 def _check_mechanism(mechanism: Any) -> None:
@@ -347,8 +331,9 @@ def _check_mechanism(mechanism: Any) -> None:
     frame = getattr(mechanism, "frame", None)
     frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
     size = mechanism.dim if frame is None else int(frame.size)
-    rows, parts = frames * size * blocks, f"{frames} frames × {size} rows" + f" × {blocks} blocks" * (blocks > 1)
+    rows = frames * size * blocks
     if rows > MOST_ROWS:
+        parts = f"{frames} frames × {size} rows" + f" × {blocks} blocks" * (blocks > 1)
         raise ValueError(
             f"mechanism must have at most 2^30 rows in all of its frames, got {parts}: the state takes 24 bytes for "
             f"each row that is sent, here {24 * rows / 1e9:,.0f} GB; choose fewer frames or fewer dimensions"
@@ -385,18 +370,14 @@ def _check_times(opens: Any, closes: Any) -> None:
         if value is not None and (
             not isinstance(value, datetime) or value.utcoffset() != UTC.utcoffset(None) or value.microsecond
         ):
-            raise ValueError(f"{name} must be a datetime in UTC with whole seconds, got {value!r:.100}")
+            raise ArgumentError(name, f"must be a datetime in UTC with whole seconds, got {value!r:.100}")
     if opens is not None and closes is not None and closes <= opens:
-        raise ValueError(f"closes must be after opens, {_written(opens)}, got {_written(closes)}")
-
-
-def _written(time: datetime) -> str:
-    return time.isoformat().replace("+00:00", "Z")
+        raise ArgumentError("closes", f"must be after opens, {_as_json(opens)}, got {_as_json(closes)}")
 
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, datetime):
-        return _written(value)
+        return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Shuffling):
         return asdict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -415,7 +396,10 @@ def _from_json(name: str, value: Any) -> Any:
         except (TypeError, ValueError):
             pass
         raise ArgumentError(name, f"must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
-    return Shuffling.from_dict(value) if name == "shuffling" else value
+    if name == "shuffling":
+        _check_fields(name, value, Shuffling, "url", "key", "sealing_key", "threshold")
+        return Shuffling(**value)
+    return value
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,8 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from email.message import Message
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,6 @@ __all__ = ["Answer", "Refused", "Unreachable", "download", "request"]
 
 _SECONDS = 30.0
 _LARGEST_ANSWER = 1 << 28
-_PROBLEMS = (OSError, http.client.HTTPException)
 
 
 class Refused(ValueError):  # noqa: N818
@@ -61,54 +61,60 @@ def request(
     body: bytes | None = None,
 ) -> Answer:
     """Send a request to a server; raises Refused for a status of 400 or more, Unreachable without an answer."""
-    with _open(method, url, token, headers or {}, body) as response:
-        content = _read(url, response, _LARGEST_ANSWER + 1)
-        if len(content) > _LARGEST_ANSWER:
-            raise Unreachable(f"the answer from {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
-        _check_length(url, response, len(content))
-        return Answer(response.headers, content)
+    with _answered(method, url, token, headers, body) as response:
+        content = response.read(_LARGEST_ANSWER + 1)
+        _check_length(response, len(content))
+    if len(content) > _LARGEST_ANSWER:
+        raise Unreachable(f"the answer from {urlsplit(url).netloc} has more than {_LARGEST_ANSWER} bytes")
+    return Answer(response.headers, content)
 
 
 def download(url: str, path: Path, *, token: str) -> None:
     """Download to a file, which appears only when it is complete."""
     part = path.with_name(f"{path.name}.part")
     try:
-        with _open("GET", url, token, {}, None) as response, part.open("wb") as file:
-            while chunk := _read(url, response, 1 << 20):
+        with part.open("wb") as file:
+            for chunk in _chunks(url, token):
                 file.write(chunk)
-            _check_length(url, response, file.tell())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _read(url: str, response: http.client.HTTPResponse, most: int) -> bytes:
-    try:
-        return response.read(most)
-    except _PROBLEMS as error:
-        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off: {error}") from error
+def _chunks(url: str, token: str) -> Iterator[bytes]:
+    size = 0
+    with _answered("GET", url, token) as response:
+        while chunk := response.read(1 << 20):
+            size += len(chunk)
+            yield chunk
+        _check_length(response, size)
 
 
-def _check_length(url: str, response: http.client.HTTPResponse, size: int) -> None:
+def _check_length(response: http.client.HTTPResponse, size: int) -> None:
     if size < int(response.headers.get("Content-Length") or 0):  # `read` does not notice
-        raise Unreachable(f"the answer from {urlsplit(url).netloc} was cut off; try again")
+        raise http.client.IncompleteRead(b"")
 
 
-def _open(
-    method: str, url: str, token: str | None, headers: Mapping[str, str], body: bytes | None
-) -> http.client.HTTPResponse:
+@contextmanager
+def _answered(
+    method: str, url: str, token: str | None, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> Iterator[http.client.HTTPResponse]:
+    """Yield the answer; whatever goes wrong until it is read is Refused, Unreachable or a certificate."""
     server = urlsplit(url).netloc
     if urlsplit(url).scheme not in ("http", "https") or not server:
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")
     # Reveal nothing about the machine: the default user agent names the Python version.
-    whole = {"User-Agent": "sstq", **headers} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    whole = {"User-Agent": "sstq", **(headers or {})} | ({} if token is None else {"Authorization": f"Bearer {token}"})
     asked = urllib.request.Request(url, body, whole, method=method)  # noqa: S310 (the scheme is checked)
     try:
-        response: http.client.HTTPResponse = _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS)
+        with _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS) as response:
+            yield response
     except urllib.error.HTTPError as error:
         with error:
             raise _refused(server, error) from None
-    except _PROBLEMS as error:
+    except http.client.IncompleteRead as error:
+        raise Unreachable(f"the answer from {server} was cut off; try again") from error
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
             raise ValueError(
@@ -116,7 +122,6 @@ def _open(
                 "your own authority issued it, set SSL_CERT_FILE to that authority's certificate (PEM)"
             ) from error
         raise Unreachable(f"no answer from {server}: {reason}") from error
-    return response
 
 
 @cache
@@ -128,7 +133,7 @@ def _opener(authority: str | None) -> urllib.request.OpenerDirector:  # noqa: AR
 def _refused(server: str, error: urllib.error.HTTPError) -> Refused:
     try:
         detail = str(json.loads(error.read(1 << 16))["detail"])
-    except (*_PROBLEMS, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         detail = str(error.reason)
     wait = error.headers.get("Retry-After", "")
     return Refused(server, error.code, detail, float(wait) if wait.isascii() and wait.isdigit() else None)

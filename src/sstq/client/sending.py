@@ -8,8 +8,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from tempfile import SpooledTemporaryFile
-from typing import IO
 from urllib.parse import parse_qsl, urlsplit
 
 from numpy.typing import ArrayLike
@@ -17,9 +15,9 @@ from numpy.typing import ArrayLike
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument
-from sstq.client.campaigns import Campaign, Document, read_document
+from sstq.client.campaigns import Document, Shuffling, read_document
 from sstq.client.http import Answer, Refused, Unreachable, request
-from sstq.client.sealing import OVERHEAD, payloads, seal_person
+from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.mechanisms.answers import answer
 from sstq.messages.batch import Messages
@@ -29,10 +27,7 @@ __all__ = ["Client"]
 # Statuses after which the same upload may succeed: too slow, too fast, and errors of servers and proxies.
 _PASSING = {408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_MOST_BYTES_IN_MEMORY = 1 << 24
 _LOG = logging.getLogger("sstq.client")
-
-_Seal = Callable[[Iterable[bytes]], bytes]
 
 
 class Client:
@@ -88,62 +83,27 @@ class Client:
         self._ledger, self._patience = ledger, patience
         answer = self._until_answered(lambda: request("GET", self._url))
         document = read_document(answer.content)
-        self.campaign: Campaign = document.campaign
+        self.campaign = document.campaign
         self.key = signer(answer.content, answer.headers.get("SSTQ-Signature", ""), document.keys, pinned_key)
         if self.campaign.name != name:
             raise ValueError(f"the collector returned the campaign {self.campaign.name!r} instead of {name!r}")
-        self._seal = self._checked_shuffler(answer, document, base, pinned_key, pinned_shuffler, least_threshold)
+        self._seal: Callable[[Iterable[bytes]], bytes] | None = None
+        if self.campaign.shuffling is not None:
+            if pinned_key is None or pinned_shuffler is None:
+                raise ValueError(
+                    "a shuffled campaign needs both public keys, known from its operators: pass pinned_key and "
+                    "pinned_shuffler, or a link that has them; nothing was sent"
+                )
+            _check_shuffler(answer, self.campaign.shuffling, base, name, pinned_shuffler, least_threshold)
+            self._seal = _sealed_for(document, self.campaign.shuffling)
+        elif pinned_shuffler is not None or least_threshold is not None:
+            raise ValueError("the campaign names no shuffler instead of the pinned one; nothing was sent")
         self._price = ledger_price(self.campaign.mechanism)
         if self._price > most_epsilon:
             raise ValueError(
                 f"the campaign asks for epsilon = {self._price!r} per person, more than most_epsilon = "
                 f"{most_epsilon!r}; nothing was sent. To allow it, pass most_epsilon={self._price!r}"
             )
-
-    def _checked_shuffler(
-        self,
-        answer: Answer,
-        document: Document,
-        base: str,
-        pinned_key: str | None,
-        pinned_shuffler: str | None,
-        least_threshold: int | None,
-    ) -> _Seal | None:
-        """Return what seals a person's messages, or None without a shuffler; ValueError if its terms are not allowed.
-
-        The shuffler's signature covers its address, both sealing keys and the terms. It signs one document for
-        everybody, so the collector cannot give one person a key or an address of their own.
-        """
-        campaign, terms = document.campaign, document.campaign.shuffling
-        if terms is None:
-            if pinned_shuffler is not None or least_threshold is not None:
-                raise ValueError("the campaign names no shuffler instead of the pinned one; nothing was sent")
-            return None
-        if pinned_key is None or pinned_shuffler is None:
-            raise ValueError(
-                "a shuffled campaign needs both public keys, known from its operators: pass pinned_key and "
-                "pinned_shuffler, or a link that has them; nothing was sent"
-            )
-        if terms.key != pinned_shuffler:
-            raise ValueError(f"the campaign names the shuffler {terms.key} instead of the pinned one; nothing was sent")
-        if terms.url != base:
-            raise ValueError(
-                f"the campaign's shuffler is at {terms.url}, not at {base}; nothing was sent. If its operator "
-                f"confirms that address, use {terms.url}/{campaign.name}"
-            )
-        crowd = terms.threshold if terms.below_threshold == "drop" else 1
-        if least_threshold is not None and crowd < least_threshold:
-            raise ValueError(
-                f"the campaign forwards crowds of {crowd} people, fewer than least_threshold = {least_threshold}; "
-                "nothing was sent"
-            )
-        try:
-            signature = answer.headers.get("SSTQ-Shuffler-Signature", "")
-            verify(answer.content, signature, bytes.fromhex(terms.key), SHUFFLER_PREFIX)
-        except ValueError as error:
-            raise ValueError(f"{base} is not the shuffler that the campaign names; nothing was sent") from error
-        newest, cover = document.sealing_keys[0], bytes.fromhex(terms.sealing_key)
-        return partial(seal_person, crowd=campaign.crowd(newest), collector_key=newest, shuffler_key=cover)
 
     def check_people(self, people: int) -> None:
         """ValueError if the messages of so many people need a sender's token that this client does not have."""
@@ -189,66 +149,30 @@ class Client:
         """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
 
         Args:
-            messages: one batch or several; with several messages per person, slot by slot. They are packed one after
-                the other before anything leaves, in a temporary file if they are large, so that memory holds one batch
-                at a time.
+            messages: one batch or several, which are packed before anything leaves; with several messages per person,
+                slot by slot.
             progress: called with the number of messages after each upload.
             before: called before anything leaves; what it raises, it stops.
         """
         single_use = self.campaign.senders == "single-use"
-        with SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY, prefix="sstq-") as packed:
-            batches = [messages] if isinstance(messages, Messages) else messages
-            total, uploads = (
-                self._packed(batches, packed) if self._seal is None else self._sealed(batches, packed, self._seal)
-            )
-            if single_use and total != len(self._tokens) * self.campaign.slots:
-                people = total // self.campaign.slots
-                raise ValueError(
-                    f"X must be one vector per single-use token, got {people} and {len(self._tokens)} tokens"
-                )
-            self.check_people(total // self.campaign.slots)
-            before()
-            if self._ledger is not None and total:
-                self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
-            sent, each = 0, 1 if self._seal is None else self.campaign.slots
-            for number, (body, count) in enumerate(uploads):
-                try:
-                    self._upload(body, count, self._tokens[number if single_use else 0] if self._tokens else None)
-                except (Refused, Unreachable) as error:
-                    raise ValueError(f"{error} ({sent} of {total} messages were stored)") from error
-                sent += count * each
-                progress(count * each)
+        batches = map(self._checked, [messages] if isinstance(messages, Messages) else messages)
+        total, uploads = self._packed(batches) if self._seal is None else self._sealed(batches, self._seal)
+        people = total // self.campaign.slots
+        if single_use and total != len(self._tokens) * self.campaign.slots:
+            raise ValueError(f"X must be one vector per single-use token, got {people} and {len(self._tokens)} tokens")
+        self.check_people(people)
+        before()
+        if self._ledger is not None and total:
+            self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
+        sent, each = 0, 1 if self._seal is None else self.campaign.slots
+        for number, (body, count) in enumerate(uploads):
+            try:
+                self._upload(body, count, self._tokens[number if single_use else 0] if self._tokens else None)
+            except (Refused, Unreachable) as error:
+                raise ValueError(f"{error} ({sent} of {total} messages were stored)") from error
+            sent += count * each
+            progress(count * each)
         return sent
-
-    def _packed(self, batches: Iterable[Messages], packed: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
-        """Return the number of messages, and the bodies of uploads with the number of messages in each."""
-        most = self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
-        sizes = []
-        for batch in map(self._checked, batches):
-            for start in range(0, len(batch), most):
-                some = batch[start : start + most]
-                sizes.append((packed.write(some.to_bytes()), len(some)))
-        packed.seek(0)
-        return sum(count for _, count in sizes), ((packed.read(size), count) for size, count in sizes)
-
-    def _sealed(
-        self, batches: Iterable[Messages], packed: IO[bytes], seal: _Seal
-    ) -> tuple[int, Iterator[tuple[bytes, int]]]:
-        """Return the number of messages, and the body of an upload for each person."""
-        total, slots = 0, self.campaign.slots
-        for batch in map(self._checked, batches):
-            packed.write(payloads(batch, self.campaign.message_bits).tobytes())
-            total += len(batch)
-        people, left = divmod(total, slots)
-        if left:
-            raise ValueError(f"messages must be {slots} per person, slot by slot, got {total}")
-        size = self.campaign.envelope_bytes - OVERHEAD
-
-        def message(slot: int, person: int) -> bytes:
-            packed.seek((slot * people + person) * size)
-            return packed.read(size)
-
-        return total, ((seal([message(slot, person) for slot in range(slots)]), 1) for person in range(people))
 
     def _checked(self, batch: Messages) -> Messages:
         if batch.digest != self.campaign.digest:
@@ -258,6 +182,26 @@ class Client:
                 "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
             )
         return batch
+
+    def _packed(self, batches: Iterable[Messages]) -> tuple[int, Iterable[tuple[bytes, int]]]:
+        """Return the number of messages, and the bodies of uploads with the number of messages in each."""
+        most = self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
+        uploads = []
+        for batch in batches:
+            for start in range(0, len(batch), most):
+                some = batch[start : start + most]
+                uploads.append((some.to_bytes(), len(some)))
+        return sum(count for _, count in uploads), uploads
+
+    def _sealed(
+        self, batches: Iterable[Messages], seal: Callable[[Iterable[bytes]], bytes]
+    ) -> tuple[int, Iterator[tuple[bytes, int]]]:
+        """Return the number of messages, and the body of an upload for each person."""
+        rows = [row.tobytes() for batch in batches for row in payloads(batch, self.campaign.message_bits)]
+        people, left = divmod(len(rows), self.campaign.slots)
+        if left:
+            raise ValueError(f"messages must be {self.campaign.slots} per person, slot by slot, got {len(rows)}")
+        return len(rows), ((seal(rows[person::people]), 1) for person in range(people))
 
     def _upload(self, body: bytes, count: int, token: str | None) -> None:
         headers = {
@@ -278,17 +222,48 @@ class Client:
             try:
                 return ask()
             except (Refused, Unreachable) as error:
-                asked = 0.0
-                if isinstance(error, Refused):
-                    if error.status not in _PASSING:
-                        raise
-                    asked = error.retry_after or 0.0
-                elif not told and self._patience > 0:
+                if isinstance(error, Refused) and error.status not in _PASSING:
+                    raise
+                # Many clients that failed together should not retry together.
+                wait = max(getattr(error, "retry_after", None) or 0.0, pause) * random.uniform(1.0, 1.5)
+                if isinstance(error, Unreachable) and not told and self._patience > 0:
                     told = True
                     _LOG.warning("cannot reach %s, retrying for %g seconds", urlsplit(self._url).netloc, self._patience)
-                # Many clients that failed together should not retry together.
-                wait = max(asked, pause) * random.uniform(1.0, 1.5)
                 if time.monotonic() + wait > ends:
                     raise
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _check_shuffler(
+    answer: Answer, terms: Shuffling, base: str, name: str, pinned: str, least_threshold: int | None
+) -> None:
+    """ValueError unless the shuffler is the pinned one, at this address, mixes enough people and signed the document.
+
+    Its signature covers its address, both sealing keys and the terms. It signs one document for everybody, so the
+    collector cannot give one person a key or an address of their own.
+    """
+    if terms.key != pinned:
+        raise ValueError(f"the campaign names the shuffler {terms.key} instead of the pinned one; nothing was sent")
+    if terms.url != base:
+        raise ValueError(
+            f"the campaign's shuffler is at {terms.url}, not at {base}; nothing was sent. If its operator "
+            f"confirms that address, use {terms.url}/{name}"
+        )
+    crowd = terms.threshold if terms.below_threshold == "drop" else 1
+    if least_threshold is not None and crowd < least_threshold:
+        raise ValueError(
+            f"the campaign forwards crowds of {crowd} people, fewer than least_threshold = {least_threshold}; "
+            "nothing was sent"
+        )
+    try:
+        signature = answer.headers.get("SSTQ-Shuffler-Signature", "")
+        verify(answer.content, signature, bytes.fromhex(terms.key), SHUFFLER_PREFIX)
+    except ValueError as error:
+        raise ValueError(f"{base} is not the shuffler that the campaign names; nothing was sent") from error
+
+
+def _sealed_for(document: Document, terms: Shuffling) -> Callable[[Iterable[bytes]], bytes]:
+    """Return what seals a person's messages for the collector's newest key, in a cover for the shuffler."""
+    newest, cover = document.sealing_keys[0], bytes.fromhex(terms.sealing_key)
+    return partial(seal_person, crowd=document.campaign.crowd(newest), collector_key=newest, shuffler_key=cover)

@@ -25,9 +25,8 @@ class SentRecord:
 
     def __init__(self, campaign: Campaign, key: str, folder: Path | None = None) -> None:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        own = Path(state) / "sstq" if folder is None else folder
         which = hashlib.sha256(f"{key} {campaign.digest}".encode()).hexdigest()[:16]
-        self.path = own / f"{campaign.name}-{which}.sent"
+        self.path = (folder or Path(state) / "sstq") / f"{campaign.name}-{which}.sent"
 
     def add(self, files: Iterable[Path], *, again: bool = False) -> None:
         """Note that these files are about to be sent; ValueError, and nothing noted, if one was sent before.
@@ -42,7 +41,8 @@ class SentRecord:
             new = [] if lines else [secrets.token_hex(16)]
             salt = bytes.fromhex((lines or new)[0])
             for file in files:
-                line = _salted(salt, file)
+                with file.open("rb") as opened:
+                    line = hashlib.sha256(salt + hashlib.file_digest(opened, "sha256").digest()).hexdigest()
                 if line not in lines:
                     new.append(line)
                 elif not again:
@@ -53,8 +53,3 @@ class SentRecord:
             os.lseek(descriptor, 0, os.SEEK_END)
             os.write(descriptor, "".join(f"{line}\n" for line in new).encode())
             os.fsync(descriptor)
-
-
-def _salted(salt: bytes, file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.sha256(salt + hashlib.file_digest(opened, "sha256").digest()).hexdigest()
