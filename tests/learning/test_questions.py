@@ -210,7 +210,7 @@ def test_symmetric_matrices_keep_their_length(seed):
     rows = np.random.default_rng(seed).standard_normal((4, 5))
     vectors = symmetric_vectors(rows)
     assert vectors.shape == (4, 15)
-    np.testing.assert_allclose(symmetric(vectors[0], 5), np.outer(rows[0], rows[0]))
+    np.testing.assert_allclose(symmetric(vectors[0]), np.outer(rows[0], rows[0]))
     np.testing.assert_allclose(vectors @ vectors.T, (rows @ rows.T) ** 2)
 
 
@@ -222,7 +222,7 @@ def test_moments_are_within_the_unit_ball_and_come_back(seed):
     assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-12
     x = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 2.0)
     whole = np.column_stack([x, np.ones(50), np.clip((targets - 1) / 3, -1, 1)])
-    np.testing.assert_allclose(3 * symmetric(vectors.mean(axis=0), 6), whole.T @ whole / 50)
+    np.testing.assert_allclose(3 * symmetric(vectors.mean(axis=0)), whole.T @ whole / 50)
 
 
 def test_squared_errors_give_the_share_explained(seed):

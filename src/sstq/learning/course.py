@@ -162,35 +162,20 @@ def _percent(value: float, stderr: float, of: str) -> str:
 
 @dataclass(eq=False)
 class Course:
-    """The cohorts of a classifier, one after the other.
-
-    Attributes:
-        budget: the total budget per person.
-        classes: the labels.
-        features: the feature map; None while trials decide on it.
-        public: public examples; None if there are none.
-        max_features: the maximum number of directions.
-        blocks: the blocks of the mechanism.
-        check_people: the share of people who judge the classifier.
-        cohorts: the cohorts still to be asked.
-        asked: the question that is waiting for answers.
-        main: the question of the main cohort: centre and directions of the classifier.
-        discriminants: the forms of the classifier, after the main cohort.
-        sharpness: the sharpness of its probabilities, after the check.
-    """
+    """The cohorts of a classifier, one after the other: a question to each, and what its answers tell."""
 
     budget: Budget
     classes: list[Any]
-    features: FeatureMap
+    features: FeatureMap  # None while trials decide on it
     public: ArrayLike | None
     max_features: int | None
     blocks: int | None
     check_people: float
-    cohorts: list[Cohort] = field(init=False)
-    asked: Question | None = None
-    main: Question = field(init=False)
-    discriminants: dict[Form, Discriminant] = field(default_factory=dict)
-    sharpness: float = 1.0
+    cohorts: list[Cohort] = field(init=False)  # still to be asked
+    asked: Question | None = None  # waiting for answers
+    main: Question = field(init=False)  # the main cohort's: centre and directions of the classifier
+    discriminants: dict[Form, Discriminant] = field(default_factory=dict)  # after the main cohort
+    sharpness: float = 1.0  # of the probabilities, after the check
     _expected: int = 0
     _facts: dict[str, Any] = field(init=False)  # of the report
     _basis: Basis | None = None
@@ -235,7 +220,9 @@ class Course:
             self.asked = self._judging("recall", people, [self.discriminant])
         elif cohort == "centre":
             if width is None:
-                raise ValueError("public must be given: the feature map does not tell the number of features")
+                raise ValueError(
+                    "pass public=examples: without them the feature map must tell its number of features, width"
+                )
             self.asked = Question("centre", self.budget.vectors(width, people, seed), features=self.features)
         else:
             # The pilot is asked along the directions that all people would be asked along.

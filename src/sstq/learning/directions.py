@@ -67,12 +67,13 @@ class Basis:
 def public_basis(mapped: Floats, most: int | None) -> Basis:
     """The principal directions of public features, at most a fifth as many as there are examples."""
     enough = len(mapped) // _EXAMPLES_PER_DIRECTION
-    if len(mapped) < _LEAST_PUBLIC or (most is not None and most > enough):
-        needed = max(_LEAST_PUBLIC, _EXAMPLES_PER_DIRECTION * (most or 1))
-        wanted = "a covariance" if most is None else f"{most} directions"
+    if len(mapped) < _LEAST_PUBLIC:
+        raise ValueError(f"public must have at least {_LEAST_PUBLIC} examples, got {len(mapped)}: pass more or none")
+    if most is not None and most > enough:
+        needed = _EXAMPLES_PER_DIRECTION * most
         raise ValueError(
-            f"public must have at least {needed} examples for {wanted}, got {len(mapped)}; "
-            f"pass more, or max_features={max(1, enough)}"
+            f"public must have at least {needed} examples for {most} directions, got {len(mapped)}; "
+            f"pass more, or max_features={enough}"
         )
     examples = unit_rows(mapped)
     centre = examples.mean(axis=0)

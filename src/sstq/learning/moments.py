@@ -34,8 +34,9 @@ def symmetric_vectors(rows: Floats) -> Floats:
     return products
 
 
-def symmetric(vector: Floats, size: int) -> Floats:
+def symmetric(vector: Floats) -> Floats:
     """Return the matrix of a vector of `symmetric_vectors`."""
+    size = math.isqrt(2 * len(vector))
     first, second = np.triu_indices(size)
     matrix = np.zeros((size, size))
     matrix[first, second] = vector / np.where(first == second, 1.0, math.sqrt(2))

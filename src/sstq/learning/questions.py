@@ -115,11 +115,10 @@ class Question:
             _require(rows == width, f"directions must be {width}, got {rows}")
             near = self.centre is None or len(self.centre) == columns
             _require(near, f"centre must have {columns} numbers, got others")
-        scores = [part for pair in self.scores for part in pair]
-        numbers = {"directions": [self.directions], "centre": [self.centre], "scores": scores}
-        for name, arrays in numbers.items():
+        named = [("directions", self.directions), ("centre", self.centre)]
+        for name, numbers in named + [("scores", part) for pair in self.scores for part in pair]:
             # Within these, no example's result overflows, where a server could place a threshold.
-            small = all(array is None or np.all(np.abs(array) <= _LARGEST) for array in arrays)
+            small = numbers is None or bool(np.all(np.abs(numbers) <= _LARGEST))
             _require(small, f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
         object.__setattr__(self, "_places", places)
 

@@ -22,7 +22,7 @@ from sstq.learning.estimators import (
     validate_data,
 )
 from sstq.learning.features import Columns, FeatureMap, Floats, apply_features, scaled_features
-from sstq.learning.moments import Bounds, errors_of, moment_dim, symmetric
+from sstq.learning.moments import errors_of, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
 from sstq.mechanisms import FrameUnit
 from sstq.messages.batch import Messages
@@ -102,14 +102,14 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> PrivateRegression:
         """Simulate devices and server: encode one message per example, and learn from these alone."""
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric", y_numeric=True)
-        self._start(np.shape(X)[-1])
+        self._begin(np.shape(X)[-1])
         mapped = apply_features(self._map, X)
         rng = generator_of(self.random_state)
         order = (rng or np.random.default_rng()).permutation(len(mapped))
         checking = round(check_number("check_people", self.check_people, 0, 0.5) * len(mapped))
         for part in (order[checking:], order[:checking]):
             if len(part):
-                question = self._question(len(part), mapped.shape[1], rng)
+                question = self._question(len(part), mapped.shape[1], public_seed(rng))
                 # The features are computed already.
                 self.learn(replace(question, features=None).encode(mapped[part], y[part], rng))
         return self
@@ -124,43 +124,38 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             width: the number of features; None if bounds, public rows or the feature map tell it.
         """
         if not hasattr(self, "_map"):
-            self._start(width)
+            self._begin(width)
         known = width or getattr(self._map, "width", None)
         if known is None:
             raise ValueError("width must be given: the feature map does not tell the number of features")
-        return self._question(people, known, generator_of(self.random_state))
+        return self._question(people, known, public_seed(generator_of(self.random_state)))
 
-    def _start(self, columns: int | None) -> None:
+    def _begin(self, columns: int | None) -> None:
         """Read the options that describe features and targets."""
         if self.y_bound is None:
             raise ArgumentError("y_bound", "must be given, got None: a public bound of the target, or (low, high)")
-        ends = np.asarray(self.y_bound, dtype=np.float64)
-        low, high = (-ends, ends) if ends.ndim == 0 else ends
-        self._map = self.features
-        norm = self.x_bound
+        low, high = (-self.y_bound, self.y_bound) if np.ndim(self.y_bound) == 0 else self.y_bound  # type: ignore[misc]
+        if not low < high:
+            raise ArgumentError("y_bound", f"must be positive, or (low, high) with low < high, got {self.y_bound!r}")
+        self._map, norm = self.features, self.x_bound
         if self.bounds is not None or self.public is not None or norm is None:
-            self._map = scaled_features(
-                self.features, self.bounds, self.public, columns, getattr(self, "feature_names_in_", None)
-            )
+            names = getattr(self, "feature_names_in_", None)
+            self._map = scaled_features(self.features, self.bounds, self.public, columns, names)
             if isinstance(self._map, Columns):
                 self._map = replace(self._map, constant=0)
                 norm = norm or _LONG_ROW * math.sqrt(len(self._map.centre))
         self._bounds = checked_bounds(1.0 if norm is None else norm, (low + high) / 2, (high - low) / 2)
+        self._judged: Question | None = None
+        self._asked: Question | None = None
 
-    def _question(self, people: int, width: int, rng: np.random.Generator | None) -> Question:
+    def _question(self, people: int, width: int, seed: int) -> Question:
         people = check_argument("people", people, of="clients")
-        seed = public_seed(rng)
-        self._width = width
-        if hasattr(self, "_solution"):
-            mechanism = FrameUnit(2, self.epsilon, clients=people, frame_seed=seed)
-            norm, middle, half = self._bounds
-            mean, spread, coef, intercept = self._solution
-            judged: Bounds = (norm, middle + half * mean, half * spread)
-            scores = [(coef[None] / spread, np.array([(intercept - mean) / spread]))]
-            self._asked = Question("errors", mechanism, features=self._map, bounds=judged, scores=scores)
-        else:
-            mechanism = FrameUnit(moment_dim(width), self.epsilon, clients=people, frame_seed=seed)
+        dim = moment_dim(width) if self._judged is None else 2
+        mechanism = FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
+        if self._judged is None:
             self._asked = Question("moments", mechanism, features=self._map, bounds=self._bounds)
+        else:
+            self._asked = replace(self._judged, mechanism=mechanism)
         return self._asked
 
     def learn(self, messages: Messages) -> PrivateRegression:
@@ -173,42 +168,46 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self._solve(asked, estimate)
         else:
             self._judge(estimate)
-        del self._asked
+        self._asked = None
         return self
 
     def _solve(self, asked: Question, estimate: Estimate) -> None:
-        mechanism, size = asked.mechanism, self._width + 1
-        matrix = 3 * symmetric(estimate.value, size + 1)
-        products, along = matrix[:size, :size], matrix[:size, size]
+        mechanism, people = asked.mechanism, round(estimate.people)
+        matrix = 3 * symmetric(estimate.value)
+        products, along = matrix[:-1, :-1], matrix[:-1, -1]
         products[-1, -1] = 1.0  # the constant's own, which is known
-        noise = 3 * math.sqrt(mechanism.typical_error(round(estimate.people)).total / mechanism.dim)
-        ridge = noise * math.sqrt(2 * size)
+        noise = 3 * math.sqrt(mechanism.typical_error(people).total / mechanism.dim)
+        self.ridge_ = noise * math.sqrt(2 * len(products))
         values, vectors = np.linalg.eigh(products)
         positive = (vectors * np.maximum(values, 0)) @ vectors.T
-        positive[np.arange(self._width), np.arange(self._width)] += ridge
-        # With a certain intercept the matrix is regular, however large the noise.
-        positive[-1, -1] = max(positive[-1, -1], 1.0)
+        constant = max(positive[-1, -1], 1.0)  # with a certain intercept the matrix is regular, however large the noise
+        positive += self.ridge_ * np.eye(len(products))
+        positive[-1, -1] = constant
         solution = np.linalg.solve(positive, along)
-        mean = float(np.clip(along[-1], -1, 1))
-        # Noise may leave nothing of the variance; a target's spread is rarely below a twentieth of its range.
-        spread = _JUDGED_SPREADS * math.sqrt(max(matrix[size, size] - mean**2, 0.01))
-        self._solution = (mean, spread, solution[:-1], float(solution[-1]))
         norm, middle, half = self._bounds
         self.coef_, self.intercept_ = solution[:-1] * half / norm, float(middle + half * solution[-1])
         if isinstance(self._map, Columns):
             self.coef_ = self.coef_ / self._map.spread
             self.intercept_ -= float(self.coef_ @ self._map.centre)
-        self.ridge_ = ridge
-        self.people_, self.message_bits_ = round(estimate.people), mechanism.message_bits
+        self.people_, self.message_bits_ = people, mechanism.message_bits
         self.r2_ = self.r2_stderr_ = math.nan
+        # Noise may leave nothing of the variance; a target's spread is rarely below a twentieth of its range.
+        mean = float(np.clip(along[-1], -1, 1))
+        spread = _JUDGED_SPREADS * math.sqrt(max(matrix[-1, -1] - mean**2, 0.01))
+        scores = [(solution[None, :-1] / spread, (solution[-1:] - mean) / spread)]
+        bounds = (norm, middle + half * mean, half * spread)
+        any_two = FrameUnit(2, self.epsilon)
+        self._judged = Question("errors", any_two, features=self._map, bounds=bounds, scores=scores)
 
     def _judge(self, estimate: Estimate) -> None:
         self.r2_, self.r2_stderr_ = errors_of(estimate.value, estimate.stderr)
         self.people_ += round(estimate.people)
         if not self.r2_ - 2 * self.r2_stderr_ > 0:
+            known = math.isfinite(self.r2_)
+            found = f"R² = {self.r2_:.2f} ± {self.r2_stderr_:.2f}" if known else "too few people checked to tell R²,"
             warnings.warn(
-                f"this regression is not shown to be better than the mean: R² = {self.r2_:.2f} ± {self.r2_stderr_:.2f} "
-                f"at a total ε of {self.epsilon:g} and {self.people_:,} people",
+                f"this regression is not shown to be better than the mean: {found} at a total ε of {self.epsilon:g} "
+                f"and {self.people_:,} people; ask more people, send fewer features or pass a larger epsilon",
                 stacklevel=3,
             )
 
