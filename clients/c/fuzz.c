@@ -123,6 +123,10 @@ static sstq_params take_frequencies(input *in, uint32_t categories)
     p.groups = categories;
     p.share_size = categories + take_below(in, 3);
     p.share_inside = p.share_size == categories ? 1 : 2 + take_below(in, categories - 1);
+    if (categories > 3 && take_below(in, 2)) { /* all pairs of categories */
+        p.share_size = categories * (categories - 1) / 2;
+        p.share_inside = categories - 1;
+    }
     take(in, &p.share_threshold, sizeof p.share_threshold);
     p.share_threshold = 1 + (p.share_threshold >> 3);
     return p;

@@ -23,6 +23,7 @@
 
 #define TOTAL ((uint64_t)1 << 62) /* the sum of a draw's weights */
 #define LARGEST_FRAME ((uint32_t)1 << 30)
+#define MOST_SETS ((uint32_t)1 << 25) /* of w categories */
 #define HISTOGRAM 2048 /* counters of the selection */
 #define MOST_WORDS 4   /* that a message takes, but for a survey's */
 #define MOST_QUESTIONS 1000
@@ -126,18 +127,43 @@ static int flat_is_consistent(const sstq_params *p)
     return p->codebook[0] == -1 && p->codebook[codes - 1] == 1;
 }
 
-/* The multipliers of sets of categories: a and -a give the same sets, and with one category per set all do. */
+/* C(n, r); no overflow, since those asked for are at most MOST_SETS or the first beyond it. */
+static uint64_t binomial(uint64_t n, uint32_t r)
+{
+    uint64_t ways = 1;
+    uint32_t i;
+    for (i = 0; i < r; i++)
+        ways = ways * (n - i) / (i + 1);
+    return ways;
+}
+
+/* Frequencies: the w with share_size = C(k, w) and share_inside = C(k-1, w-1), from 1 to k/2; 0 if there is none up to
+ * MOST_SETS. */
+static uint32_t whole_width(const sstq_params *p)
+{
+    uint64_t sets = p->groups;
+    uint32_t w;
+    for (w = 1; p->mechanism == SSTQ_FREQUENCIES && w <= p->groups / 2 && sets <= MOST_SETS; w++) {
+        if (sets == p->share_size && binomial(p->groups - 1, w - 1) == p->share_inside)
+            return w;
+        sets = binomial(p->groups, w + 1);
+    }
+    return 0;
+}
+
+/* The multipliers of affine sets of categories: a and -a give the same sets, and with one category per set all do. */
 static uint32_t multipliers_of(const sstq_params *p)
 {
-    return p->share_inside == 1 || p->share_size < 4 ? 1 : p->share_size / 2;
+    return p->share_inside == 1 || p->share_size < 4 || whole_width(p) ? 1 : p->share_size / 2;
 }
 
 static int frequencies_is_consistent(const sstq_params *p)
 {
-    return p->groups >= 2 && p->groups <= (uint32_t)1 << 20 && p->dim == 0 && p->frames <= 1 && !p->public_coin &&
-           p->share_size >= p->groups && p->share_size <= (uint32_t)1 << 21 && p->share_inside >= 1 &&
-           p->share_inside < p->share_size && (p->share_inside > 1 || p->share_size == p->groups) &&
-           p->share_threshold >= 1 && p->share_threshold < TOTAL;
+    if (p->groups < 2 || p->groups > (uint32_t)1 << 20 || p->dim || p->frames > 1 || p->public_coin ||
+        p->share_threshold < 1 || p->share_threshold >= TOTAL)
+        return 0;
+    return whole_width(p) || (p->share_size >= p->groups && p->share_size <= (uint32_t)1 << 21 && p->share_inside > 1 &&
+                              p->share_inside < p->share_size);
 }
 
 sstq_error sstq_check(const sstq_params *p)
@@ -537,10 +563,32 @@ uint32_t sstq_share_row(const sstq_params *p, uint32_t group, uint32_t frame, co
     return (uint32_t)(slot * size + (multiplier * group + size - place) % size);
 }
 
+/* The number of the set at a place, of all sets of w categories, those with the own one being the first: the sum of
+ * C(c, i) over its members c, of which i are up to c. All categories are looked at. */
+static uint64_t set_number(const sstq_params *p, uint32_t w, uint32_t own, uint32_t place)
+{
+    uint32_t is_inside = place < p->share_inside, left = w - is_inside, below = 1, other;
+    uint64_t rank = is_inside ? place : place - p->share_inside, number = 0;
+    for (other = p->groups - 1; other-- > 0;) {
+        uint64_t ways = binomial(other, left);
+        uint32_t member = other + (other >= own);
+        if (rank < ways)
+            continue;
+        number += binomial(member, left + (is_inside && member > own));
+        below += member < own;
+        rank -= ways;
+        left--;
+    }
+    return is_inside ? number + binomial(own, below) : number;
+}
+
 uint64_t sstq_category_code(const sstq_params *p, uint32_t category, const uint64_t *words)
 {
     uint64_t slot = sstq_multiply_shift(words[0], multipliers_of(p)), size = p->share_size;
     uint32_t place = sstq_draw_place(p->share_size, p->share_inside, p->share_threshold, words[1], words[2]);
+    uint32_t width = whole_width(p);
+    if (width)
+        return set_number(p, width, category, place);
     return slot * size + ((slot + 1) * category + size - place) % size;
 }
 

@@ -550,23 +550,59 @@ class RowEncoder extends VectorEncoder {
   }
 }
 
-// Subset selection: a message is the set {h: (a·h − t) mod P < w} of categories, of a slot for a and of t.
+// Subset selection: a message is a set of categories, {h: (a·h − t) mod P < w} of a slot for a and of t, or any of w.
 
 const multipliersOf = ({ inside, size }) => (inside === 1 ? 1 : Math.max(1, Math.floor(size / 2)));
 const affine = (a, category, place, size) => (((a * category - place) % size) + size) % size;
+
+/** C(n, r); exact, since all numbers here are below 2^53. */
+function binomial(n, r) {
+  let ways = 1;
+  for (let i = 0; i < r; i++) ways = (ways * (n - i)) / (i + 1);
+  return ways;
+}
+
+/** The w with C(k, w) = size and C(k − 1, w − 1) = inside, from 1 to k/2; 0 if there is none up to 2^25 sets. */
+function wholeWidth(k, size, inside) {
+  for (let w = 1, sets = k; w <= k / 2 && sets <= 2 ** 25; w++, sets = binomial(k, w))
+    if (sets === size && binomial(k - 1, w - 1) === inside) return w;
+  return 0;
+}
+
+/**
+ * The number of the set at a place, of all sets of w of the k categories, those with the own one being the first: the
+ * sum of C(c, i) over its members c, of which i are up to c. All categories are looked at.
+ */
+function setNumber(k, w, inside, own, place) {
+  const isInside = place < inside;
+  let left = w - Number(isInside), rank = isInside ? place : place - inside, number = 0, below = 1;
+  for (let other = k - 2; other >= 0; other--) {
+    const ways = binomial(other, left), member = other + Number(other >= own);
+    if (rank < ways) continue;
+    number += binomial(member, left + Number(isInside && member > own));
+    below += Number(member < own);
+    rank -= ways;
+    left--;
+  }
+  return isInside ? number + binomial(own, below) : number;
+}
 
 /** Frequencies: a set of categories that is likelier to have the own one. */
 class CategoryEncoder {
   constructor(stated) {
     this.epsilon = stated.number("epsilon", ...EPSILON);
     this.categories = stated.integer("categories", 2, 2 ** 20);
-    const inside = stated.integer("inside", 1, 2 ** 21);
-    const size = stated.option("size", inside === 1 ? this.categories : primeAtLeast(this.categories));
-    stated.must("inside", inside < size, `below size = ${size}`);
+    const inside = stated.integer("inside", 1, 2 ** 25), size = stated.integer("size", 2, 2 ** 25);
+    this.width = wholeWidth(this.categories, size, inside);
+    if (!this.width) {
+      stated.option("size", primeAtLeast(this.categories));
+      stated.must("inside", inside > 1 && inside < size, `from 2 to ${size - 1}`);
+    }
     const threshold = stated.big("threshold", 1n, TOTAL - 1n);
     stated.must("threshold", threshold * BigInt(size) > BigInt(inside) * TOTAL, "one that favours the own category");
     this.draw = new TwoLevelDraw(this.epsilon, size, inside, threshold);
-    const limit = multipliersOf(this.draw) * size;
+    this.multipliers = this.width ? 1 : multipliersOf(this.draw);
+    const limit = this.multipliers * size;
     Object.assign(this, { wordsEach: 3, fields: [{ name: "code", bits: bitsOf(limit), limit }] });
   }
 
@@ -589,8 +625,10 @@ class CategoryEncoder {
   }
 
   encode(category, _group, words) {
-    const { size } = this.draw, slot = scaled(words[0], multipliersOf(this.draw));
-    return [slot * size + affine(slot + 1, category, this.draw.place(words[1], words[2]), size)];
+    const { size, inside } = this.draw, place = this.draw.place(words[1], words[2]);
+    if (this.width) return [setNumber(this.categories, this.width, inside, category, place)];
+    const slot = scaled(words[0], this.multipliers);
+    return [slot * size + affine(slot + 1, category, place, size)];
   }
 }
 

@@ -45,6 +45,7 @@ SSTQS = [
 FREQUENCIES = [
     {"categories": 2, "epsilon": 3.0},
     {"categories": 100, "epsilon": 2.0},
+    {"categories": 26, "epsilon": 0.5},
     {"categories": 999_983, "epsilon": 0.1},
 ]
 SURVEYS = [

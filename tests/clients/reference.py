@@ -377,14 +377,41 @@ def encode_vector(spec, x, words, group, client=None):
 # 16 Frequencies
 
 
+def width_of(spec):
+    """The w of whole sets, None for affine ones."""
+    k, sizes = spec["categories"], (spec["size"], spec["inside"])
+    found = [w for w in range(1, min(k // 2, 16) + 1) if (math.comb(k, w), math.comb(k - 1, w - 1)) == sizes]
+    return found[0] if found else None
+
+
 def multipliers_of(spec):
-    return 1 if spec["inside"] == 1 else max(1, spec["size"] // 2)
+    return max(1, spec["size"] // 2) if width_of(spec) is None else 1
 
 
 def category_code(spec, category, words):
-    size, slot = spec["size"], index_below(words[0], multipliers_of(spec))
-    place = two_level(size, spec["inside"], int(spec["threshold"]), words[1], words[2])
-    return slot * size + ((slot + 1) * category - place) % size
+    size, inside, width = spec["size"], spec["inside"], width_of(spec)
+    place = two_level(size, inside, int(spec["threshold"]), words[1], words[2])
+    if width is None:
+        slot = index_below(words[0], multipliers_of(spec))
+        return slot * size + ((slot + 1) * category - place) % size
+    others = (
+        set_at(spec["categories"] - 1, width - 1, place)
+        if place < inside
+        else set_at(spec["categories"] - 1, width, place - inside)
+    )
+    members = {other + (other >= category) for other in others} | ({category} if place < inside else set())
+    return sum(math.comb(member, number) for number, member in enumerate(sorted(members), start=1))
+
+
+def set_at(points, width, place):
+    """The set at a place among all sets of `width` of some points."""
+    members = []
+    for point in reversed(range(points)):
+        left = width - len(members)
+        if place >= math.comb(point, left):
+            place -= math.comb(point, left)
+            members.append(point)
+    return members
 
 
 # 17 Surveys

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 
 import numpy as np
 import rfc8785
@@ -39,6 +40,9 @@ def mechanisms():
     solved = {
         "frequencies, two": sstq.Frequencies(2, 1.0),
         "frequencies, ten": sstq.Frequencies(10, 1.0),
+        "frequencies, affine": sstq.Frequencies(23, 1.0),
+        "frequencies, 25 bits": sstq.Frequencies(27, 0.25),
+        "frequencies, pairs of many": sstq.Frequencies(8000, 8.3),
         "frequencies, randomized response": sstq.Frequencies(10, 8.0),
         "frequencies, 2^20, three messages": sstq.Frequencies(2**20, 0.5, messages=3),
         "survey, one question": sstq.Survey(2.0, {"country": country}),
@@ -118,7 +122,7 @@ def _refused():
     """Documents that a client must refuse, whatever signs them."""
     everything = json.loads(mechanisms()["survey, everything"].to_json())
     simple = json.loads(mechanisms()["survey, choices and numbers"].to_json())
-    ten = json.loads(mechanisms()["frequencies, ten"].to_json())
+    ten, affine = (json.loads(mechanisms()[f"frequencies, {name}"].to_json()) for name in ("ten", "affine"))
     questions, parts, draws = everything["questions"], everything["parts"], [int(draw) for draw in everything["draws"]]
 
     def changed(document, member, place, **values):
@@ -174,8 +178,13 @@ def _refused():
         "an unknown member": everything | {"bounds": None},
         "no people": everything | {"people": 0},
         "messages of 63 bits": _long(questions=64),
-        "frequencies of another prime": ten | {"size": 13},
-        "frequencies without a prime": ten | {"size": 10},
+        "frequencies of another prime": affine | _sets(29, affine["inside"]),
+        "frequencies without a prime": affine | _sets(24, affine["inside"]) | {"categories": 24},
+        "frequencies of one category per set and a prime": ten | _sets(11, 1),
+        "frequencies of fewer sets inside": ten | _sets(ten["size"], ten["inside"] - 1),
+        "frequencies of one set more": ten | _sets(ten["size"] + 1, ten["inside"]),
+        "frequencies of sets of most categories": ten | _sets(ten["size"], ten["size"] - ten["inside"]),
+        "frequencies of more sets than 2^25": ten | _sets(math.comb(28, 13), math.comb(27, 12)) | {"categories": 28},
         "frequencies that spend more": ten | {"threshold": str(int(ten["threshold"]) + 2**20)},
         "frequencies against the own category": ten | {"threshold": str(TOTAL // 100)},
         "frequencies that hardly favour another category": ten
@@ -183,6 +192,11 @@ def _refused():
         "frequencies of one category": ten | {"categories": 1},
     }
     return [{"about": about, "json": _text(document)} for about, document in cases.items()]
+
+
+def _sets(size, inside):
+    """So many sets, of which so many hold the own category; the draw favours that by little."""
+    return {"size": size, "inside": inside, "threshold": str(inside * TOTAL // size + 2**45)}
 
 
 def _part_of(epsilon):

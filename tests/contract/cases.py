@@ -73,6 +73,7 @@ BOUNDED = {
 # Mechanisms without vectors; all of their options.
 RECORDS = {
     "frequencies": {"categories": 9, "epsilon": 1.0},
+    "frequencies/affine": {"categories": 23, "epsilon": 1.0},
     "frequencies/response": {"categories": 6, "epsilon": 4.0},
     "frequencies/messages": {"categories": 5, "epsilon": 1.0, "messages": 3},
     "survey": {

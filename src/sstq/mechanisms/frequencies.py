@@ -13,15 +13,7 @@ from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.subsets import (
-    best_draw,
-    count_hits,
-    hit_rates,
-    multipliers,
-    onto_simplex,
-    prime_at_least,
-    share_variance,
-)
+from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of, share_variance, total_variance
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
@@ -91,13 +83,13 @@ class FrequencyAggregator(SparseAggregator):
     def mean(self) -> FrequencyEstimate:
         """Return the shares so far with their standard errors.
 
-        People draw their multipliers independently, so that hits are binomial: what multipliers add is in their
-        variance. A rate is taken as one that shares from 0 to 1 can have.
+        People draw independently, multipliers too, so that hits are binomial. A rate is taken as one that shares from 0
+        to 1 can have.
         """
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
         rates = self._rates()
-        own, other = hit_rates(self._mechanism.draw)
+        own, other = self._mechanism.sets.rates
         likely = np.clip(rates, other, own)
         stderr = np.sqrt(likely * (1 - likely) / (self._count - 1 or np.nan)) / (own - other)
         known = ((rates - other) / (own - other), stderr, self._count, self._simulated)
@@ -108,9 +100,9 @@ class FrequencyAggregator(SparseAggregator):
         if self._count < 2:
             return np.full(self._mechanism.categories, np.nan)
         codes, counts = self._sent()
-        holds = self._mechanism.holds(codes, category)
-        own, other = hit_rates(self._mechanism.draw)
-        rates, both = self._rates(), self._hits(codes[holds], counts[holds]) / self._count
+        holds = self._mechanism.sets.holding(codes, category)
+        own, other = self._mechanism.sets.rates
+        rates, both = self._rates(), self._mechanism.sets.hits(codes[holds], counts[holds]) / self._count
         return np.asarray((both - rates * rates[category]) / ((own - other) ** 2 * (self._count - 1)))
 
     def covariance(self) -> Floats:
@@ -122,10 +114,10 @@ class FrequencyAggregator(SparseAggregator):
         if count < 2:
             return np.full((mechanism.categories, mechanism.categories), np.nan)
         codes, counts = self._sent()
-        own, other = hit_rates(mechanism.draw)
+        own, other = mechanism.sets.rates
         rates, both = self._rates(), np.zeros((mechanism.categories, mechanism.categories))
         for part in row_chunks(len(codes), 4 * mechanism.categories):
-            held = mechanism.holds(codes[part, None], np.arange(mechanism.categories)).astype(np.float64)
+            held = mechanism.sets.held(codes[part]).astype(np.float64)
             both += held.T @ (held * counts[part, None])
         scatter = (both / count - np.outer(rates, rates)) / (own - other) ** 2
         return np.asarray((scatter + mechanism.uniform_covariance / count) / (count - 1))
@@ -138,27 +130,17 @@ class FrequencyAggregator(SparseAggregator):
         return codes[counts > 0], counts[counts > 0]
 
     def _rates(self) -> Floats:
-        return self._hits(*self._sent()) / self._count
-
-    def _hits(self, codes: Ints, counts: Ints) -> Floats:
-        """How many of these messages hold each category."""
-        slot, place = np.divmod(codes, self._mechanism.draw.size)
-        slots, which = np.unique(slot, return_inverse=True)
-        found = count_hits(self._mechanism.draw, self._mechanism.categories, slots + 1, which, place, counts)
-        hits = np.zeros(self._mechanism.categories)
-        for _, inside in found:
-            hits += inside.sum(axis=0)
-        return hits
+        return self._mechanism.sets.hits(*self._sent()) / self._count
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        own, other = hit_rates(self._mechanism.draw)
+        own, other = self._mechanism.sets.rates
         rates, gap = self._rates(), own - other
         return (rates - other) / gap, (rates * (1 - other) ** 2 + (1 - rates) * other**2) / gap**2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FrequencyParameters(Parameters):
-    """The parameters of Frequencies: w = `inside` of `size` candidates, and T of 2^62."""
+    """The parameters of Frequencies: `inside` of `size` candidates hold the own category, with probability T/2^62."""
 
     categories: int
     epsilon: float
@@ -171,14 +153,16 @@ class FrequencyParameters(Parameters):
 class Frequencies(RecordMechanism):
     """Shares of categories: each person holds one of k, and sends one number.
 
-    A message is the set of categories {h: (a·h − t) mod P < w}, P being the least prime from k on
-    (`sstq.mechanisms.subsets`). The multiplier a is drawn without looking at the data; t is drawn by FrameUnit's
-    two-level draw from P candidates, of which the w whose set holds the own category are inside: exactly ε-LDP. Where
-    randomized response on k categories has less variance, it is used: w = 1, and no prime.
+    A message is a set of categories, and one that holds the own category is likelier (`sstq.mechanisms.subsets`): any
+    set of w of the k categories, drawn by FrameUnit's two-level draw with those that hold the own one inside, or one of
+    fewer sets {h: (a·h − t) mod P < w}, P being the least prime from k on. Both are exactly ε-LDP. The one with the
+    least variance is used, if there are at most 2^25 sets; w = 1 is randomized response.
 
     With p and q, how often the set holds the own category and another one, the variance of a share f is
-    (f·p(1 − p) + (1 − f)·q(1 − q))/((p − q)²·n) around the share of these very people. It is never above that of
-    optimized unary encoding, which sends k bits, and never above that of randomized response.
+    (f·p(1 − p) + (1 − f)·q(1 − q))/((p − q)²·n) around the share of these very people. The sum over all shares,
+    (p(1 − p) + (k − 1)·q(1 − q))/((p − q)²·n), is never above that of optimized unary encoding, which sends k bits, of
+    randomized response, and of subset selection with whole sets where these fit into 25 bits; elsewhere it is at most
+    1.2 % above the latter.
 
     Args:
         categories: k, the number of categories, 2 to 2^20; a person's category is an integer from 0 to k − 1. The work
@@ -210,52 +194,58 @@ class Frequencies(RecordMechanism):
 
     def __init__(self, categories: int, epsilon: float, *, messages: int = 1) -> None:
         common = self._checked(categories=categories, epsilon=epsilon, messages=messages)
-        draw = best_draw(common["epsilon"], common["categories"])
+        draw = best_sets(common["epsilon"], common["categories"]).draw
         solved = FrequencyParameters(**common, size=draw.size, inside=draw.inside, threshold=draw.threshold)
         self._hold(solved)
 
     def _check_solved(self) -> None:
-        solved = self.parameters
-        wanted = solved.categories if solved.inside == 1 else prime_at_least(solved.categories)
-        if solved.size != wanted:
-            raise ValueError(f"size must be {wanted} for {solved.categories} categories, got {solved.size}")
-        own, other = hit_rates(self.draw)
+        own, other = self.sets.rates
         if not own > other:
             raise ValueError(f"threshold must favour the own category, got {self.draw.threshold}")
 
     @cached_property
     def draw(self) -> KClosest:
-        """The draw of t: w of the candidates are inside."""
+        """The secret draw: candidates whose set holds the own category are inside."""
         solved = self.parameters
         return KClosest(solved.epsilon, solved.size, solved.inside, solved.threshold)
+
+    @cached_property
+    def sets(self) -> Sets:
+        """The sets that messages name."""
+        return sets_of(self.categories, self.draw)
 
     @property
     def codes(self) -> int:
         """The number of messages that there can be."""
-        return multipliers(self.draw) * self.draw.size
+        return self.sets.codes
 
     @property
     def share_variance(self) -> float:
         """The variance of one message's estimate of the share of a category that nobody has."""
-        return share_variance(self.draw)
+        return share_variance(*self.sets.rates)
+
+    @property
+    def total_variance(self) -> float:
+        """The sum of the variances of one message's estimates of all shares, its person being given."""
+        return total_variance(self.categories, *self.sets.rates)
 
     @property
     def uniform_covariance(self) -> Floats:
         """The covariances of all shares, (k, k), as one uniform message estimates them."""
-        own, other = hit_rates(self.draw)
-        one = self.draw.inside / self.draw.size
-        two = one * (self.draw.inside - 1) / (self.draw.size - 1)  # how often a set holds two given categories
+        own, other = self.sets.rates
+        one = self.sets.width / self.sets.points
+        two = one * (self.sets.width - 1) / (self.sets.points - 1)  # how often a set holds two given categories
         return np.asarray((two - one**2 + (one - two) * np.eye(self.categories)) / (own - other) ** 2)
 
     def variance_at(self, share: float) -> float:
         """The variance of one message's estimate of a share, over messages and people."""
-        own, other = hit_rates(self.draw)
+        own, other = self.sets.rates
         rate = other + share * (own - other)
         return rate * (1 - rate) / (own - other) ** 2
 
     @cached_property
     def layout(self) -> Layout:
-        """One number: (a − 1)·P + t."""
+        """One number, which names a set."""
         return Layout((Field("code", (self.codes - 1).bit_length(), self.codes),))
 
     @property
@@ -296,38 +286,28 @@ class Frequencies(RecordMechanism):
         return {f"category {label}": np.array([[float(label)]]) for label in some}
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        size = self.draw.size
-        slot = streams.multiply_shift(batch.words[:, 0], multipliers(self.draw))
-        place = ((slot + 1) * batch.rows[:, 0].astype(np.int64) - self.draw.places(batch.words[:, 1:3])) % size
-        return (slot * size + place,)
-
-    def holds(self, codes: Any, categories: Any) -> Any:
-        """Whether the sets of messages hold these categories; both may be arrays."""
-        slot, place = np.divmod(codes, self.draw.size)
-        return ((slot + 1) * categories - place) % self.draw.size < self.draw.inside
+        return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
     def _decode(self, messages: Messages) -> Floats:
-        own, other = hit_rates(self.draw)
-        held = self.holds(messages.column("code").astype(np.int64)[:, None], np.arange(self.categories))
-        return np.asarray((held - other) / (own - other))
+        own, other = self.sets.rates
+        return np.asarray((self.sets.held(messages.column("code").astype(np.int64)) - other) / (own - other))
 
     def _estimated(self, rows: Rows) -> Rows:
         return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        own, other = hit_rates(self.draw)
-        variance = (own * (1 - own) + (self.categories - 1) * other * (1 - other)) / (own - other) ** 2
-        return self._estimated(rows), np.full(len(rows), variance)
+        return self._estimated(rows), np.full(len(rows), self.total_variance)
 
     @property
     def _row_cost(self) -> int:
         return self.categories
 
     def largest_message(self) -> float:
-        """A set of w categories, or of none: candidates beyond the categories are in no estimate."""
-        own, other = hit_rates(self.draw)
-        most = min(self.draw.inside, self.categories)
-        largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (0, most))
+        """A set of w categories, or of none: affine sets have points beyond the categories."""
+        own, other = self.sets.rates
+        most = min(self.sets.width, self.categories)
+        fewest = most - min(most, self.sets.points - self.categories)
+        largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (fewest, most))
         return float(np.sqrt(largest)) / (own - other)
 
 
