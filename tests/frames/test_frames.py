@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
+from sstq.frames.family import FrameFamily
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size, make_frame
 
 FRAMES = [
@@ -43,14 +44,6 @@ def test_methods_agree_with_the_dense_matrix(frame):
     np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
 
 
-@pytest.mark.parametrize("frame", [f for f in FRAMES if not isinstance(f, OrthogonalFrame)], ids=name_of)
-def test_equal_norm(frame):
-    if getattr(frame, "rounds", 1) > 1:
-        assert np.mean(frame.squared_row_norms()) == pytest.approx(1.0)
-        return
-    np.testing.assert_allclose(np.sum(dense(frame) ** 2, axis=1), 1.0, atol=1e-12)
-
-
 def test_hadamard_frame_is_columns_of_the_hadamard_matrix():
     frame = HadamardFrame(13, 32, seed=9)
     expected = hadamard(32)[:, frame.columns] * frame.signs / 13**0.5
@@ -62,15 +55,6 @@ def test_hadamard_rows_are_distinct_even_when_redundant():
     assert len(np.unique(dense(HadamardFrame(16, 64, seed=1)), axis=0)) == 64
 
 
-def test_two_rounds_flatten_a_spike():
-    spike = np.eye(1, 1000)
-    one = HadamardFrame(1000, 1024, seed=3).analyze(spike)
-    two = HadamardFrame(1000, 1024, seed=3, rounds=2).analyze(spike)
-    assert np.ptp(np.abs(one)) < 1e-12
-    # Gaussian-like: the largest of 1024 coordinates is well above the root mean square.
-    assert np.abs(two).max() > 2 * np.sqrt(np.mean(two**2))
-
-
 @pytest.mark.parametrize(
     "frame", [HadamardFrame(100, 256), FourierFrame(100, 251), OrthogonalFrame(20, 50)], ids=name_of
 )
@@ -79,12 +63,6 @@ def test_single_precision_stays_single(frame):
     y = frame.analyze(x)
     assert y.dtype == frame.synthesize(y).dtype == np.float32
     np.testing.assert_allclose(frame.synthesize(y), x, atol=1e-5)
-
-
-def test_seeds_change_every_frame():
-    for kind in ("hadamard", "fourier", "orthogonal"):
-        a, b = (dense(make_frame(kind, 6, 16, seed)) for seed in (1, 2))
-        assert not np.allclose(a, b)
 
 
 def test_haar_columns_are_not_tied_to_a_sign_convention(seed):
@@ -121,3 +99,28 @@ def test_bad_frames_are_refused(arguments, message):
 def test_bad_rounds_are_refused():
     with pytest.raises(ValueError, match="rounds must be 1, 2 or 3"):
         HadamardFrame(4, 8, rounds=4)
+
+
+# --- families ---
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_many_frames_at_once_are_the_frames_one_by_one(rounds):
+    family = FrameFamily(HadamardFrame(dim=5, size=16, seed=3, rounds=rounds), count=100)
+    numbers = np.array([0, 99, 7, 7])
+    first, later = family.signs(numbers)
+    y = np.random.default_rng(1).standard_normal((4, 16))
+    x = family.synthesize(y, numbers)
+    for row, number in enumerate(numbers):
+        frame = family.frame(int(number))
+        np.testing.assert_array_equal(first[row], frame.signs)
+        np.testing.assert_array_equal(later[row], frame._later_signs)
+        np.testing.assert_allclose(x[row], frame.synthesize(y[row : row + 1])[0], atol=1e-14)
+
+
+def test_one_frame_is_the_base_and_several_are_different():
+    base = HadamardFrame(dim=5, size=16, seed=3, rounds=2)
+    assert FrameFamily(base, 1).frame(0) == base
+    assert len({FrameFamily(base, 50).frame(number).seed for number in range(50)}) == 50
+    with pytest.raises(ValueError, match="rounds must be 2 or 3"):
+        FrameFamily(HadamardFrame(dim=5, size=16), 4)

@@ -1,4 +1,4 @@
-"""Finite numbers; clipping against exact arithmetic."""
+"""Clipping against exact arithmetic."""
 
 import math
 from fractions import Fraction
@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq.kernels import all_finite, clip_to_ball
+from sstq.kernels import clip_to_ball
 
 
 def exact_unit(row, clip):
@@ -48,26 +48,6 @@ def test_the_edge_of_the_ball_and_the_largest_numbers():
     np.testing.assert_allclose(unit, [[1 / 1.7], [0.0]], rtol=1e-7)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("dim", [1, 16, 100, 100_000, 1_000_003])
-def test_a_number_that_is_not_finite_is_found_anywhere(dtype, dim):
-    largest, least = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
-    x = np.tile(np.array([largest, -largest, least, -0.0, 1.0], dtype), (3, dim))[:, :dim].copy()
-    assert all_finite(x)
-    assert all_finite(x[:, ::-1])
-    assert all_finite(x[:0])
-    for value in (np.inf, -np.inf, np.nan, -np.nan):
-        for row, column in [(0, 0), (1, dim // 2), (2, dim - 1)]:
-            wrong = x.copy()
-            wrong[row, column] = value
-            assert not all_finite(wrong)
-            assert not all_finite(wrong[:, ::-1])
-
-
 def test_refuses():
-    for clip in (0.0, -1.0, np.inf, np.nan):
-        with pytest.raises(ValueError, match="clip must be positive and finite, got"):
-            clip_to_ball(np.ones((1, 2)), clip)
-    for function in (all_finite, lambda x: clip_to_ball(x, 1.0)):
-        with pytest.raises(TypeError, match="float32 or float64"):
-            function(np.zeros((2, 2), int))
+    with pytest.raises(TypeError, match="float32 or float64"):
+        clip_to_ball(np.zeros((2, 2), int), 1.0)

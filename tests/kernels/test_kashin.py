@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from sstq.kernels import SignedColumns, kashin_pick, kashin_represent
+from sstq.kernels import SignedColumns, kashin_pick
 
 from . import reference
 
@@ -31,7 +31,7 @@ def problem(seed, size, dim, clients):
 def test_against_the_textbook(bits, schedule, seed):
     size = 1 << bits
     x, columns = problem(seed, size, max(1, int(size / 2.6)), clients=3)
-    t, residuals = kashin_represent(x, columns, schedule)
+    t, residuals = kashin_pick(x, columns, schedule)
     expected, expected_residuals, bound = reference.kashin(x, columns, schedule)
     assert np.all(np.linalg.norm(t - expected, axis=1) <= bound)
     # The residual's map x − signs·gather(H t)/N shrinks 2-norms of t by √N.
@@ -44,7 +44,7 @@ def test_rows_longer_than_a_block(seed):
     size = 1 << 21
     schedule = CERTIFIED[:3]
     x, columns = problem(seed, size, 700_000, clients=1)
-    t, residuals = kashin_represent(x, columns, schedule)
+    t, residuals = kashin_pick(x, columns, schedule)
     expected, expected_residuals, bound = reference.kashin(x, columns, schedule)
     assert np.linalg.norm(t - expected) <= bound
     np.testing.assert_allclose(residuals, expected_residuals, rtol=0, atol=1e-5)
@@ -53,7 +53,7 @@ def test_rows_longer_than_a_block(seed):
 @pytest.mark.parametrize("dim", [1, 2, 100, 512])
 def test_any_dimension_up_to_the_size(dim, seed):
     x, columns = problem(seed, 512, dim, clients=4)
-    t, _ = kashin_represent(x, columns, CERTIFIED)
+    t, _ = kashin_pick(x, columns, CERTIFIED)
     expected, _, bound = reference.kashin(x, columns, CERTIFIED)
     assert np.all(np.linalg.norm(t - expected, axis=1) <= bound)
 
@@ -61,7 +61,7 @@ def test_any_dimension_up_to_the_size(dim, seed):
 def test_converges_inside_the_box(seed):
     x, columns = problem(seed, 4096, 1500, clients=5)
     schedule = np.repeat(RELAXED, 5, axis=0)
-    t, residuals = kashin_represent(x, columns, schedule)
+    t, residuals = kashin_pick(x, columns, schedule)
     assert np.all(np.abs(t) <= np.float32(1.8))
     # The recursion cannot do better than the rounding of a.
     assert np.all(residuals <= 5e-6)
@@ -69,19 +69,11 @@ def test_converges_inside_the_box(seed):
     np.testing.assert_allclose(residuals, reference.residual_norms(x, columns, t), rtol=0, atol=1e-14)
 
 
-def test_quotients_save_steps(seed):
-    # Ten steps against sixty of a fixed length; a quotient of another step, or none, needs more than ten.
-    x, columns = problem(seed, 4096, 1500, clients=20)
-    schedule = np.array([[1.4, 0, np.inf, 1.8], *[[1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]] * 4, [1, 0, np.inf, 1.8]])
-    _, residuals = kashin_represent(x, columns, schedule.astype(np.float32))
-    assert np.all(residuals <= 1e-5)
-
-
-@pytest.mark.parametrize("size", [64, 2048, 1 << 15])
+@pytest.mark.parametrize("size", [64, 1 << 12])
 def test_picks_are_entries_of_the_representation(size, seed):
     x, columns = problem(seed, size, size // 3, clients=7)
     picks = np.random.default_rng(seed).integers(size, size=(7, 5))
-    t, residuals = kashin_represent(x, columns, CERTIFIED)
+    t, residuals = kashin_pick(x, columns, CERTIFIED)
     values, same_residuals = kashin_pick(x, columns, CERTIFIED, picks)
     np.testing.assert_array_equal(values, np.take_along_axis(t, picks, axis=1))
     np.testing.assert_array_equal(residuals, same_residuals)
@@ -92,7 +84,7 @@ def test_picks_are_entries_of_the_representation(size, seed):
 
 def test_no_steps_and_no_clients(seed):
     x, columns = problem(seed, 256, 90, clients=2)
-    t, residuals = kashin_represent(x, columns, CERTIFIED[:0])
+    t, residuals = kashin_pick(x, columns, CERTIFIED[:0])
     assert not t.any()
     np.testing.assert_allclose(residuals, 1, rtol=1e-6)
     values, residuals = kashin_pick(x[:0], columns, CERTIFIED, np.empty((0, 1), np.int64))
@@ -104,7 +96,7 @@ def test_a_zero_vector_and_a_tiny_one(seed):
     # The quotient is 0/0 for the one, and its squares underflow in single precision for the other.
     x, columns = problem(seed, 256, 90, clients=2)
     x *= np.array([[0], [1e-30]], np.float32)
-    t, residuals = kashin_represent(x, columns, CERTIFIED)
+    t, residuals = kashin_pick(x, columns, CERTIFIED)
     assert not t[0].any()
     assert residuals[0] == 0
     assert residuals[1] <= 1e-35

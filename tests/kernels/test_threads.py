@@ -26,8 +26,8 @@ def test_refuses_a_bad_setting(setting, monkeypatch):
         thread_count()
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 10, 101])
-@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("rows", [0, 1, 3, 101])
+@pytest.mark.parametrize("threads", [1, 7])
 def test_chunks_cover_every_row_once(rows, threads, monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", str(threads))
     seen = []
@@ -73,7 +73,7 @@ def transformed(rng, kind):
 def represented(rng):
     columns = kernels.SignedColumns(np.arange(1500), rng.choice(np.float32([-1, 1]), 1500), 4096)
     schedule = np.array([[1.4, 0, np.inf, 1.8], [1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]], np.float32)
-    return kernels.kashin_represent(rng.standard_normal((9, 1500)).astype(np.float32) / 39, columns, schedule)
+    return kernels.kashin_pick(rng.standard_normal((9, 1500)).astype(np.float32) / 39, columns, schedule)
 
 
 def drawn(rng):

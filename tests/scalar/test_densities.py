@@ -60,13 +60,6 @@ def test_bad_arguments_are_refused() -> None:
         Density.from_samples([math.nan])
 
 
-def test_densities_are_values() -> None:
-    assert Density.uniform(4) == Density.uniform(4) != Density.uniform(8)
-    assert hash(Density.uniform(4)) == hash(Density.uniform(4))
-    with pytest.raises(ValueError, match="read-only"):
-        Density.uniform().masses[0] = 1.0
-
-
 @pytest.mark.parametrize(
     ("dim", "size", "beta"), [(1600, 4096, 1.8), (1600, 4096, 1.63), (1000, 4096, 2.07), (3000, 4096, 2.6)]
 )

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -52,15 +50,15 @@ def test_errors_per_dimension(epsilon, beta, bits, most):
     assert beta**2 * optimal_channel(bits, epsilon, density).second_moment(density) <= most
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_within_a_thousandth_of_the_linear_program_without_a_limit_of_codes(epsilon):
     density = Density.kashin(1.8, REDUNDANCY)
     unlimited = second_moment(linear_program(epsilon, density), epsilon, density)[0]
     assert optimal_channel(5, epsilon, density).second_moment(density) <= unlimited * 1.001
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 8.0, 20.0])
-@pytest.mark.parametrize("bits", [1, 2, 4, 7])
+@pytest.mark.parametrize("epsilon", [0.01, 3.0, 20.0])
+@pytest.mark.parametrize("bits", [1, 4, 7])
 def test_exactly_private_and_exactly_unbiased(bits, epsilon):
     solved = optimal_channel(bits, epsilon, Density.kashin(1.8, REDUNDANCY))
     matrix = solved.channel.matrix.tolist()
@@ -129,15 +127,6 @@ def test_extreme_densities(density, epsilon):
     solved = optimal_channel(3, epsilon, density)
     book = uniform_codebook(1)
     assert solved.second_moment(density) <= flat_moment(1, epsilon, density, book) * (1 + 1e-9)
-
-
-def test_two_processes_find_the_same_channel():
-    program = "import sstq; print(sstq.SSTQ(50, 2.5, bits=3, channel='optimal').digest())"
-    digests = {
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    }
-    assert len(digests) == 1
 
 
 # --- in SSTQ ---

@@ -89,6 +89,7 @@ class CoordinateGaussian(KashinMechanism):
     ) -> None:
         bits = self._default_bits if bits is None else bits
         common = self._checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
+        bits = common["bits"]
         framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, None, None)
         level = max(self._least_beta * math.sqrt(frame.redundancy), recipe.level)
         framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, None)

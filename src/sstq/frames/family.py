@@ -17,13 +17,6 @@ class FrameFamily:
 
     `base` is a frame of two or three rounds and `count` is G; a single frame, G = 1, is the base frame itself. Frames
     are worked on many at a time, one row each: Python objects for 2^16 of them would take longer than their transforms.
-
-    Examples:
-        >>> family = FrameFamily(HadamardFrame(dim=3, size=8, seed=1, rounds=2), count=4)
-        >>> y, numbers = np.eye(8)[:2], np.array([3, 0])
-        >>> x = family.synthesize(y, numbers)
-        >>> np.allclose(x[0], family.frame(3).synthesize(y[:1]))
-        True
     """
 
     base: HadamardFrame

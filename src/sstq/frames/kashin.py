@@ -65,12 +65,7 @@ Floats32 = NDArray[np.float32]
 
 
 def default_level(dim: int, size: int) -> float:
-    """Return the default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table.
-
-    Examples:
-        >>> round(default_level(25_450, 65_536) / (65_536 / 25_450) ** 0.5, 3)
-        1.8
-    """
+    """Return the default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table."""
     redundancy = size / dim
     beta = float(np.interp(redundancy, list(_LEVELS), list(_LEVELS.values())))
     least = next((level for limit, level in _SMALL_DIM_LEVELS.items() if dim < limit), 0.0)
@@ -136,12 +131,7 @@ class Kashin:
 
 
 def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int | None = None) -> Kashin:
-    """Return the recipe with this name, with the defaults for the frame.
-
-    Examples:
-        >>> make_kashin("paper", HadamardFrame(100, 256))
-        Kashin(name='paper', level=2.0, steps=30)
-    """
+    """Return the recipe with this name, with the defaults for the frame."""
     if level is None:
         level = PAPER_LEVEL if name == "paper" else default_level(frame.dim, frame.size)
     if steps is None:
@@ -172,7 +162,7 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        t, residuals = kernels.kashin_represent(x, frame.signed_columns, schedule)
+        t, residuals = kernels.kashin_pick(x, frame.signed_columns, schedule)
     else:
         t, residuals = _represent_generic(frame, x, schedule)
     return _in_units_of_bound(t, schedule), residuals

@@ -358,11 +358,6 @@ _FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame
 
 
 def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
-    """Return the frame with this name.
-
-    Examples:
-        >>> make_frame("fourier", dim=5, size=9, seed=0).redundancy
-        1.8
-    """
+    """Return the frame with this name."""
     chosen = _FRAMES.get(name) or _FRAMES[check_option("frame", name, tuple(_FRAMES))]
     return chosen(dim, size, seed)

@@ -8,21 +8,19 @@ Environment: SSTQ_THREADS is the number of threads (default: the cores this proc
 line that announces the first compilation.
 """
 
+from sstq.kernels.api import LEAST_REDUCTION as LEAST_REDUCTION
+from sstq.kernels.api import LIMB_BITS as LIMB_BITS
+from sstq.kernels.api import LONGEST_STEP as LONGEST_STEP
 from sstq.kernels.api import SignedColumns as SignedColumns
 from sstq.kernels.api import accumulate as accumulate
 from sstq.kernels.api import accumulate_vectors as accumulate_vectors
-from sstq.kernels.api import all_finite as all_finite
 from sstq.kernels.api import box_muller as box_muller
 from sstq.kernels.api import clip_to_ball as clip_to_ball
 from sstq.kernels.api import count_passed as count_passed
 from sstq.kernels.api import draw_around as draw_around
 from sstq.kernels.api import hadamard_transform as hadamard_transform
 from sstq.kernels.api import kashin_pick as kashin_pick
-from sstq.kernels.api import kashin_represent as kashin_represent
 from sstq.kernels.api import pack_bits as pack_bits
 from sstq.kernels.api import pick_signed_rows as pick_signed_rows
 from sstq.kernels.api import sample_table as sample_table
 from sstq.kernels.api import unpack_bits as unpack_bits
-from sstq.kernels.constants import LEAST_REDUCTION as LEAST_REDUCTION
-from sstq.kernels.constants import LIMB_BITS as LIMB_BITS
-from sstq.kernels.constants import LONGEST_STEP as LONGEST_STEP

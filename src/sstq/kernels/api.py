@@ -3,7 +3,6 @@
 `take` checks types and shapes (a wrong one is a programming error), `check_range` what indexes memory.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import NormalDist
@@ -14,12 +13,21 @@ from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL
 from sstq.kernels.compiling import compiled
-from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, row_chunks, run_in_chunks
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
+
+LONGEST_STEP = 16.0
+"""The longest adaptive step of `kashin_pick`. Only inputs that no number of steps would represent ask for more."""
+
+LEAST_REDUCTION = 1e-30
+"""Stands in for a reduction of the residual that is zero, as that of a zero vector, or lost to rounding."""
+
+LIMB_BITS = 30
+"""The bits of a low limb of fixed-point sums; limbs and squares of 30 bits leave room for 2^32 messages in 63 bits."""
 
 # The time of one normal number, and of one number of a cumulative sum, in numbers of a transform.
 _COST_OF_A_NORMAL, _COST_OF_A_SUM = 6, 4
@@ -104,9 +112,7 @@ def hadamard_transform(x: NDArray[Any]) -> None:
     """Multiply every row by the unnormalised Hadamard matrix, in place.
 
     H_1 = [1] and H_2N = [[H_N, H_N], [H_N, −H_N]] (natural or Sylvester order), so transforming twice multiplies by N.
-
-    Args:
-        x: float32 or float64, C-contiguous and writable, of shape (N,) or (n, N) with N a power of two.
+    x is float32 or float64, C-contiguous and writable, of shape (N,) or (n, N) with N a power of two.
 
     Examples:
         >>> x = np.array([1.0, 2.0, 3.0, 4.0])
@@ -133,27 +139,14 @@ def _transform_of(dtype: np.dtype[Any]) -> Any:
     return compiled("hadamard.transform_rows", np.empty((1, 1), dtype), 0)
 
 
-def all_finite(x: NDArray[Any]) -> bool:
-    """Whether all numbers of x, (n, d), float32 or float64, are finite."""
-    if not isinstance(x, np.ndarray) or x.dtype not in _FLOATS or x.ndim != 2:
-        raise TypeError(f"x must be a float32 or float64 array with 2 dimensions, got {kind_of(x)}")
-    return all(bool(np.isfinite(x[part]).all()) for part in row_chunks(len(x), max(1, x.shape[1])))
-
-
-def _positive(clip: float) -> float:
-    if not 0 < clip < math.inf:
-        raise ValueError(f"clip must be positive and finite, got {clip}")
-    return float(clip)
-
-
 def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool_]]:
     """Clip every row of x, (n, d), float32 or float64, finite, to norm `clip` and divide it by that.
 
     Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
     """
-    (x,), bound = take("x f n d", x), _positive(clip)
+    (x,) = take("x f n d", x)
     unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
-    run_rows("clipping.clip_rows", x.shape[1], (x, unit, longer), bound)
+    run_rows("clipping.clip_rows", x.shape[1], (x, unit, longer), float(clip))
     return unit, longer
 
 
@@ -175,23 +168,21 @@ def pick_signed_rows(
     opposite sign; and then all others, each with both signs.
 
     Args:
-        x: (n, d), float32 or float64, finite; any magnitudes; e₁ stands for the direction of a zero row.
+        x: (n, d), finite; any magnitudes; e₁ stands for the direction of a zero row.
         clip: positive and finite.
-        uniforms: float64 (n,), secret numbers in [0, 1).
-        signs: those of F frames before the first transform, float32 (F, d), and before the later ones, float32
-            (F, rounds − 1, N).
-        which: int64 (n,), the frame of each client.
-        subsets: int64 (n, R), the rows of the frame that take part; R = 0 for all of them, R = N.
+        uniforms: (n,), secret numbers in [0, 1).
+        signs: those of F frames before the first transform, (F, d), and before the later ones, (F, rounds − 1, N).
+        which: (n,), the frame of each client.
+        subsets: (n, R), the rows of the frame that take part; R = 0 for all of them, R = N.
         inside: k, from 1 to R.
-        places: int64 (n,), in [0, 2R).
+        places: (n,), in [0, 2R).
 
-    Returns:
-        int64 (n,): 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite;
-        and which rows of x are longer than clip.
+    Returns 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite, (n,); and
+    which rows of x are longer than clip.
     """
     shapes = "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, subsets i8 n k, places i8 n"
     x, first, later, uniforms, which, subsets, places = take(shapes, x, *signs, uniforms, which, subsets, places)
-    bound, count, size = _positive(clip), len(x), later.shape[2]
+    count, size = len(x), later.shape[2]
     bits = log2("the number of rows", size)
     if not 0 < x.shape[1] <= size:
         raise ValueError(f"x must have 1 to {size} columns, got shape {x.shape}")
@@ -205,21 +196,14 @@ def pick_signed_rows(
     expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * taking_part))
     picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
     by_row = x, uniforms, which, subsets, places, picked, longer
-    run_rows(
-        "selection.pick_rows", size * (later.shape[1] + 2), by_row, bound, (first, later, bits), (inside, expected)
-    )
+    cost, frames, ranks = size * (later.shape[1] + 2), (first, later, bits), (inside, expected)
+    run_rows("selection.pick_rows", cost, by_row, float(clip), frames, ranks)
     return picked, longer
 
 
 @dataclass(frozen=True, eq=False)
 class SignedColumns:
-    """The places of d coordinates among the N inputs of a Hadamard transform, and their signs.
-
-    Args:
-        places: int64 (d,), strictly ascending, in [0, N).
-        signs: float32 (d,), each +1 or −1.
-        size: N, a power of two, at least d.
-    """
+    """The ascending places of d coordinates among the `size` = N = 2^m inputs of a transform, and their signs ±1."""
 
     places: Integers
     signs: Singles
@@ -244,9 +228,9 @@ class SignedColumns:
 
 
 def kashin_pick(
-    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, *, certify: bool = True
+    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers | None = None, *, certify: bool = True
 ) -> tuple[Singles, Doubles]:
-    """Solve for Kashin representations and return a few of their entries.
+    """Solve for Kashin representations and return a few of their entries, or all.
 
     With v = scatter(signs·x) into R^N at the columns, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
     t = 0 and a = H v and do for every row (ω, γ, cap, box) of the schedule
@@ -257,15 +241,14 @@ def kashin_pick(
     t stands for the vector signs·gather(H t)/N. The work is the same for every input.
 
     Args:
-        x: float32 (n, d), one client per row.
+        x: (n, d), one client per row.
         columns: the places of the d coordinates among N, and their signs.
-        schedule: float32 (steps, 4), rows (ω, γ, cap, box); cap and box may be infinite.
-        picks: int64 (n, k), positions in [0, N).
+        schedule: (steps, 4), rows (ω, γ, cap, box); cap and box may be infinite.
+        picks: int64 (n, k), positions in [0, N); None for all N of each row.
         certify: whether to compute the residuals, in double precision, from t.
 
-    Returns:
-        t at the picks, float32 (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, float64 (n,), or (0,) without
-        `certify`. Memory beyond the result: two vectors of length N for each thread, and one in double precision.
+    Returns t at the picks, (n, k), and the residuals ‖x − signs·gather(H t)/N‖₂, (n,), or (0,) without `certify`.
+    Memory beyond the result: two vectors of length N for each thread, and one in double precision.
 
     Examples:
         >>> x, columns = np.ones((1, 1), np.float32), SignedColumns(np.array([0]), np.ones(1, np.float32), size=4)
@@ -273,25 +256,15 @@ def kashin_pick(
         >>> kashin_pick(x, columns, schedule, np.array([[0, 3]]))
         (array([[1., 1.]], dtype=float32), array([0.]))
     """
-    x, picks = take("x f4 n d, picks i8 n k", x, picks)
-    check_range("picks", picks, columns.size)
-    return _solve(x, columns, schedule, picks, picks.shape[1], certify)
-
-
-def kashin_represent(x: Singles, columns: SignedColumns, schedule: Singles) -> tuple[Singles, Doubles]:
-    """`kashin_pick` of all entries: the whole t, float32 (n, N), and the residuals, float64 (n,)."""
-    return _solve(x, columns, schedule, np.empty((len(x), 0), np.int64), columns.size, True)
-
-
-def _solve(
-    x: Singles, columns: SignedColumns, schedule: Singles, picks: Integers, width: int, certify: bool
-) -> tuple[Singles, Doubles]:
-    """Return `width` entries of t, those at the picks or, without these, the first; and the residuals."""
-    _, x, schedule = take("places i8 d, x f4 n d, schedule f4 steps 4", columns.places, x, schedule)
+    chosen = np.empty((len(x), 0), np.int64) if picks is None else picks
+    shapes = "places i8 d, x f4 n d, schedule f4 steps 4, picks i8 n k"
+    _, x, schedule, chosen = take(shapes, columns.places, x, schedule, chosen)
+    check_range("picks", chosen, columns.size)
+    width = columns.size if picks is None else chosen.shape[1]
     values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
     frame = columns.places, columns.signs, columns.mask, columns.size.bit_length() - 1
     cost = columns.size * (2 * len(schedule) + 1)
-    run_rows("kashin.solve_rows", cost, (x, picks, values, residuals), frame, schedule)
+    run_rows("kashin.solve_rows", cost, (x, chosen, values, residuals), frame, schedule)
     return values, residuals
 
 
@@ -316,13 +289,9 @@ def draw_around(
 ) -> Singles:
     """The vectors t·u + w, w being normal numbers in the hyperplane orthogonal to u, as float32 (n, d).
 
-    Args:
-        directions: float64 (n, d), unit vectors u, d ≥ 2.
-        along: float64 (n,), t.
-        across: float64 (n,), the length of w, or what its d − 1 numbers are multiplied by.
-        words: uint64 (n, at least first + 2·⌊d/2⌋), secret.
-        first: the first word of a row that is used.
-        to_length: whether `across` is the length of w.
+    `directions` are the unit vectors u, (n, d), d ≥ 2, and `along` is t, (n,). `across` is the length of w if
+    `to_length`, else what its d − 1 numbers are multiplied by. Of each row of secret `words` 2·⌊d/2⌋ from `first` on
+    are used.
     """
     shapes = "directions f8 n d, along f8 n, across f8 n, words u8 n w"
     directions, along, across, words = take(shapes, directions, along, across, words)
@@ -336,14 +305,9 @@ def draw_around(
 
 
 def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
-    """How many of the cumulative sums of scale·|x|, in double precision, are at most the row's number.
+    """How many of the cumulative sums of scale·|x|, in double precision, are at most the row's number in [0, 1).
 
     That is the coordinate which a uniform number picks with probability scale·|x_i|, or d where these leave it over.
-
-    Args:
-        rows: float32 (n, d).
-        uniforms: float64 (n,), secret numbers in [0, 1).
-        scale: positive.
     """
     rows, uniforms = take("rows f4 n d, uniforms f8 n", rows, uniforms)
     counts = np.empty(len(rows), np.int64)
@@ -354,12 +318,8 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
 def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
     """Map uniform words to codes by the rows of a table: code = #{entries of the token's row that are ≤ word}.
 
-    The search takes a number of steps that depends on the length of a row alone, without branches.
-
-    Args:
-        tokens: int64 (n,), rows of the table.
-        words: uint64 (n,), uniform in [0, 2^62).
-        cumulative: uint64 (M_in, M_out), inclusive cumulative sums of each row's weights; the last is 2^62.
+    The search takes a number of steps that depends on the length of a row alone, without branches. Words are uniform in
+    [0, 2^62), and a row of `cumulative` has the inclusive cumulative sums of its weights, the last of them 2^62.
     """
     shapes = "tokens i8 n, words u8 n, cumulative u8 inputs outputs"
     tokens, words, cumulative = take(shapes, tokens, words, cumulative)
@@ -372,11 +332,6 @@ def sample_table(tokens: Integers, words: Words, cumulative: Words) -> Integers:
     return codes
 
 
-def _check_width(width: int) -> None:
-    if not 1 <= width <= 64:
-        raise ValueError(f"width must be from 1 to 64, got {width}")
-
-
 def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
     """Pack unsigned integers of `width` bits back to back into ⌈n·width / 8⌉ bytes.
 
@@ -384,7 +339,8 @@ def pack_bits(values: Words, width: int) -> NDArray[np.uint8]:
     is bit k mod 8 (least significant first) of byte k // 8. The unused bits of the last byte are 0.
     """
     (values,) = take("values u8 n", values)
-    _check_width(width)
+    if not 1 <= width <= 64:
+        raise ValueError(f"width must be from 1 to 64, got {width}")
     if values.size and int(values.max()) >> width:
         raise ValueError(f"values must be below 2^{width}, got {values.max()}")
     words = np.empty(-(-values.size * width // 64), np.uint64)
@@ -401,10 +357,9 @@ def unpack_bits(data: NDArray[np.uint8], count: int, width: int) -> Words:
         (array([33,  3], dtype=uint8), array([1, 2, 3], dtype=uint64))
     """
     (data,) = take("data u1 bytes", data)
-    _check_width(width)
     expected = -(-count * width // 8)
-    if count < 0:
-        raise ValueError(f"count must not be negative, got {count}")
+    if count < 0 or not 1 <= width <= 64:
+        raise ValueError(f"count must not be negative and width from 1 to 64, got {count} and {width}")
     if data.size != expected:
         raise ValueError(f"{count} values of {width} bits take {expected} bytes, but data has {data.size}")
     # One word to spare, so that the kernel can always read two.
@@ -427,14 +382,8 @@ def _check_state(state: Integers, *columns: int) -> None:
 def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
     """Add messages to an aggregator's state: state[index, 0] += 1 and state[index, 1:4] += table[code], for each.
 
-    Integers only, so the result is exact and independent of the order of the messages. An index or code out of range
-    is a ValueError, raised before anything is added. One thread.
-
-    Args:
-        state: int64 (N, 4), C-contiguous and writable, changed in place.
-        index: (n,), positions in [0, N), of any integer type.
-        code: (n,), rows of the table, of any integer type.
-        table: int64 (M, 3).
+    Integers only, so the result is exact and independent of the order of the messages. Index and code may be of any
+    integer type; one out of range is a ValueError, raised before anything is added. One thread.
     """
     _check_state(state, 4)
     (table,) = take("table i8 codes 3", table)
@@ -466,14 +415,6 @@ def accumulate_vectors(
     Row j of the state has the sums of v >> 30, of v & (2^30 − 1) and of the squares of coordinate j; with a fourth
     column the squares have two limbs as well. Returns whether |x|/unit ≤ limit for all numbers; if not, the state is
     spoiled. One thread.
-
-    Args:
-        state: int64 (d, 3) or (d, 4), C-contiguous and writable, changed in place.
-        vectors: float64 (n, d).
-        unit: of the fixed point, positive.
-        limit: what |x|/unit must not exceed.
-        value_bits: of a value's fraction.
-        square_bits: of a square's fraction.
     """
     _check_state(state, 3, 4)
     (vectors,) = take("vectors f8 n d", vectors)

@@ -27,7 +27,7 @@ import numpy as np
 from numba import njit
 
 from sstq.kernels import vectors
-from sstq.kernels.constants import LEAST_REDUCTION, LONGEST_STEP
+from sstq.kernels.api import LEAST_REDUCTION, LONGEST_STEP
 from sstq.kernels.hadamard import VECTOR_BITS, radix_pass, transform, transform_bits, transform_low_bits
 from sstq.kernels.vectors import CACHE_LINE, MAX_RADIX_BITS, SUM_LANES, VECTOR_WIDTH, aligned
 

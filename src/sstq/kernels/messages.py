@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from sstq.kernels.constants import LIMB_BITS
+from sstq.kernels.api import LIMB_BITS
 
 _LIMB_MASK = (1 << LIMB_BITS) - 1
 

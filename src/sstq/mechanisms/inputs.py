@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq import kernels
+from sstq.kernels.threads import row_chunks
 from sstq.messages.arrays import as_vectors
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ def check_vectors(X: ArrayLike, dim: int) -> Rows:
     if rows.shape[-1:] != (dim,) or rows.ndim > 2:
         raise ValueError(f"X must have shape ({dim},) or (n, {dim}), got {rows.shape}")
     rows = np.atleast_2d(rows)
-    if not kernels.all_finite(rows):
+    if not all(np.isfinite(rows[part]).all() for part in row_chunks(len(rows), max(1, dim))):
         row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
         column = np.flatnonzero(~np.isfinite(rows[row]))[0]
         raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")

@@ -70,12 +70,7 @@ class Codebook:
 
 
 def uniform_codebook(bits: int) -> Codebook:
-    """Return the grid of M = 2^bits equidistant codewords.
-
-    Examples:
-        >>> uniform_codebook(2).values
-        array([-1.        , -0.33333333,  0.33333333,  1.        ])
-    """
+    """Return the grid of M = 2^bits equidistant codewords."""
     size = 1 << check_argument("bits", bits)
     return Codebook("uniform", np.arange(1 - size, size, 2) / (size - 1))
 
@@ -174,10 +169,6 @@ def stochastic_round(values: Vector, y: ArrayLike, uniforms: ArrayLike) -> NDArr
 
     A coordinate c_k ≤ y ≤ c_{k+1} becomes token k + 1 with probability (y − c_k)/(c_{k+1} − c_k), else token k; one of
     the `uniforms` in [0, 1) decides.
-
-    Examples:
-        >>> stochastic_round(np.array([-1.0, 0.0, 0.0, 1.0]), [-0.25, -0.25, 1.0], [0.74, 0.76, 0.999])
-        array([1, 0, 3])
     """
     lower, weight = interpolation(values, y)
     return lower + (np.asarray(uniforms) < weight)

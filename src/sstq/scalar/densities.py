@@ -107,12 +107,7 @@ class Density:
 
     @classmethod
     def from_samples(cls, values: ArrayLike, cells: int = _CELLS) -> "Density":
-        """Return the histogram of public samples in [-1, 1]; those at exactly ±1 become the point masses.
-
-        Examples:
-            >>> Density.from_samples([-1.0, -0.5, 0.5, 0.7], cells=2)
-            Density([0.25, 0.5], edges=(0.25, 0.0))
-        """
+        """Return the histogram of public samples in [-1, 1]; those at exactly ±1 become the point masses."""
         samples = np.asarray(values, dtype=np.float64).ravel()
         if samples.size == 0 or not (np.abs(samples) <= 1).all():
             raise ValueError("values must be a non-empty array of numbers in [-1, 1]")

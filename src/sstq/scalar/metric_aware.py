@@ -57,11 +57,6 @@ def laplace_probabilities(values: Vector, rate: float) -> Vector:
     """Return P[k, i], the probability of answering codeword i given codeword k (paper, Eq. for P_{i|k}).
 
     The codewords are strictly increasing from -1 to 1, the rate is the decay r > 0 of the kernel in units of 1/B.
-
-    Examples:
-        >>> laplace_probabilities(np.array([-1.0, 1.0]), rate=np.log(3)).round(4)
-        array([[0.75, 0.25],
-               [0.25, 0.75]])
     """
     half_gaps = np.diff(values) / 2
     middles, left, right = values[:-1] + half_gaps, np.append(0.0, half_gaps), np.append(half_gaps, 0.0)
@@ -99,10 +94,6 @@ def discrete_laplace_channel(codebook: Codebook, epsilon: float) -> TableChannel
     The rate is r = ε/Δ with Δ = 2 (in units of B), which spends exactly ε on uniform codebooks. On others a column may
     spend more, because the rows have different normalisers: then r is the largest rate that keeps to ε. The integers
     are made and checked as in `metric_aware_channel`.
-
-    Examples:
-        >>> 3.0 - 1e-9 < discrete_laplace_channel(uniform_codebook(4), 3.0).privacy_loss() <= 3.0
-        True
     """
     from scipy.optimize import brentq
 
@@ -153,11 +144,6 @@ def rescaling(channel: Channel, codebook: Codebook, density: Density) -> float:
 
     It makes the regression of the decoded value on the coordinate the identity. What a vector's coordinates do not
     have in common with the density remains as bias.
-
-    Examples:
-        >>> book = uniform_codebook(4)
-        >>> round(rescaling(metric_aware_channel(book, 3.0), book, Density.kashin(1.8, 2.56)), 2)
-        1.99
     """
     positions, first = np.unique(codebook.values, return_index=True)
     means = token_moments(*rounding_moments(positions, density), density)[1]
@@ -178,10 +164,6 @@ def metric_aware_loss(codebook: Codebook, density: Density, epsilon: float, rate
     """Return ℒ*_MA-SSTQ(Γ) = E[(y − z)²] in units of B² for a public density of y (paper, Section 5.1).
 
     ε may be beyond that of any channel: then only the error of the rounding is left.
-
-    Examples:
-        >>> round(metric_aware_loss(uniform_codebook(4), Density.uniform(), 3.0), 4)
-        0.2974
     """
     values = np.unique(codebook.values)
     return _loss(values, density, resolve_rate(values, check_argument("epsilon", epsilon, high=1e9), rate))
