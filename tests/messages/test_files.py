@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.messages import files
-from sstq.messages.batch import Messages, block_messages
-from sstq.messages.files import describe_messages, read_messages, write_messages
+from sstq.messages.batch import Messages
+from sstq.messages.files import block_messages, describe_messages, read_messages, write_messages
 from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
@@ -53,7 +53,7 @@ def test_round_trip(tmp_path, suffix, mechanism, rng):
 
 
 def test_many_batches_become_whole_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 32)
+    monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 32)
     messages = sample(PRIVATE, rng=1)
     cuts = [0, 1, 31, 33, 33, 97, 100]
     path = tmp_path / "messages.sstq"
@@ -139,7 +139,7 @@ def test_every_flipped_bit_is_refused(tmp_path, mechanism):
 
 
 def test_damage_is_located(tmp_path, monkeypatch):
-    monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 32)
+    monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 32)
     path = tmp_path / "messages.sstq"
     write_messages(path, sample(PRIVATE))
     raw = bytearray(path.read_bytes())
@@ -208,7 +208,7 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, count, block, bits, message)
 @pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 @pytest.mark.parametrize("count", [7, 8, 9])
 def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
-    monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 8)
+    monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 8)
     path = tmp_path / "messages.sstq"
     messages = sample(mechanism, count, rng=1)
     write_messages(path, messages)

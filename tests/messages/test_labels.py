@@ -28,7 +28,7 @@ def labelled(values, rng=1, mechanism=MECHANISM, **options):
 
 
 def test_labels_survive_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("sstq.messages.batch.BLOCK_MESSAGES", 4)
+    monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 4)
     path = tmp_path / "messages.parquet"
     batches = [labelled(NAMES[:3]), labelled(NAMES[2:] * 2, rng=2)]
     assert sstq.write_messages(path, iter(batches), by="country") == 13

@@ -1,8 +1,7 @@
 """Batches of messages: what leaves clients, as arrays of small numbers and as packed bits."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import RngLike, bit_source
-
-BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,44 +99,6 @@ class Messages:
     def to_bytes(self) -> bytes:
         """Pack the messages into ⌈n·message_bits/8⌉ bytes, without padding between them."""
         return self.layout.pack(self.columns)
-
-
-@dataclass(frozen=True)
-class MessageFileInfo:
-    """The header of a message file; a random `file_id` distinguishes files with the same messages."""
-
-    kind: str
-    version: int
-    digest: str
-    count: int
-    message_bits: int
-    simulated: bool
-    with_clients: bool
-    block_messages: int
-    file_id: str
-
-
-def block_messages(message_bits: int) -> int:
-    """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
-    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
-
-
-def in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
-    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
-    waiting: list[Messages] = []
-    length, size = 0, block_messages(first.layout.message_bits)
-    for batch in chain([first], others):
-        if (batch.digest, batch.simulated) != (first.digest, first.simulated):
-            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
-        while length + len(batch) >= size:
-            head, batch = batch[: size - length], batch[size - length :]
-            yield Messages.concatenate([*waiting, head])
-            waiting, length = [], 0
-        if len(batch):
-            waiting.append(batch)
-            length += len(batch)
-    if waiting:
-        yield Messages.concatenate(waiting)
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,14 +21,7 @@ import numpy as np
 from sstq.files.atomic import atomic_file
 from sstq.files.stores import open_object
 from sstq.messages import parquet
-from sstq.messages.batch import (
-    BLOCK_BITS,
-    BLOCK_MESSAGES,
-    MessageFileInfo,
-    Messages,
-    block_messages,
-    in_blocks,
-)
+from sstq.messages.batch import Messages
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -35,6 +29,22 @@ _HEADER = struct.Struct("<8sHHIQ32s16sI")
 _CRC_BYTES = 4
 _HEADER_BYTES = _HEADER.size + _CRC_BYTES
 _SIMULATED, _WITH_CLIENTS = 1, 2
+BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
+
+
+@dataclass(frozen=True)
+class MessageFileInfo:
+    """The header of a message file; a random `file_id` distinguishes files with the same messages."""
+
+    kind: str
+    version: int
+    digest: str
+    count: int
+    message_bits: int
+    simulated: bool
+    with_clients: bool
+    block_messages: int
+    file_id: str
 
 
 def write_messages(
@@ -60,7 +70,7 @@ def write_messages(
     first = next(filled, None)
     if first is None:
         raise ValueError("batches must contain at least one message")
-    blocks = in_blocks(first, filled)
+    blocks = _in_blocks(first, filled)
     with atomic_file(path, private=first.in_clear) as file:
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
             return parquet.write(file, blocks, None if mechanism is None else mechanism.counted, by)
@@ -83,7 +93,7 @@ class MessageFile:
             digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
             raise ValueError(f"{name} holds messages of another mechanism: {digests}")
         if info.kind == "parquet":
-            return parquet.read(self.file, mechanism, info, by)
+            return parquet.read(self.file, mechanism, info, block_messages(mechanism.layout.message_bits), by)
         if by is not None:
             raise ValueError(f"{name} has no column {by!r}: only Parquet files have columns beside the messages")
         return _read_framed(self.file, mechanism, info)
@@ -97,13 +107,13 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
         with open_object(name) as file:
             if file.read(4) != parquet.MAGIC:
                 raise ValueError(f"{name} must be Parquet to be read from an object store")
-            yield MessageFile(file, parquet.describe(file))
+            yield MessageFile(file, _describe_parquet(file))
         return
     with open(name, "rb") as file:
         before, start = os.fstat(file.fileno()), file.read(8)
         file.seek(0)
         if start.startswith(parquet.MAGIC):
-            yield MessageFile(file, parquet.describe(file))
+            yield MessageFile(file, _describe_parquet(file))
         elif start == MAGIC:
             yield MessageFile(file, _describe_framed(file))
         else:
@@ -137,6 +147,35 @@ def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
     """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
     with open_messages(path) as opened:
         return opened.info
+
+
+def block_messages(message_bits: int) -> int:
+    """The number of messages read or written at a time: as many as fit in 16 MiB, at most 2^20."""
+    return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
+
+
+def _in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
+    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
+    waiting: list[Messages] = []
+    length, size = 0, block_messages(first.layout.message_bits)
+    for batch in chain([first], others):
+        if (batch.digest, batch.simulated) != (first.digest, first.simulated):
+            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
+        while length + len(batch) >= size:
+            head, batch = batch[: size - length], batch[size - length :]
+            yield Messages.concatenate([*waiting, head])
+            waiting, length = [], 0
+        if len(batch):
+            waiting.append(batch)
+            length += len(batch)
+    if waiting:
+        yield Messages.concatenate(waiting)
+
+
+def _describe_parquet(file: BinaryIO) -> MessageFileInfo:
+    digest, count, width, simulated, with_clients, file_id = parquet.describe(file)
+    flags = (simulated, with_clients, block_messages(width))
+    return MessageFileInfo("parquet", parquet.VERSION, digest, count, width, *flags, file_id)
 
 
 def _describe_framed(file: BinaryIO) -> MessageFileInfo:

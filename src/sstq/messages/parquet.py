@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import MessageFileInfo, Messages, block_messages
+from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
@@ -66,17 +66,15 @@ def write(
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         for block in chain([first], iterator):
-            writer.write_table(
-                _as_table(pyarrow, block, counted, by).cast(schema), row_group_size=block_messages(width)
-            )
+            writer.write_table(_as_table(pyarrow, block, counted, by).cast(schema), row_group_size=len(block))
             checksums = _checksums(block, checksums)
             count += len(block)
         writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
     return count
 
 
-def describe(file: BinaryIO) -> MessageFileInfo:
-    """Read the description of the file; ValueError if it does not hold messages."""
+def describe(file: BinaryIO) -> tuple[str, int, int, bool, bool, str]:
+    """Read digest, count, bits, whether simulated and with clients, and identifier; ValueError without messages."""
     with open_parquet(file) as table:
         names, metadata, count = table.schema_arrow.names, table.schema_arrow.metadata or {}, table.metadata.num_rows
     if not all(key in metadata for key in _KEYS):
@@ -86,12 +84,11 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(f"{file.name} has version {version} of this format; this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}")
-    width, flags = int(bits), (simulated == "1", _CLIENT.name in names)
-    return MessageFileInfo("parquet", VERSION, digest, count, width, *flags, block_messages(width), file_id)
+    return digest, count, int(bits), simulated == "1", CLIENT in names, file_id
 
 
-def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, by: str | None = None) -> Iterator[Messages]:
-    """Iterate over the messages, one block at a time; ValueError for damage, missing columns and bad values."""
+def read(file: BinaryIO, mechanism: Any, info: Any, size: int, by: str | None = None) -> Iterator[Messages]:
+    """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
     wanted = [field.name for field in fields] + ([] if by is None else [by])
@@ -108,8 +105,7 @@ def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, by: str | None =
         stated = (table.metadata.metadata or {}).get(_CHECKSUMS)
         checksums = _first_checksums([schema.metadata[key].decode() for key in _KEYS], len(fields))
         row = 0
-        # By the width that the fields really have, whatever the file says.
-        for batch in table.iter_batches(batch_size=block_messages(layout.message_bits), columns=wanted):
+        for batch in table.iter_batches(batch_size=size, columns=wanted):
             columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
             clients = columns[-1] if info.with_clients else None
             messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
