@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from sstq.cli import audit, campaign, survey
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.clip import clip
-from sstq.cli.common import WrongUsage
+from sstq.cli.common import WrongUsage, flag
 from sstq.cli.compare import compare
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
@@ -41,8 +41,20 @@ _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, Not
 _PARSER_ERROR: Any = typer.BadParameter.__bases__[0]
 
 
+class Command(TyperCommand):
+    """A command whose help is a flag."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return --help, without the <bool> of newer versions of typer."""
+        return _without_type(super().get_help_option(ctx))
+
+
 class CommandGroup(TyperGroup):
     """Commands whose errors and warnings are one line each on stderr."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return --help, without the <bool> of newer versions of typer."""
+        return _without_type(super().get_help_option(ctx))
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Parse what comes before the command."""
@@ -69,6 +81,11 @@ class CommandGroup(TyperGroup):
             extra = _EXTRAS.get(missing)
             complain(f"this needs {missing}: pip install 'sstq[{extra}]'" if extra else typed or error)
             raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
+
+
+def _without_type(option: Any) -> Any:
+    option.metavar = ""
+    return option
 
 
 def _wrong_options(error: Any) -> typer.Exit:
@@ -115,7 +132,7 @@ def _add(group: typer.Typer, commands: Sequence[Callable[..., None]], panel: str
     """Add functions as commands: their docstrings are the help."""
     for command in commands:
         name = command.__name__.rstrip("_")  # which would be a word of Python, as in try_
-        group.command(name, help=_paragraphs(command.__doc__), rich_help_panel=panel)(command)
+        group.command(name, cls=Command, help=_paragraphs(command.__doc__), rich_help_panel=panel)(command)
 
 
 _HELP = """
@@ -154,7 +171,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool, flag("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Read the options that come before a command."""

@@ -16,6 +16,7 @@ from sstq.cli.common import (
     WrongUsage,
     check_output,
     check_usage,
+    flag,
     output_option,
     read_group_names,
     read_mechanism,
@@ -50,7 +51,7 @@ def aggregate(
         typer.Option(help="Save the progress in this file.", show_default="state.npz in the output folder"),
     ] = None,
     counts: Annotated[
-        bool, typer.Option("--counts", help="Read tables of counts, Parquet or CSV, instead of messages (sstq sql).")
+        bool, flag("--counts", help="Read tables of counts, Parquet or CSV, instead of messages (sstq sql).")
     ] = False,
     query: Annotated[
         str | None,
@@ -64,7 +65,7 @@ def aggregate(
     ] = None,
     group_names: GroupNamesOption = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
+        bool, flag("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
     ] = False,
     verbose: VerboseOption = False,
     force: ForceOption = False,

@@ -15,6 +15,7 @@ from sstq.cli.common import (
     WrongUsage,
     check_output,
     check_usage,
+    flag,
     output_option,
     read_mechanism,
 )
@@ -147,7 +148,7 @@ def export(
     token: _Token,
     url: _Url = _DEFAULT_URL,
     registry: Annotated[
-        bool, typer.Option("--registry", help="Write a draft for OpenDP's registry of deployments (.yaml) instead.")
+        bool, flag("--registry", help="Write a draft for OpenDP's registry of deployments (.yaml) instead.")
     ] = False,
     force: ForceOption = False,
 ) -> None:
@@ -268,7 +269,7 @@ def delete(
     name: _Name,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, flag("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a campaign and everything collected for it, for good.
 

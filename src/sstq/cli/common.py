@@ -29,6 +29,8 @@ _UNBIASED = {
     "never": "no",
 }
 
+flag = partial(typer.Option, metavar="")  # newer versions of typer would print <bool>
+
 MechanismOption = Annotated[
     Path, typer.Option("--mechanism", "-m", help="Use the mechanism in this JSON file (sstq spec).")
 ]
@@ -44,9 +46,9 @@ GroupNamesOption = Annotated[
     Path | None,
     typer.Option(help="Read the names of the private groups from this shared text file, one per line, group 0 first."),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show all facts.")]
+VerboseOption = Annotated[bool, flag("--verbose", "-v", help="Show all facts.")]
 output_option = partial(typer.Option, "--output", "-o")
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+ForceOption = Annotated[bool, flag("--force", help="Overwrite existing files.")]
 
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)

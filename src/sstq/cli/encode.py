@@ -14,6 +14,7 @@ from sstq.cli.common import (
     VerboseOption,
     WrongUsage,
     check_output,
+    flag,
     open_files,
     output_option,
     privacy_of,
@@ -58,7 +59,7 @@ def encode(
     ] = None,
     verbose: VerboseOption = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the message file. People who are encoded again spend ε again.")
+        bool, flag("--force", help="Overwrite the message file. People who are encoded again spend ε again.")
     ] = False,
 ) -> None:
     """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.

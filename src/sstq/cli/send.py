@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import ColumnsOption, WrongUsage, check_usage, open_files, several_messages
+from sstq.cli.common import ColumnsOption, WrongUsage, check_usage, flag, open_files, several_messages
 from sstq.cli.encode import group_numbers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
@@ -52,7 +52,7 @@ def send(
         Path | None, typer.Option(help="Use the single-use tokens in this text file, one line per vector.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Send files that were sent to this campaign before, and spend ε again.")
+        bool, flag("--again", help="Send files that were sent to this campaign before, and spend ε again.")
     ] = False,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import WrongUsage, check_usage
+from sstq.cli.common import WrongUsage, check_usage, flag
 from sstq.cli.terminal import note
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ _PrivateKey = Annotated[
     Path | None,
     typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key for the certificate (PEM).", exists=True),
 ]
-_Upgrade = Annotated[
-    bool, typer.Option("--upgrade", help="Upgrade a database of an earlier release; make a copy of it first.")
-]
+_Upgrade = Annotated[bool, flag("--upgrade", help="Upgrade a database of an earlier release; make a copy of it first.")]
 
 
 def serve(
@@ -55,9 +53,7 @@ def serve(
     certificate: _Certificate = None,
     private_key: _PrivateKey = None,
     upgrade: _Upgrade = False,
-    demo: Annotated[
-        bool, typer.Option("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")
-    ] = False,
+    demo: Annotated[bool, flag("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")] = False,
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
