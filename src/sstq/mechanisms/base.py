@@ -18,7 +18,7 @@ from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.checks import ArgumentError, check_arguments, check_number
 from sstq.exactness import log_upper, round_up
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.bounds import Bounds, Ranges, read_ranges
+from sstq.mechanisms.bounds import Bounds, read_ranges
 from sstq.mechanisms.inputs import ClippedWarning as ClippedWarning
 from sstq.mechanisms.inputs import Floats as Floats
 from sstq.mechanisms.inputs import Floats32 as Floats32
@@ -28,7 +28,7 @@ from sstq.mechanisms.inputs import Rows as Rows
 from sstq.mechanisms.inputs import Words as Words
 from sstq.mechanisms.inputs import check_vectors, placed, warn_if_clipped, with_groups
 from sstq.mechanisms.laws import Law, channel_law
-from sstq.mechanisms.parameters import Agreement
+from sstq.mechanisms.parameters import Agreement, Ranges
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages, client_ids
 from sstq.messages.layouts import Column, Field, FloatField, Layout

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation.estimates import Estimate
 from sstq.checks import ArgumentError
-
-Ranges = tuple[tuple[str, float, float], ...]
-"""The name, the least and the largest value of each column."""
+from sstq.mechanisms.parameters import Ranges
 
 _LARGEST = 1e100
 

@@ -95,6 +95,8 @@ Ranges = Annotated[
         lambda ranges: [list(entry) for entry in ranges],
     ),
 ]
+"""The name, the least and the largest value of each column."""
+
 Values = Annotated[
     NDArray[np.float64],
     _Codec(

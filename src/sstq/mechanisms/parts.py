@@ -1,6 +1,6 @@
 """The scalar parts of SSTQ (channel, codebook and decoding values), built from their names, and whether they fit."""
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ DecoderName = Literal["unbiased", "identity", "rescaled"]
 _LARGEST_VALUE = 1e100
 
 
-def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: str, values: NDArray[np.float64]) -> None:
+def check_scalar(bits: int, decoder: str, values: NDArray[np.float64], channel: Channel, codebook: Codebook) -> None:
     """Refuse a channel, a codebook and decoding values that do not belong together; they may come from JSON."""
     if values.ndim != 1 or not np.all(np.abs(values) <= _LARGEST_VALUE) or not values.any():
         raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
@@ -56,13 +56,12 @@ def check_scalar(bits: int, channel: Channel, codebook: Codebook, decoder: str, 
 def build_scalar(
     bits: int,
     epsilon: float,
-    channel: str = "flat",
-    codebook: str | Codebook | None = None,
-    decoder: str | None = None,
-    rate: str | None = None,
-    *,
-    density: Density | None = None,
-    typical: Density | None = None,
+    channel: str,
+    codebook: str | Codebook | None,
+    decoder: str | None,
+    rate: str | None,
+    density: Density | None,
+    typical: Density | None,
 ) -> tuple[Channel, Codebook, str, NDArray[np.float64]]:
     """Build the channel, the codebook and the decoder's name and values, for one coordinate in units of B.
 
@@ -71,21 +70,34 @@ def build_scalar(
     check_option("channel", channel, get_args(ChannelName))
     if channel != "metric-aware" and rate not in (None, "calibrated"):
         raise ValueError(f"rate must be left out unless channel='metric-aware', got {rate!r} with channel={channel!r}")
-    check_option("rate", rate or "calibrated", get_args(Rate))
-    decay: Rate = "paper" if rate == "paper" else "calibrated"
+    decay: Any = check_option("rate", "calibrated" if rate is None else rate, get_args(Rate))
     if channel == OPTIMAL:
-        for label, given, own in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
-            if given not in (None, own):
-                raise ValueError(f"{label} must be {own!r} with channel='optimal', got {given!r}")
+        for label, given, wanted in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
+            if given not in (None, wanted):
+                raise ValueError(f"{label} must be {wanted!r} with channel='optimal', got {given!r}")
         solved = optimal_channel(bits, epsilon, _density_for("channel='optimal'", density or typical))
         return solved.channel, solved.codebook, "unbiased", solved.values
     flat = channel == "flat"
-    named = check_option(
-        "decoder", ("unbiased" if flat else "identity") if decoder is None else decoder, get_args(DecoderName)
-    )
-    if flat and named == "rescaled":
+    usual = "unbiased" if flat else "identity"
+    decoder = check_option("decoder", usual if decoder is None else decoder, get_args(DecoderName))
+    if flat and decoder == "rescaled":
         raise ValueError("decoder must not be 'rescaled' with channel='flat', got 'rescaled'; use 'unbiased'")
-    words = _codebook(bits, epsilon, channel, codebook, decay, density, typical, named)
+    if not isinstance(codebook, Codebook):
+        usual = "optimized" if flat else "uniform"
+        codebook = check_option("codebook", usual if codebook is None else codebook, get_args(CodebookName)[:-1])
+        if codebook == OPTIMAL or (codebook == "loss-optimal" and channel != "metric-aware"):
+            needed = "optimal" if codebook == OPTIMAL else "metric-aware"
+            raise ValueError(f"codebook must not be {codebook!r} unless channel={needed!r}, got channel={channel!r}")
+    elif codebook.size != 1 << bits:
+        raise ValueError(
+            f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; pass bits={codebook.bits}"
+        )
+    if density is not None and codebook not in ("panter-dite", "loss-optimal") and decoder != "rescaled":
+        raise ValueError(
+            "density must be left out unless channel='optimal', decoder='rescaled' or codebook is 'panter-dite' or "
+            f"'loss-optimal', got codebook={codebook!r}"
+        )
+    words = _codebook(codebook, bits, epsilon, decay, density or typical)
     built: Channel
     if flat:
         built = channels.flat_channel(bits, epsilon)
@@ -94,53 +106,25 @@ def build_scalar(
     else:
         built = discrete_laplace_channel(words, epsilon)
     values = words.values
-    if named == "unbiased":
+    if decoder == "unbiased":
         values = channels.unbiased_decoder(built, words)
-    elif named == "rescaled":
+    elif decoder == "rescaled":
         values = values * rescaling(built, words, _density_for("decoder='rescaled'", density or typical))
-    return built, words, named, values
+    return built, words, decoder, values
 
 
-def _codebook(
-    bits: int,
-    epsilon: float,
-    channel: str,
-    codebook: str | Codebook | None,
-    decay: Rate,
-    density: Density | None,
-    typical: Density | None,
-    decoder: str,
-) -> Codebook:
+def _codebook(codebook: str | Codebook, bits: int, epsilon: float, rate: Rate, density: Density | None) -> Codebook:
     """The codebook with this name, or the given one."""
-    given = isinstance(codebook, Codebook)
-    usual = "optimized" if channel == "flat" else "uniform"
-    name = (
-        "custom"
-        if given
-        else check_option("codebook", usual if codebook is None else codebook, get_args(CodebookName)[:-1])
-    )
-    if density is not None and name in ("optimized", "uniform", "custom") and decoder != "rescaled":
-        raise ValueError(
-            "density must be left out unless channel='optimal', decoder='rescaled' or codebook is 'panter-dite' or "
-            f"'loss-optimal', got codebook={name!r}"
-        )
     if isinstance(codebook, Codebook):
-        if codebook.size != 1 << bits:
-            raise ValueError(
-                f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; pass bits={codebook.bits}"
-            )
         return Codebook("custom", codebook.values)
-    if name == OPTIMAL:
-        raise ValueError(f"codebook must not be 'optimal' unless channel='optimal', got channel={channel!r}")
-    if name == "optimized":
+    if codebook == "optimized":
         return codebooks.optimized_codebook(bits, epsilon)
-    if name == "uniform":
+    if codebook == "uniform":
         return codebooks.uniform_codebook(bits)
-    if name == "panter-dite":
-        return codebooks.panter_dite_codebook(bits, _density_for(f"codebook={name!r}", density or typical))
-    if channel != "metric-aware":
-        raise ValueError(f"codebook must not be 'loss-optimal' unless channel='metric-aware', got channel={channel!r}")
-    return loss_optimal_codebook(bits, _density_for(f"codebook={name!r}", density or typical), epsilon, decay)
+    density = _density_for(f"codebook={codebook!r}", density)
+    if codebook == "panter-dite":
+        return codebooks.panter_dite_codebook(bits, density)
+    return loss_optimal_codebook(bits, density, epsilon, rate)
 
 
 def _density_for(what: str, density: Density | None) -> Density:

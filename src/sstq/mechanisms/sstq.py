@@ -156,7 +156,7 @@ class SSTQ(KashinMechanism):
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         typical = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
         built, words, decoded_by, values = parts.build_scalar(
-            common["bits"], common["epsilon"], channel, codebook, decoder, rate, density=density, typical=typical
+            common["bits"], common["epsilon"], channel, codebook, decoder, rate, density, typical
         )
         names: Any = {"channel": built.name, "codebook": words.name, "decoder": decoded_by}
         weights: dict[str, Any]
@@ -178,7 +178,7 @@ class SSTQ(KashinMechanism):
 
     def _check_solved(self) -> None:
         self._check_frame()
-        parts.check_scalar(self.bits, self.channel, self.codebook, self.decoder, self.decoding_values)
+        parts.check_scalar(self.bits, self.decoder, self.decoding_values, self.channel, self.codebook)
 
     @cached_property
     def channel(self) -> Channel:
