@@ -7,7 +7,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sstq.learning import PrivateRegression, encode
 
 TRUE = np.array([0.6, -0.4, 0.2])
-UNIT = {"x_bound": 1.0, "y_bound": 1.0}
+UNIT = {"bounds": (-0.6, 0.6), "y_bound": 1.0}
 
 
 def people(count, seed):
@@ -28,15 +28,15 @@ def test_coefficients_are_close(seed):
 def test_units_do_not_matter():
     X, y = people(20_000, 0)
     one = PrivateRegression(4.0, **UNIT, random_state=3).fit(X, y)
-    two = PrivateRegression(4.0, x_bound=10, y_bound=100, random_state=3).fit(10 * X, 100 * y)
+    two = PrivateRegression(4.0, bounds=(-6, 6), y_bound=100, random_state=3).fit(10 * X, 100 * y)
     np.testing.assert_allclose(two.coef_, 10 * one.coef_)
     assert two.intercept_ == pytest.approx(100 * one.intercept_)
 
 
 def test_a_deployment_learns_from_messages_alone(seed):
     X, y = people(100_000, seed)
-    server = PrivateRegression(6.0, **UNIT)
-    question = server.question(len(X), 3)
+    server = PrivateRegression(6.0, bounds=[(-0.6, 0.6)] * 3, y_bound=1.0)
+    question = server.question(len(X))
     raw = encode(X, y, question.to_json(), most_epsilon=20.0).to_bytes()
     server.learn(question.mechanism.messages_from_bytes(raw, len(X)))
     assert server.score(X, y) > 0.5
@@ -78,17 +78,17 @@ def test_a_regression_worse_than_the_mean_warns():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    check_estimator(PrivateRegression(20.0, **UNIT, check_people=0), on_skip=None)
+    check_estimator(PrivateRegression(20.0, bounds=(-10, 10), y_bound=10, check_people=0), on_skip=None)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"epsilon": 100}, "epsilon must be"),
-        ({"x_bound": 0}, "x_bound must be"),
         ({"y_bound": -1}, "y_bound must be"),
         ({"y_bound": None}, "y_bound must be given"),
-        ({"x_bound": None}, "columns need a scale"),
+        ({"bounds": None}, "columns need a scale"),
+        ({"y_bound": (1, 0)}, "low < high"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -97,7 +97,7 @@ def test_bad_options_are_refused(options, message):
 
 
 def test_bad_targets_are_refused():
-    question = PrivateRegression(3.0, **UNIT).question(10, 3)
+    question = PrivateRegression(3.0, bounds=[(-1, 1)] * 3, y_bound=1.0).question(10)
     with pytest.raises(ValueError, match="y must be 2 numbers"):
         question.encode(np.ones((2, 3)), [1.0])
     with pytest.raises(ValueError, match="infinity"):

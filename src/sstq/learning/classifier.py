@@ -23,7 +23,7 @@ from sstq.learning.estimators import (
     public_seed,
     validate_data,
 )
-from sstq.learning.features import FeatureMap, Floats, FourierFeatures, apply_features, scaled_features, unit_rows
+from sstq.learning.features import FeatureMap, Floats, FourierFeatures, apply_features, scaled_columns, unit_rows
 from sstq.learning.questions import Question
 from sstq.messages.batch import Messages
 
@@ -34,14 +34,9 @@ _TRIAL_PEOPLE, _TRIAL_CHECKS = 0.1, 0.2
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Learn a classifier from people who each send one ε-locally private message of features and label, once.
 
-    A public map computes features of length 1, which are centred, weighted and sent with the private label by
-    `GroupUnit`. The people are split at random: without public examples a first cohort sends features only, for the
-    centre; a pilot cohort shows how much the classes differ, which determines the number of directions and their
-    weights; all others send along these. The classifier is a linear discriminant of the class sums, shrunk by noise,
-    with the covariance of the public examples. Two last cohorts report privately whether it is right about them: the
-    first chooses between two forms of the discriminant, the second tells the accuracy by class.
-
-    `fit` simulates all of that. A deployment calls `question` and `learn` in turn: see docs/learning.md.
+    People are split at random into cohorts, each with its own question; the classifier is a linear discriminant of the
+    class sums. `fit` simulates devices and server. A deployment calls `question` and `learn` in turn. docs/learning.md
+    has the cohorts and the maths.
 
     Args:
         epsilon: the total ε per person: of the only message, or of all messages behind a shuffler.
@@ -162,10 +157,16 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_option("features", features, ("auto",))
             if self.public is None:
                 raise ValueError("public must be given for features='auto', got None: their directions come from it")
-            features = None
-        features = scaled_features(
-            features, self.bounds, self.public, columns, getattr(self, "feature_names_in_", None)
-        )
+        if self.bounds is None and self.public is None and features is None:
+            raise ValueError(
+                "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
+                "for features that have one already, pass features=your_map"
+            )
+        if trials or features is None:
+            names = getattr(self, "feature_names_in_", None)
+            features = scaled_columns(self.bounds, self.public, columns, names)
+        elif self.bounds is not None:
+            raise ValueError("bounds must be left out: features have a scale already")
         budget = Budget(self.epsilon, self.delta if self.trust == "shuffler" else 0.0, self.messages, self.trust)
 
         def course(features: FeatureMap, check_people: float) -> Course:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sstq.accounting import shuffled_epsilon
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
-from sstq.learning.directions import Basis, energy_level, energy_profile, fixed_basis, length_shares, public_basis
+from sstq.learning.directions import Basis, energy_profile, fixed_basis, length_shares, public_basis
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
 from sstq.learning.features import FeatureMap, Floats, apply_features
 from sstq.learning.questions import Question
@@ -272,7 +272,7 @@ class Course:
             self._basis = fixed_basis(self.features, estimate.value, self.max_features)
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, cast(GroupEstimate, estimate))
-            self._level = self._level_of(self._pilot, self._directions().decay)
+            self._level = self._pilot.level(self._directions().decay)
         elif cohort == "main":
             self.main = question
             self._discriminate(self._class_sums(question, cast(GroupEstimate, estimate)))
@@ -299,9 +299,6 @@ class Course:
         noise = self.noise(cast(GroupUnit, question.mechanism), people) / sums.size
         return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
 
-    def _level_of(self, found: ClassSums, decay: float) -> float:
-        return energy_level(found.energies, found.energy_noise, len(self.classes), decay)
-
     def _discriminate(self, own: ClassSums) -> None:
         basis, shares = self._directions(), self._length_shares
         found, weights, public = pooled_sums(self._pilot, own), basis.weights(shares), basis.unit_examples(shares)
@@ -309,7 +306,7 @@ class Course:
             self.discriminants = {"nearest": Discriminant.nearest(found, weights)}
         else:
             decay = _SHRINKAGE_DECAY * basis.decay
-            energies = energy_profile(len(shares), decay, self._level_of(found, decay))
+            energies = energy_profile(len(shares), decay, found.level(decay))
             self.discriminants = Discriminant.forms(found, weights, energies, public)
         majority, form = float(np.max(found.shares)), next(iter(self.discriminants))
         self._facts |= {"directions": len(shares), "majority": majority, "form": form}

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from sstq.learning.directions import energy_level
 from sstq.learning.features import Floats
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
@@ -36,20 +37,12 @@ class ClassSums:
     shares: Floats
     people: int
 
-    @property
-    def energies(self) -> Floats:
-        """The mean square of class means by direction, as if all classes had one size; noise included."""
+    def level(self, decay: float) -> float:
+        """The level of energy, from the mean square of class means, as if all classes had one size."""
         groups = len(self.sums)
-        energies: Floats = groups * np.sum(self.centred**2, axis=0)
-        return energies
-
-    @property
-    def energy_noise(self) -> Floats:
-        """What noise alone adds to `energies`, (p,)."""
-        groups = len(self.sums)
+        energies = groups * np.sum(self.centred**2, axis=0)
         # The overall mean takes one of as many degrees of freedom as there are classes.
-        noise: Floats = groups * (groups - 1) * self.noise
-        return noise
+        return energy_level(energies, groups * (groups - 1) * self.noise, groups, decay)
 
     @property
     def centred(self) -> Floats:

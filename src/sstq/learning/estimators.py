@@ -8,24 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import ClassifierMixin as ClassifierMixin
+    from sklearn.base import RegressorMixin as RegressorMixin
+    from sklearn.utils.multiclass import check_classification_targets as check_classification_targets
+    from sklearn.utils.validation import check_is_fitted as check_is_fitted
+    from sklearn.utils.validation import validate_data as validate_data
 except ImportError as error:
     raise ImportError("private estimators need scikit-learn 1.6 or later: pip install 'sstq[learning]'") from error
-
-
-__all__ = [
-    "BaseEstimator",
-    "ClassifierMixin",
-    "RegressorMixin",
-    "check_classification_targets",
-    "check_is_fitted",
-    "generator_of",
-    "known_rows",
-    "public_seed",
-    "validate_data",
-]
 
 
 def generator_of(random_state: Any) -> np.random.Generator | None:
@@ -40,7 +30,7 @@ def generator_of(random_state: Any) -> np.random.Generator | None:
 
 
 def public_seed(rng: np.random.Generator | None) -> int:
-    """Return a seed of frames."""
+    """Draw the public seed of frames."""
     return int((rng or np.random.default_rng()).integers(2**63))
 
 

@@ -314,29 +314,21 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
     return found
 
 
-def scaled_features(
-    features: FeatureMap, bounds: Any, public: ArrayLike | None, columns: int | None, names: Sequence[str] | None = None
-) -> FeatureMap:
-    """Return the map itself, or that of the columns of a table, scaled by bounds or else by public rows.
+def scaled_columns(
+    bounds: Any, public: ArrayLike | None, columns: int | None, names: Sequence[str] | None = None
+) -> Columns:
+    """Return the map of the columns of a table, scaled by bounds or else by public rows.
 
     Args:
-        features: the map, or None for columns.
         bounds: {name: (low, high)}, an array (D, 2), or one pair (low, high) for all columns.
         public: public rows.
         columns: how many columns there are, if that is known.
         names: their names, if they have any.
     """
-    if features is not None:
-        if bounds is not None:
-            raise ValueError("bounds must be left out: features have a scale already")
-        return features
     rows = None if public is None else apply_features(None, public)
     if bounds is None:
         if rows is None:
-            raise ValueError(
-                "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
-                "for features that have one already, pass features=your_map"
-            )
+            raise ValueError("columns need a scale: pass bounds={column: (low, high), …} or public=rows")
         return Columns.like(rows)
     if isinstance(bounds, Mapping):
         if names is not None and set(names) == set(bounds):

@@ -21,7 +21,7 @@ from sstq.learning.estimators import (
     public_seed,
     validate_data,
 )
-from sstq.learning.features import Columns, FeatureMap, Floats, apply_features, scaled_features
+from sstq.learning.features import Floats, apply_features, scaled_columns
 from sstq.learning.moments import errors_of, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
 from sstq.mechanisms import FrameUnit
@@ -37,28 +37,22 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fit a linear regression to people who each send one ε-locally private message of features and target, once.
 
     The message holds everything that least squares needs: the products of features, a constant and the target with each
-    other, as one vector of (d + 2)(d + 3)/2 numbers, by FrameUnit. The matrix of products is symmetric; it is sent as a
-    vector of the same length, each entry once. The noise of the messages is known, and the ridge is the size of the
-    noise's largest eigenvalue: τ·√(2(d + 1)) for a noise of τ per entry. The intercept is not shrunk.
-
-    Some people do not learn but check: they send how large their target is and what the regression leaves of it, both
-    squared, which gives R². `fit` warns if it is not above zero: then the mean predicts as well.
+    other, as one vector of (d + 2)(d + 3)/2 numbers, by FrameUnit. The ridge is the size of the noise's largest
+    eigenvalue: τ·√(2(d + 1)) for a noise of τ per entry. The intercept is not shrunk. Some people do not learn but
+    check: they send how large their target is and what the regression leaves of it, both squared, which gives R².
 
     Args:
         epsilon: the ε of a person's only message, and so the person's total.
         bounds: public ends of the columns: {name: (low, high)}, an array (d, 2), or one pair for all of them.
         public: public rows like `X` of `fit`, which scale the columns if there are no bounds.
-        x_bound: a public bound of the norm of the features; longer ones are scaled down to it. By default that of
-            columns is 1.2·√d in units of their spread. Too large a bound costs accuracy: noise is proportional to it.
         y_bound: a public bound of the target: its magnitude, or its ends (low, high). What is beyond is clipped.
-        features: a public feature map, whose norm `x_bound` bounds; None for columns.
         check_people: the share of people who check.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
-        coef_: the coefficients of the features, (d,); of columns, in the columns' units.
+        coef_: the coefficients of the columns, (d,), in their units.
         intercept_: the constant.
-        ridge_: the ridge that was added, in units of x_bound².
+        ridge_: the ridge that was added, for columns in units of 1.2·√d times their spread; longer rows are clipped.
         people_: the number of people who answered.
         message_bits_: the bits per message.
         r2_, r2_stderr_: R² as the people who checked reported it, and its standard error; nan before they did.
@@ -78,18 +72,14 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         bounds: Any = None,
         public: ArrayLike | None = None,
-        x_bound: float | None = None,
         y_bound: float | tuple[float, float] | None = None,
-        features: FeatureMap = None,
         check_people: float = 0.1,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
         self.public = public
-        self.x_bound = x_bound
         self.y_bound = y_bound
-        self.features = features
         self.check_people = check_people
         self.random_state = random_state
 
@@ -101,56 +91,46 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> PrivateRegression:
         """Simulate devices and server: encode one message per example, and learn from these alone."""
-        X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric", y_numeric=True)
-        self._begin(np.shape(X)[-1])
+        X, y = validate_data(self, X, y, dtype="numeric", y_numeric=True)
+        self._begin(X.shape[1])
         mapped = apply_features(self._map, X)
         rng = generator_of(self.random_state)
         order = (rng or np.random.default_rng()).permutation(len(mapped))
         checking = round(check_number("check_people", self.check_people, 0, 0.5) * len(mapped))
         for part in (order[checking:], order[:checking]):
             if len(part):
-                question = self._question(len(part), mapped.shape[1], public_seed(rng))
+                question = self._question(len(part), public_seed(rng))
                 # The features are computed already.
                 self.learn(replace(question, features=None).encode(mapped[part], y[part], rng))
         return self
 
-    def question(self, people: int, width: int | None = None) -> Question:
+    def question(self, people: int) -> Question:
         """Return the next question: the first one is about the moments, the one after `learn` about errors.
 
         Publish its `to_json`, then call `learn` with the answers.
-
-        Args:
-            people: how many people are asked.
-            width: the number of features; None if bounds, public rows or the feature map tell it.
         """
         if not hasattr(self, "_map"):
-            self._begin(width)
-        known = width or getattr(self._map, "width", None)
-        if known is None:
-            raise ValueError("width must be given: the feature map does not tell the number of features")
-        return self._question(people, known, public_seed(generator_of(self.random_state)))
+            self._begin()
+        return self._question(people, public_seed(generator_of(self.random_state)))
 
-    def _begin(self, columns: int | None) -> None:
+    def _begin(self, columns: int | None = None) -> None:
         """Read the options that describe features and targets."""
         if self.y_bound is None:
             raise ArgumentError("y_bound", "must be given, got None: a public bound of the target, or (low, high)")
-        low, high = (-self.y_bound, self.y_bound) if np.ndim(self.y_bound) == 0 else self.y_bound  # type: ignore[misc]
+        ends = np.asarray(self.y_bound, dtype=np.float64)
+        low, high = (-ends, ends) if ends.ndim == 0 else ends
         if not low < high:
             raise ArgumentError("y_bound", f"must be positive, or (low, high) with low < high, got {self.y_bound!r}")
-        self._map, norm = self.features, self.x_bound
-        if self.bounds is not None or self.public is not None or norm is None:
-            names = getattr(self, "feature_names_in_", None)
-            self._map = scaled_features(self.features, self.bounds, self.public, columns, names)
-            if isinstance(self._map, Columns):
-                self._map = replace(self._map, constant=0)
-                norm = norm or _LONG_ROW * math.sqrt(len(self._map.centre))
-        self._bounds = checked_bounds(1.0 if norm is None else norm, (low + high) / 2, (high - low) / 2)
+        found = scaled_columns(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
+        self._map = replace(found, constant=0)
+        norm = _LONG_ROW * math.sqrt(self._map.width)
+        self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
         self._judged: Question | None = None
         self._asked: Question | None = None
 
-    def _question(self, people: int, width: int, seed: int) -> Question:
+    def _question(self, people: int, seed: int) -> Question:
         people = check_argument("people", people, of="clients")
-        dim = moment_dim(width) if self._judged is None else 2
+        dim = moment_dim(self._map.width) if self._judged is None else 2
         mechanism = FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
         if self._judged is None:
             self._asked = Question("moments", mechanism, features=self._map, bounds=self._bounds)
@@ -185,10 +165,8 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         positive[-1, -1] = constant
         solution = np.linalg.solve(positive, along)
         norm, middle, half = self._bounds
-        self.coef_, self.intercept_ = solution[:-1] * half / norm, float(middle + half * solution[-1])
-        if isinstance(self._map, Columns):
-            self.coef_ = self.coef_ / self._map.spread
-            self.intercept_ -= float(self.coef_ @ self._map.centre)
+        self.coef_ = solution[:-1] * half / norm / self._map.spread
+        self.intercept_ = float(middle + half * solution[-1] - self.coef_ @ self._map.centre)
         self.people_, self.message_bits_ = people, mechanism.message_bits
         self.r2_ = self.r2_stderr_ = math.nan
         # Noise may leave nothing of the variance; a target's spread is rarely below a twentieth of its range.
@@ -214,6 +192,5 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
-        features = None if isinstance(self._map, Columns) else self._map
-        predicted: Floats = apply_features(features, known_rows(self, X)) @ self.coef_ + self.intercept_
+        predicted: Floats = apply_features(None, known_rows(self, X)) @ self.coef_ + self.intercept_
         return predicted
