@@ -1,8 +1,8 @@
-"""The collection service under load: durable uploads, folding, memory, and processes that are killed.
+"""The collection service under load: durable uploads, folding and memory; `make soak` kills it under load.
 
 wrk makes the load. The figures are taken beside the same server with an empty handler, and beside what a developer
 would write in an afternoon (`benchmarks.service_processes`). With SSTQ_BENCHMARK_FULL=1 there are 10⁶ uploads for the
-memory and 100 kills per database, which takes about half an hour; otherwise a minute or two.
+memory, which takes about half an hour; otherwise a minute or two.
 """
 
 import json
@@ -27,8 +27,6 @@ from benchmarks.harness import Measured, Remark, Result, benchmark
 FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 TURNS, SECONDS = (5, 10) if FULL else (2, 3)
 MEMORY_UPLOADS = 10**6 if FULL else 20_000
-KILLS = 100 if FULL else 5
-PIECES_MESSAGES = 10**8 if FULL else 10**7
 CONNECTIONS = 128
 LARGE = 10_000  # messages per upload
 BODIES = 20
@@ -89,7 +87,7 @@ class Campaign:
 
     def __init__(self, server: Any, folder: Path, name: str, mechanism: sstq.Mechanism, messages: int) -> None:
         self.server, self.name, self.messages = server, name, messages
-        server.create(name, mechanism, senders="token", people=10**9)
+        server.create(name, mechanism)
         x = np.random.default_rng(1).normal(0, 1 / mechanism.dim, (messages, mechanism.dim))
         raw = [mechanism.encode(x).to_bytes() for _ in range(BODIES)]
         self.bodies, self.size = folder / f"{name}.bin", len(raw[0])
@@ -98,7 +96,7 @@ class Campaign:
             "Content-Type": "application/octet-stream",
             "SSTQ-Count": str(messages),
             "SSTQ-Digest": mechanism.digest(),
-            "Authorization": f"Bearer {server.sender(name)}",
+            "Authorization": f"Bearer {server.sender(name, people=10**9)}",
         }
 
     def load(self, seconds: int, path: str | None = None, connections: int = CONNECTIONS) -> Load:
@@ -134,8 +132,6 @@ def service() -> Iterator[Result | Remark]:
             urls["PostgreSQL"] = lambda _: postgres.url()
         for kind, new in urls.items():
             yield from _uploads(kind, new("ours"), new("afternoon"), folder)
-            yield from _kills(kind, new("kills"), folder)
-            yield from _pieces(kind, new("pieces"))
 
 
 def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Result]:
@@ -209,7 +205,7 @@ def _resident_bytes(process: int) -> int:
 
 @contextmanager
 def _afternoon(database: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.service_processes", "afternoon", database]
+    command = [sys.executable, "-m", "benchmarks.service_processes", database]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             yield process.stdout.readline().strip()  # type: ignore[union-attr]
@@ -236,32 +232,3 @@ def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Itera
     millions = messages / (time.perf_counter() - begun) / 1e6
     note = f"with one GROUP BY; {large.failed} failed; ours is {ours / millions:.0f}× as fast"
     yield Result(f"{kind}: an afternoon's server, uploads of {LARGE:,}", millions, "million messages/s", note)
-
-
-def _kills(kind: str, database: str, folder: Path) -> Iterator[Result]:
-    """Kill the server under load; in the end the state must have the bits of one pass over all that was sent."""
-    from tests.service.killing import differences, killed_under_load, prepared, settings_of
-    from tests.service.nursery import nursery
-
-    store = prepared(database)
-    with nursery(folder / "kills.log") as parent:
-        processes = 1 if store.sqlite else 2
-        load = killed_under_load(store, lambda port: parent.start(**settings_of(store, folder, port)), KILLS, processes)
-    wrong = differences(store, load.acknowledged)
-    store.close()
-    note = f"{KILLS} kills, {len(load.acknowledged):,} uploads of our own client, each repeated until acknowledged"
-    yield Result(f"{kind}: messages lost or doubled and states that differ", wrong, "", note, target=0, at_most=True)
-
-
-def _pieces(kind: str, database: str) -> Iterator[Result]:
-    """A state larger than a piece, folded and saved in a process of its own, which takes the memory of a few pieces."""
-    from sstq.service.folding import MOST_BYTES
-
-    command = [sys.executable, "-m", "benchmarks.service_processes", "pieces", database, str(PIECES_MESSAGES)]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)  # noqa: S603
-    note = (
-        f"{PIECES_MESSAGES:,} messages on 2^16 frames: {said['state'] / 2**20:.0f} MiB in {said['pieces']} pieces of "
-        f"at most {MOST_BYTES >> 20} MiB, {said['largest'] / 2**20:.0f} in the database; {said['seconds']:.0f} s"
-    )
-    yield Result(f"{kind}: memory to fold and save a state of many frames", said["memory"] / 2**20, "MiB", note)
-    yield Result(f"{kind}: states that differ from one pass", said["wrong"], "", target=0, at_most=True)

@@ -1,34 +1,18 @@
-"""Programs beside the collector, each in a process of its own.
+"""What a developer would write in an afternoon to collect messages: one row per message and a GROUP BY.
 
-    python -m benchmarks.service_processes afternoon DATABASE_URL
-    python -m benchmarks.service_processes pieces DATABASE_URL MESSAGES
+    python -m benchmarks.service_processes DATABASE_URL
 
-`afternoon` is what a developer would write in an afternoon to collect messages: one row per message and a GROUP BY. It
-is as durable as ours (a commit waits for the disk), and counts twice what is sent twice. `pieces` measures the memory
-of a state larger than a piece: messages on 2^16 frames are stored and folded a million at a time, and the state is
-saved to a file. At last it is compared with that of one pass over all of them, which takes the memory that the
-collector must not take.
+It is as durable as ours (a commit waits for the disk), and counts twice what is sent twice.
 """
 
-import json
-import resource
 import socket
 import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
-
-import sstq
-from sstq.service.database import pieces
-from sstq.service.store import Store
-from sstq.service.store import Upload as StoredUpload
 
 metadata = sa.MetaData()
 messages = sa.Table(
@@ -86,51 +70,5 @@ def serve_afternoon(url: str) -> None:
     uvicorn.Server(config).run(sockets=[listener])
 
 
-STEP = 10**6
-MECHANISM = sstq.FrameUnit(dim=20, epsilon=2.0, frames=1 << 16)
-
-
-def body(step: int) -> bytes:
-    """A million messages: every code occurs, so that random bytes are random messages."""
-    return np.random.default_rng(step).bytes(STEP * MECHANISM.message_bits // 8)
-
-
-def measure_pieces(url: str, messages: int) -> None:
-    """Print what was measured as JSON."""
-    store, begun = Store(url), time.perf_counter()
-    store.create("many", MECHANISM, "{}")
-    with tempfile.TemporaryDirectory(prefix="sstq-pieces-") as folder:
-        for step in range(messages // STEP):
-            store.receive([StoredUpload("many", step.to_bytes(16, "big"), STEP, body(step))])
-            while store.fold("many"):
-                pass
-        path = Path(folder) / "state.npz"
-        store.state("many").save(path)
-        seconds = time.perf_counter() - begun
-        memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        query = sa.select(sa.func.count(), sa.func.max(sa.func.length(pieces.c.sums)))
-        count, largest = store.read(lambda connection: connection.execute(query).one())
-        store.close()
-        found, expected = MECHANISM.load_aggregator(path), MECHANISM.aggregator()
-    for step in range(messages // STEP):
-        expected.update(MECHANISM.messages_from_bytes(body(step), STEP))
-    same = found.count == expected.count and np.array_equal(found.sums(), expected.sums())
-    print(
-        json.dumps(
-            {
-                "state": expected.sums().nbytes,
-                "pieces": count,
-                "largest": largest,
-                "memory": memory,
-                "seconds": seconds,
-                "wrong": 0 if same else 1,
-            }
-        )
-    )
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "afternoon":
-        serve_afternoon(sys.argv[2])
-    else:
-        measure_pieces(sys.argv[2], int(sys.argv[3]))
+    serve_afternoon(sys.argv[1])

@@ -80,8 +80,8 @@ def _campaign() -> tuple[sstq.FrameUnit, object]:
 
 def _fill(database: str, people: int) -> None:
     from sstq.client.sealing import CROWD_BYTES
+    from sstq.service.crowds import joined_by_crowd
     from sstq.service.receiving import Upload
-    from sstq.service.shuffler.crowds import joined_by_crowd
     from sstq.service.store import Store
 
     mechanism, campaign = _campaign()
@@ -95,7 +95,7 @@ def _fill(database: str, people: int) -> None:
 
 
 def _mix(database: str, people: int, folder: str) -> Mixed:
-    from sstq.service.shuffler.crowds import forward_later, joined_by_crowd, waiting
+    from sstq.service.crowds import forward_later, joined_by_crowd, waiting
     from sstq.service.store import Store
 
     _, campaign = _campaign()
@@ -119,8 +119,8 @@ def _megabytes(what: str) -> float:
 
 def _opening() -> Iterator[Result]:
     from sstq.client.sealing import OVERHEAD, SealingKey, open_envelopes, seal
+    from sstq.service.background import Workers
     from sstq.service.batches import open_all
-    from sstq.service.rounds import Workers
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
     begun = time.perf_counter()

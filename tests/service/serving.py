@@ -59,10 +59,10 @@ class Server:
         whole = {header: value for header, value in whole.items() if value is not None}
         return self.http.post(f"/v1/campaigns/{name}/messages", content=body, headers=whole)
 
-    def sender(self, name):
+    def sender(self, name, people=10**6):
         """A token for batches to a campaign; None where there are none."""
         if name not in self.senders:
-            made = self.administer("POST", f"/v1/campaigns/{name}/senders", json={"people": 10**6})
+            made = self.administer("POST", f"/v1/campaigns/{name}/senders", json={"people": people})
             if made.status_code != 201:
                 return None
             self.senders[name] = made.json()["send_token"]

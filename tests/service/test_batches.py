@@ -19,6 +19,7 @@ from sstq.accounting import shuffled_epsilon
 from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import SealingKey, envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
+from sstq.service.background import Workers
 from sstq.service.batches import (
     Manifest,
     count_batches,
@@ -28,7 +29,6 @@ from sstq.service.batches import (
     receive,
     shuffled_claim,
 )
-from sstq.service.rounds import Workers
 from sstq.service.store import Store, UnknownCampaign
 from tests.patience import until
 
@@ -222,7 +222,8 @@ def test_many_envelopes_are_opened_by_processes_in_order():
 
 _OPENING = """
 import time
-from sstq.service.batches import Workers, open_all
+from sstq.service.background import Workers
+from sstq.service.batches import open_all
 openers = Workers(1)
 list(open_all(openers, bytes(32), b"", bytes(52 * 6000), 52))
 print(next(iter(openers._pool._processes)), flush=True)

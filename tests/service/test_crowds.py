@@ -16,9 +16,8 @@ pytest.importorskip("fastapi")
 
 from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import CROWD_BYTES
-from sstq.service.receiving import Receipt, Upload
-from sstq.service.shuffler import crowds
-from sstq.service.shuffler.crowds import (
+from sstq.service import crowds
+from sstq.service.crowds import (
     count_outgoing,
     drop,
     forward_later,
@@ -27,6 +26,7 @@ from sstq.service.shuffler.crowds import (
     sent,
     waiting,
 )
+from sstq.service.receiving import Receipt, Upload
 from sstq.service.store import Store
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)

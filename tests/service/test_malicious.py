@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 from sstq.client import Campaign, Client, Shuffling
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
-from sstq.service.shuffler.crowds import joined_by_crowd
+from sstq.service.crowds import joined_by_crowd
 from tests.patience import until
 from tests.service.serving import serving
 

@@ -16,7 +16,7 @@ pytest.importorskip("fastapi")
 
 from sstq.cli import app
 from sstq.client import Campaign
-from sstq.service import Settings, background, results
+from sstq.service import Settings, background, rendering, results
 from sstq.service.background import Background
 from sstq.service.database import sqlite_url
 from sstq.service.node import Collector
@@ -120,7 +120,7 @@ def test_no_label_is_a_formula():
     estimate = sstq.FrameUnit(dim=6, epsilon=2.0).aggregator()
     estimate.update(MECHANISM.encode(np.zeros((5, 6)), 1))
     campaign = Campaign("c", MECHANISM, labels=labels)
-    rows = results.as_csv(campaign, results.describe(campaign, estimate.mean(), None)).splitlines()[1:]
+    rows = rendering.as_csv(campaign, rendering.describe(campaign, estimate.mean(), None)).splitlines()[1:]
     assert [row.split(",")[1] for row in rows] == ["'=1+1", "'+1", "'-1", "'@a", "plain", "a=b"]
 
 

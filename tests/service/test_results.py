@@ -11,7 +11,7 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import Campaign
-from sstq.service import results
+from sstq.service import rendering, results
 from sstq.service.store import Store, Upload
 from tests.service.serving import packed
 
@@ -72,14 +72,14 @@ def test_a_survey_is_described_question_by_question():
     questions = {"os": sstq.Choice(["a", "b"]), "used": used, "age": age, "age by os": sstq.By("os", "age")}
     survey = sstq.Survey(2.0, questions)
     campaign = Campaign("poll", survey)
-    empty = results.describe(campaign, None, None)
+    empty = rendering.describe(campaign, None, None)
     assert empty["questions"] is None
-    assert results.as_csv(campaign, empty).splitlines() == ["question,item,estimate,stderr,low,high"]
+    assert rendering.as_csv(campaign, empty).splitlines() == ["question,item,estimate,stderr,low,high"]
     rng = np.random.default_rng(3)
     for count in (1, 5000):
         found = survey.aggregator().update(survey.encode(survey.some_people(count, rng), rng=3)).mean()
-        described = json.loads(json.dumps(results.describe(campaign, found, None), allow_nan=False))
-        rows = [row.split(",") for row in results.as_csv(campaign, described).splitlines()[1:]]
+        described = json.loads(json.dumps(rendering.describe(campaign, found, None), allow_nan=False))
+        rows = [row.split(",") for row in rendering.as_csv(campaign, described).splitlines()[1:]]
         frame = found.to_frame()
         assert [row[1].lstrip("'") for row in rows] == frame["item"].tolist()
         for place, column in enumerate(("estimate", "stderr", "low", "high"), 2):
@@ -93,5 +93,5 @@ def test_frequencies_have_a_row_per_category():
     mechanism = sstq.Frequencies(3, 2.0)
     campaign = Campaign("os", mechanism, labels=("a", "b", "c"))
     found = mechanism.aggregator().update(mechanism.encode([0, 1, 2, 2], rng=1)).mean()
-    text = results.as_csv(campaign, results.describe(campaign, found, None))
+    text = rendering.as_csv(campaign, rendering.describe(campaign, found, None))
     assert [row.split(",")[1] for row in text.splitlines()] == ["label", "a", "b", "c"]

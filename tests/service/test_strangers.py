@@ -18,8 +18,7 @@ from sstq.client import Campaign, Client
 from sstq.service import Settings, protocol, results
 from sstq.service.clock import Clock
 from sstq.service.node import Collector
-from sstq.service.shuffler import ShufflerSettings
-from sstq.service.shuffler.node import Shuffler
+from sstq.service.shuffler import Shuffler, ShufflerSettings
 from sstq.service.store import Receipt, Refusal, Store, Upload
 from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, packed, serving

@@ -64,9 +64,6 @@ def create(
         str, typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages.")
     ] = "everybody",
     readers: _Readers = None,
-    people: Annotated[
-        int | None, typer.Option(help="Limit the sender's token to this many people.", show_default="1000000")
-    ] = None,
     shuffling: Annotated[
         Path | None, typer.Option(help="Let a shuffler mix the messages: a JSON file with its url, key and threshold.")
     ] = None,
@@ -89,7 +86,7 @@ def create(
     with check_usage():
         given = _given(terms, closes=closes, senders=senders, readers=readers, shuffling=mixed)
         made = Campaign.from_terms(name, read_mechanism(mechanism), given)
-    found = _ask("POST", url, "", token, made.to_dict() | _given(None, people=people))
+    found = _ask("POST", url, "", token, made.to_dict())
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"

@@ -35,12 +35,11 @@ def administration_routes(collector: Collector) -> APIRouter:
     )
     def create(wanted: NewCampaign) -> Response:
         terms = wanted.model_dump(exclude_unset=True, exclude_none=True)
-        people = terms.pop("people", 0)
         with _refusing(422):
             own, campaign = take_own(terms), Campaign.from_dict(terms)
         _refuse_batches(campaign)
         with _refusing(409):
-            return JSONResponse({"name": campaign.name} | collector.create(campaign, own, people), 201)
+            return JSONResponse({"name": campaign.name} | collector.create(campaign, own), 201)
 
     @router.patch(
         "/v1/campaigns/{name}",
@@ -53,7 +52,6 @@ def administration_routes(collector: Collector) -> APIRouter:
         if not terms:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
         close, renewed = terms.pop("closed", None), terms.pop("renew", [])
-        people = terms.pop("people", None) or 0
         now = collector.clock.now()
         if "sealing_key" in renewed and entry.campaign.shuffling is None:
             raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
@@ -70,10 +68,10 @@ def administration_routes(collector: Collector) -> APIRouter:
             own, campaign = take_own(terms), Campaign.from_dict(entry.campaign.to_dict() | terms)
         if {"most_messages", "senders"} & set(terms):
             _refuse_batches(campaign)
-        tokens = collector.change(entry, campaign, own, renewed, people)
+        tokens = collector.change(entry, campaign, own, renewed)
         if close:
             collector.store.end(campaign.name)
-            collector.forget(campaign.name)
+            collector.refresh()
         return JSONResponse({"name": campaign.name} | tokens)
 
     @router.delete(

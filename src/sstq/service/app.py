@@ -22,7 +22,7 @@ from starlette.routing import Match
 
 from sstq._version import __version__
 from sstq.service.administration import administration_routes
-from sstq.service.background import Background, Opening
+from sstq.service.background import Background, Opening, Rounds
 from sstq.service.common_routes import common_routes
 from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
@@ -32,7 +32,6 @@ from sstq.service.node import Collector, Node
 from sstq.service.observing import log_settings
 from sstq.service.protocol import GuardedLoop, guarded_protocol
 from sstq.service.reading import collector_gauges, reading_routes
-from sstq.service.rounds import Rounds
 from sstq.service.security import (
     DEFAULTS,
     HEADERS,
@@ -140,7 +139,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if isinstance(error, DatabaseUnavailable):
         problem = database_gone()
     elif isinstance(error, UnknownCampaign):  # deleted during the request, or by another process
-        request.app.state.node.forget(request.path_params.get("name", ""))
+        await asyncio.to_thread(request.app.state.node.refresh)
         problem = unknown_campaign()
     elif isinstance(error, RequestValidationError):
         wrong = error.errors()[0]

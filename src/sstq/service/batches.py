@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 import rfc8785
@@ -26,8 +26,10 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.service.database import OUTCOMES, Database, batches, campaigns, envelopes, hold, seen
 from sstq.service.receiving import checked, insert_messages
-from sstq.service.rounds import Workers
 from sstq.service.store import UnknownCampaign
+
+if TYPE_CHECKING:
+    from sstq.service.background import Workers
 
 BATCH_PREFIX = b"sstq-batch-v2\x00"
 """The prefix of a manifest when it is signed."""

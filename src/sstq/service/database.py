@@ -124,10 +124,8 @@ class _FairLock:
 
 
 class Database:
-    """A database by its URL, set up on first use.
+    """A database by its URL, set up on first use; ValueError for one that could lose acknowledged data.
 
-    ``sqlite:////folder/collector.sqlite3`` or ``postgresql+psycopg://user:password@host/name``. ValueError for a
-    database of a later release or another program, or one whose settings allow it to lose acknowledged data;
     NeedsUpgrade for one of an earlier release, unless `upgrade` is true: then its tables are changed.
     """
 
@@ -177,8 +175,7 @@ class Database:
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work in one transaction, durable on return; retried after conflicts and lost connections.
 
-        The work must be safe to repeat: after a lost connection nobody knows whether it was committed. Raises
-        DatabaseUnavailable if all tries fail.
+        The work must be safe to repeat: after a lost connection nobody knows whether it was committed.
         """
         return self._try_again(self._writer, work, self._writing)
 
@@ -233,6 +230,12 @@ def hold(connection: sa.Connection, name: str) -> bool:
     """Make deletion of a campaign wait until this transaction ends; returns whether the campaign exists."""
     query = sa.select(campaigns.c.name).where(campaigns.c.name == name)
     return connection.execute(query.with_for_update(read=True, key_share=True)).one_or_none() is not None
+
+
+def put(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
+    """Insert a row in place of the one with its primary key."""
+    connection.execute(table.delete().where(*(own == row[own.name] for own in table.primary_key)))
+    connection.execute(table.insert(), row)
 
 
 def delete_keys(connection: sa.Connection, column: sa.Column[Any], name: str, keys: Iterable[bytes]) -> int:

@@ -5,11 +5,9 @@ On PostgreSQL the rows are locked meanwhile, and other processes take other rows
 writers, which is not held that long: the step reads a snapshot, and replaces the rows only if all still exist.
 
 A state is an array of integers, one row per number: all numbers below a limit (dense), or those that occur (sparse,
-the number in the first column). A piece holds rows of one range of numbers, [first, first + width) with a power of two
-as width. The state is the sum of all pieces, including pieces of different widths. Two pieces of the same range add up
-to one, and a sparse piece that is too large is halved; a dense one has the whole range. Pieces are added when their
-sizes have the same power of two (their level), so a row is rewritten only as often as the size of its piece doubles or
-its range is halved.
+the number in the first column). It is the sum of all pieces. Two pieces are added when their sizes have the same power
+of two (their level), so a row is rewritten only as often as the size of its piece doubles; a sparse piece that is large
+enough stays as it is.
 """
 
 import secrets
@@ -28,7 +26,7 @@ from sstq.messages.batch import Messages
 from sstq.service.database import Database, arrivals, delete_keys, hold, pieces, uploads
 
 MOST_BYTES = 1 << 26
-"""The maximum size of a piece in memory, and so in the database, where values are limited to one gigabyte."""
+"""A sparse piece of this size in memory is not merged any more: values of a database are limited to one gigabyte."""
 
 # What is unpacked at a time; several of these go into one piece if states are large.
 _TAKEN_UPLOADS, _TAKEN_BYTES = 4096, 1 << 22
@@ -40,7 +38,10 @@ Sums = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Piece:
-    """Sums of one range of numbers, as the database has them; `messages` of all pieces add up to the campaign's."""
+    """Sums of the numbers from `first` on, as the database has them; earlier releases made pieces of part of a state.
+
+    The `messages` of all pieces add up to the campaign's.
+    """
 
     first: int
     width: int
@@ -53,16 +54,16 @@ class Form:
     """How the sums of such aggregators are stored.
 
     Dense: all rows as little-endian 64-bit integers. Sparse: each column in its narrowest unsigned type, numbers
-    relative to the start of the range; three bytes name the types.
+    relative to `first`; three bytes name the types.
     """
 
     def __init__(self, aggregator: Aggregator) -> None:
-        self._sparse, self._columns = aggregator.sparse, aggregator.sums().shape[1]
-        self.root = 1 << (aggregator.numbers - 1).bit_length()
+        self.sparse, self._columns = aggregator.sparse, aggregator.sums().shape[1]
+        self._width = 1 << (aggregator.numbers - 1).bit_length()
 
     def encode(self, sums: Sums, first: int) -> bytes:
         """Encode the sums as bytes."""
-        if not self._sparse:
+        if not self.sparse:
             return sums.astype("<i8", copy=False).tobytes()
         columns = [sums[:, 0] - first, sums[:, 1], sums[:, 2]]
         types = [np.min_scalar_type(column.max(initial=0)).newbyteorder("<") for column in columns]
@@ -71,7 +72,7 @@ class Form:
 
     def decode(self, raw: bytes, first: int) -> Sums:
         """Decode what `encode` wrote."""
-        if not self._sparse:
+        if not self.sparse:
             return np.frombuffer(raw, dtype="<i8").reshape(-1, self._columns)
         sizes = list(raw[:3])
         rows = (len(raw) - 3) // sum(sizes)
@@ -83,30 +84,23 @@ class Form:
         sums[:, 0] += first
         return sums
 
-    def cut(self, sums: Sums, first: int, width: int, messages: int, most_bytes: int) -> list[Piece]:
-        """Cut the sums of a range into pieces, sparse ones of at most this many bytes."""
-        if not self._sparse or sums.nbytes <= most_bytes or width == 1:
-            return [Piece(first, width, sums.nbytes.bit_length(), messages, self.encode(sums, first))]
-        middle = first + width // 2
-        place = int(np.searchsorted(sums[:, 0], middle))
-        lower = int(sums[:place, 1:].sum())
-        halves = ((first, sums[:place], lower), (middle, sums[place:], messages - lower))
-        found = [self.cut(half, begin, width // 2, own, most_bytes) for begin, half, own in halves if len(half)]
-        return [piece for some in found for piece in some]
+    def piece(self, sums: Sums, messages: int) -> Piece:
+        """Make a piece of sums."""
+        return Piece(0, self._width, sums.nbytes.bit_length(), messages, self.encode(sums, 0))
 
-    def add(self, one: Piece, other: Piece, most_bytes: int) -> list[Piece]:
-        """Add two pieces of one range."""
+    def add(self, one: Piece, other: Piece) -> Piece:
+        """Add two pieces."""
         both = [self.decode(piece.sums, piece.first) for piece in (one, other)]
-        sums = condensed(np.concatenate(both)) if self._sparse else both[0] + both[1]
-        return self.cut(sums, one.first, one.width, one.messages + other.messages, most_bytes)
+        sums = condensed(np.concatenate(both)) if self.sparse else both[0] + both[1]
+        return self.piece(sums, one.messages + other.messages)
 
 
 @dataclass(frozen=True)
 class _Step:
-    """The rows of a table, by their last primary key column, and the pieces that replace them."""
+    """The rows of a table, by their last primary key column, the piece that replaces them, and its new messages."""
 
     gone: list[bytes]
-    pieces: list[Piece]
+    piece: Piece
     messages: int
 
 
@@ -114,10 +108,10 @@ class TakenByAnother(Exception):  # noqa: N818
     """Another process has already replaced the rows."""
 
 
-def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_bytes: int = MOST_BYTES) -> int:
+def fold(database: Database, name: str, mechanism: Mechanism, hour: int) -> int:
     """Fold some of a campaign's uploads into a partial state; returns the number of messages, 0 if none wait."""
 
-    def take(connection: sa.Connection) -> _Step:
+    def take(connection: sa.Connection) -> _Step | None:
         hold(connection, name)
         aggregator = mechanism.aggregator()
         enough = max(_TAKEN_BYTES, aggregator.sums().nbytes // _STATE_SHARE)
@@ -130,9 +124,9 @@ def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_by
             size += sum(len(row.body) for row in rows)
             if size >= enough:
                 break
-        form = Form(aggregator)
-        made = form.cut(aggregator.sums(), 0, form.root, aggregator.count, most_bytes) if keys else []
-        return _Step(keys, made, aggregator.count)
+        if not keys:
+            return None
+        return _Step(keys, Form(aggregator).piece(aggregator.sums(), aggregator.count), aggregator.count)
 
     def put(connection: sa.Connection, step: _Step) -> None:
         _replace(connection, name, uploads.c.key, step)
@@ -141,27 +135,28 @@ def fold(database: Database, name: str, mechanism: Mechanism, hour: int, most_by
     return _exchange(database, take, put)
 
 
-def merge(database: Database, name: str, mechanism: Mechanism, most_bytes: int = MOST_BYTES) -> int:
-    """Merge two pieces of one range and level; returns by how many the pieces were reduced, 0 if nothing was to do.
+def merge(database: Database, name: str, mechanism: Mechanism) -> int:
+    """Merge two pieces of one level; returns 0 if there was nothing to do.
 
     Two processes may find the same pair; then one of them returns 0 although there may be others to merge.
     """
     alike = (pieces.c.first, pieces.c.width, pieces.c.level)
+    form = Form(mechanism.aggregator())
+    small = pieces.c.level < MOST_BYTES.bit_length() if form.sparse else sa.true()
 
-    def take(connection: sa.Connection) -> _Step:
+    def take(connection: sa.Connection) -> _Step | None:
         hold(connection, name)
-        query = sa.select(*alike).where(pieces.c.campaign == name).group_by(*alike).having(sa.func.count() > 1)
+        query = sa.select(*alike).where(pieces.c.campaign == name, small).group_by(*alike).having(sa.func.count() > 1)
         found = connection.execute(query.order_by(pieces.c.level).limit(1)).one_or_none()
         if found is None:
-            return _Step([], [], 0)
+            return None
         same = (column == own for column, own in zip(alike, found, strict=True))
         both = sa.select(pieces).where(pieces.c.campaign == name, *same).limit(2)
         rows = connection.execute(both.with_for_update(skip_locked=True)).all()
         if len(rows) < 2:
-            return _Step([], [], 0)
+            return None
         one, other = (Piece(row.first, row.width, row.level, row.messages, row.sums) for row in rows)
-        made = Form(mechanism.aggregator()).add(one, other, most_bytes)
-        return _Step([bytes(row.identity) for row in rows], made, len(rows))
+        return _Step([bytes(row.identity) for row in rows], form.add(one, other), len(rows))
 
     return _exchange(database, take, lambda connection, step: _replace(connection, name, pieces.c.identity, step))
 
@@ -177,20 +172,22 @@ def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggrega
 
 
 def _exchange(
-    database: Database, take: Callable[[sa.Connection], _Step], put: Callable[[sa.Connection, _Step], None]
+    database: Database, take: Callable[[sa.Connection], _Step | None], put: Callable[[sa.Connection, _Step], None]
 ) -> int:
-    def work(connection: sa.Connection) -> int:
+    def work(connection: sa.Connection) -> _Step | None:
         step = take(connection)
-        if step.gone:
+        if step is not None:
             put(connection, step)
-        return step.messages
+        return step
 
     if not database.sqlite:
-        return database.write(work)
+        step = database.write(work)
+        return 0 if step is None else step.messages
     step = database.read(take)
+    if step is None:
+        return 0
     try:
-        if step.gone:
-            database.write(lambda connection: put(connection, step))
+        database.write(lambda connection: put(connection, step))
     except TakenByAnother:
         return 0
     return step.messages
@@ -199,8 +196,8 @@ def _exchange(
 def _replace(connection: sa.Connection, name: str, key: sa.Column[Any], step: _Step) -> None:
     if delete_keys(connection, key, name, step.gone) != len(step.gone):
         raise TakenByAnother
-    rows = [{"campaign": name, "identity": secrets.token_bytes(16), **vars(piece)} for piece in step.pieces]
-    connection.execute(pieces.insert(), rows)
+    row = {"campaign": name, "identity": secrets.token_bytes(16), **vars(step.piece)}
+    connection.execute(pieces.insert(), row)
 
 
 def _count_arrivals(connection: sa.Connection, name: str, hour: int, messages: int) -> None:

@@ -18,7 +18,6 @@ _Hex = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 _Count = Annotated[int, Field(ge=0)]
 _Numbers = list[float | None]
 _Point = Annotated[list[float], Field(min_length=2, max_length=2)]
-_People = Annotated[int, Field(ge=1, le=10**9)]
 
 optional_token: dict[str, Any] = {"security": [{}, {"HTTPBearer": []}]}
 """For routes that need a token for some campaigns."""
@@ -60,7 +59,6 @@ class _Terms(_Model):
     release_every: Annotated[
         int, Field(ge=1, le=10**9, description="Readers see a new estimate after this many messages at least.")
     ] = 20
-    people: Annotated[_People | None, Field(description="The quota of the send_token, in people.")] = None
 
 
 class NewCampaign(_Terms):
@@ -103,7 +101,7 @@ class SingleUseTokens(_Model):
 class NewSender(_Model):
     """How many people a sender of batches may send for."""
 
-    people: _People
+    people: Annotated[int, Field(ge=1, le=10**9)]
 
 
 class SenderToken(_Model):

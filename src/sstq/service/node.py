@@ -37,7 +37,7 @@ from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
 DEFAULT_PEOPLE = 1_000_000
-"""The quota of the token of a campaign's senders, in people, unless its owner states another."""
+"""The quota of the token that a campaign with senders="token" is created with, in people."""
 
 # Units of reading that an address may take at once: requests, and 64 KiB of answers each.
 _READ_BURST = 400
@@ -49,27 +49,16 @@ _OWN = ("origins", "release_every", "read_token", "sealing_keys")
 
 @dataclass(frozen=True)
 class Entry:
-    """A campaign with everything that the routes need, prepared once.
-
-    Attributes:
-        stored: the campaign's row in the database.
-        campaign: the same, parsed.
-        document: the bytes that clients fetch.
-        signature: the collector's signature of the document.
-        sealing_keys: the public keys that shuffled messages are sealed for, the newest first.
-        read_token: the hash of the token of its readers; None without one.
-        origins: the origins of web pages that may send, besides this service's own; "*" for all.
-        release_every: readers see a new estimate only after this many new messages.
-    """
+    """A campaign with everything that the routes need, prepared once."""
 
     stored: StoredCampaign
     campaign: Campaign
-    document: bytes
-    signature: str
-    sealing_keys: tuple[bytes, ...] = ()
-    read_token: bytes | None = None
-    origins: tuple[str, ...] = ("*",)
-    release_every: int = 20
+    document: bytes  # what clients fetch
+    signature: str  # the collector's, of the document
+    sealing_keys: tuple[bytes, ...] = ()  # public keys that shuffled messages are sealed for, the newest first
+    read_token: bytes | None = None  # the hash of the token of its readers
+    origins: tuple[str, ...] = ("*",)  # of web pages that may send, besides this service's own
+    release_every: int = 20  # readers see a new estimate after this many new messages
 
     @cached_property
     def etag(self) -> str:
@@ -87,13 +76,9 @@ class Entry:
 
 
 class Node(ABC):
-    """The state of one server process; everything persistent is in the store.
+    """The state of one server process; everything persistent is in the store."""
 
-    Attributes:
-        role: "collector" or "shuffler"; a database of the other role is refused.
-    """
-
-    role: str
+    role: str  # "collector" or "shuffler"; a database of the other role is refused
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
@@ -113,15 +98,11 @@ class Node(ABC):
         self._administrator = token_hash(settings.administrator_token)
         self._metrics_reader = None if settings.metrics_token is None else token_hash(settings.metrics_token)
         self._entries: dict[str, Entry] = {}
-        self._forgotten = 0
-        self._known: bytes | None = None  # the store's mark when all entries were read
+        self._mark: bytes | None = None  # the store's when the entries were read
         self._lock = threading.Lock()
 
     def warm_up(self) -> None:
-        """Load the kernels that check, add and estimate; all that are missing are compiled at the first of them.
-
-        So no upload or estimate waits for a compiler.
-        """
+        """Load the kernels that check, add and estimate, so that no upload waits for a compiler."""
         mechanism = FrameUnit(dim=2, epsilon=1.0)
         aggregator = mechanism.aggregator()
         aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))
@@ -139,43 +120,26 @@ class Node(ABC):
     # Campaigns
 
     def refresh(self) -> list[Entry]:
-        """Reload all campaigns: another process may have changed them. Blocks, so call it outside the event loop."""
-        while True:
-            forgotten, mark = self._forgotten, self.store.changes()
-            if mark == self._known:
-                return list(self._entries.values())
-            entries = {stored.name: self._entry(stored) for stored in self.store.campaigns()}
-            if self._remember(entries, forgotten, mark):
-                return list(entries.values())
+        """Reload all campaigns if any process has changed one. Blocks, so call it outside the event loop."""
+        with self._lock:  # also while reading: nothing old is remembered after a change
+            mark = self.store.changes()
+            if mark != self._mark:
+                self._entries = {stored.name: self._entry(stored) for stored in self.store.campaigns()}
+                self._mark = mark
+            return list(self._entries.values())
 
     async def entry(self, name: str) -> Entry:
         """Return the campaign with this name; raises a Problem (404) if there is none."""
-        found, forgotten = self._entries.get(name), self._forgotten
+        if name not in self._entries and re.fullmatch(NAME_PATTERN, name):
+            await self._look_for(name)
+        found = self._entries.get(name)
         if found is None:
-            stored = await self._find(name) if re.fullmatch(NAME_PATTERN, name) else None
-            if stored is None:
-                raise unknown_campaign()
-            found = self._entry(stored)
-            self._remember(self._entries | {name: found}, forgotten)
+            raise unknown_campaign()
         return found
 
-    async def _find(self, name: str) -> StoredCampaign | None:
-        return await asyncio.to_thread(self.store.campaign, name)
-
-    def forget(self, name: str) -> None:
-        """Reload a campaign on its next use."""
-        with self._lock:
-            self._forgotten += 1
-            self._known = None
-            self._entries = {known: entry for known, entry in self._entries.items() if known != name}
-
-    def _remember(self, entries: dict[str, Entry], forgotten: int, mark: bytes | None = None) -> bool:
-        """Cache what was read, unless a campaign was changed or deleted meanwhile; returns whether it did."""
-        with self._lock:
-            if self._forgotten != forgotten:
-                return False
-            self._entries, self._known = entries, mark
-            return True
+    async def _look_for(self, name: str) -> None:  # noqa: ARG002
+        """Load a campaign that is not known yet, if there is one with this name."""
+        await asyncio.to_thread(self.refresh)
 
     def _entry(self, stored: StoredCampaign) -> Entry:
         known = self._entries.get(stored.name)
@@ -230,27 +194,35 @@ class Collector(Node):
         origins, every = tuple(own.get("origins", ())), own.get("release_every", Entry.release_every)
         return Entry(stored, campaign, document, self.key.sign(document), keys, token, origins, every)
 
-    def create(self, campaign: Campaign, own: Mapping[str, Any] | None = None, people: int = 0) -> dict[str, str]:
-        """Store a new campaign; returns its shared tokens, which are not stored. ValueError if the name is taken.
+    def create(self, campaign: Campaign, own: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Store a new campaign with what its clients need not know (`origins` and `release_every`).
 
-        Args:
-            campaign: the campaign.
-            own: what its owner decides and its clients need not know: `origins` and `release_every`.
-            people: the quota of its sender's token; 0 for the default.
+        Returns its shared tokens, which are not stored. ValueError if the name is taken.
         """
         if campaign.name in _RESERVED:
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
         needed = ["sealing_key"] if campaign.shuffling is not None else []
         terms, tokens = self._terms(campaign, dict(own or {}), needed)
         self.store.create(campaign.name, campaign.mechanism, terms)
-        return tokens | self._send_token(campaign, people)
+        return tokens | self._send_token(campaign)
+
+    def change(
+        self, entry: Entry, campaign: Campaign, own: Mapping[str, Any], renewed: Collection[str] = ()
+    ) -> dict[str, str]:
+        """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
+        terms, tokens = self._terms(campaign, take_own(json.loads(entry.stored.terms)) | dict(own), renewed)
+        self.store.change_terms(campaign.name, terms)
+        if "send_token" in renewed:
+            self.store.remove_senders(campaign.name)
+        if "send_token" in renewed or not entry.stored.senders:
+            tokens |= self._send_token(campaign)
+        self.refresh()
+        return tokens
 
     def _terms(self, campaign: Campaign, kept: dict[str, Any], renewed: Collection[str]) -> tuple[str, dict[str, str]]:
         """Return what is stored of a campaign, with the keys and hashes it needs, and its readers' token if new."""
         tokens = {}
-        if "read_token" in renewed:
-            kept.pop("read_token", None)
-        if campaign.readers == "token" and "read_token" not in kept:
+        if campaign.readers == "token" and ("read_token" in renewed or "read_token" not in kept):
             tokens["read_token"] = new_token()
             kept["read_token"] = token_hash(tokens["read_token"]).hex()
         if "sealing_key" in renewed:
@@ -259,39 +231,21 @@ class Collector(Node):
             kept["sealing_keys"] = [key.public.hex(), *kept.get("sealing_keys", ())]
         return rfc8785.dumps(campaign.terms() | kept).decode(), tokens
 
-    def _send_token(self, campaign: Campaign, people: int) -> dict[str, str]:
-        return {"send_token": self.add_sender(campaign, people)} if campaign.senders == "token" else {}
+    def _send_token(self, campaign: Campaign) -> dict[str, str]:
+        return {"send_token": self.add_sender(campaign, DEFAULT_PEOPLE)} if campaign.senders == "token" else {}
 
     def add_sender(self, campaign: Campaign, people: int) -> str:
         """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
         token = new_token()
-        self.store.add_sender(campaign.name, token_hash(token), (people or DEFAULT_PEOPLE) * campaign.slots)
-        self.forget(campaign.name)
+        self.store.add_sender(campaign.name, token_hash(token), people * campaign.slots)
+        self.refresh()
         return token
-
-    def change(
-        self,
-        entry: Entry,
-        campaign: Campaign,
-        own: Mapping[str, Any],
-        renewed: Collection[str] = (),
-        people: int = 0,
-    ) -> dict[str, str]:
-        """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
-        terms, tokens = self._terms(campaign, take_own(json.loads(entry.stored.terms)) | dict(own), renewed)
-        self.store.change_terms(campaign.name, terms)
-        if "send_token" in renewed:
-            self.store.remove_senders(campaign.name)
-        if "send_token" in renewed or not entry.stored.senders:
-            tokens |= self._send_token(campaign, people)
-        self.forget(campaign.name)
-        return tokens
 
     def delete(self, entry: Entry) -> None:
         """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
         self.store.delete(entry.campaign.name)
         self.forget_sealing_keys(entry)
-        self.forget(entry.campaign.name)
+        self.refresh()
 
     def warnings(self) -> list[str]:
         """Sentences for the operator about campaigns that strangers could abuse."""

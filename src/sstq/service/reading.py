@@ -24,6 +24,7 @@ from sstq.service.database import OUTCOMES
 from sstq.service.models import Campaigns, Estimate, Progress, Status, optional_token
 from sstq.service.node import Collector, Entry
 from sstq.service.observing import gauge
+from sstq.service.rendering import as_csv, describe
 from sstq.service.security import Problem, unauthorized
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
@@ -96,17 +97,17 @@ def reading_routes(collector: Collector) -> APIRouter:
         ] = None,
     ) -> Response:
         name, audience = entry.campaign.name, reader(entry, token)
-        as_csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
+        csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
         covered = (await asyncio.to_thread(results.covered, store, audience)).get(name, 0)
-        etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if as_csv else "json"}"'
+        etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if csv else "json"}"'
         headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "no-cache"}
         if entry.campaign.readers == "public":
             headers |= ALLOW_ANY_ORIGIN
-        if as_csv:
+        if csv:
             headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
         if matches(request, etag):
             return Response(status_code=304, headers=headers)
-        if not as_csv:
+        if not csv:
             content = await asyncio.to_thread(_estimate, collector, entry, audience)
             return Response(content, headers=headers, media_type="application/json")
         async with rendering:
@@ -182,11 +183,11 @@ def _estimate(collector: Collector, entry: Entry, audience: results.Audience) ->
     found = results.latest(collector.store, entry.campaign.name, audience)
     if found is not None:
         return found
-    return json.dumps(results.describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
+    return json.dumps(describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
 
 
 def _csv(collector: Collector, entry: Entry, audience: results.Audience) -> bytes:
-    return results.as_csv(entry.campaign, json.loads(_estimate(collector, entry, audience))).encode()
+    return as_csv(entry.campaign, json.loads(_estimate(collector, entry, audience))).encode()
 
 
 @lru_cache(maxsize=256)

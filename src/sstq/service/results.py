@@ -12,8 +12,6 @@ one of the k messages may be the reader's own); ε is.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from functools import lru_cache
@@ -21,70 +19,21 @@ from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
-from sstq.aggregation.estimates import Estimate
 from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.survey.estimates import SurveyEstimate
-from sstq.mechanisms.survey.mechanism import Survey
 from sstq.service import alarms
 from sstq.service.batches import shuffled_claim
 from sstq.service.database import alarms as verdicts
-from sstq.service.database import arrivals, estimates, history, hold, pieces, releases, totals
+from sstq.service.database import arrivals, estimates, history, hold, pieces, put, releases, totals
+from sstq.service.rendering import describe
 from sstq.service.store import Store
-from sstq.service.surveys import HEADER, csv_rows, describe_questions
-
-LEVEL = 0.95
-"""The probability that a region contains all coordinates of the mean at once."""
 
 Audience = Literal["owner", "public"]
 
 _NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a released estimate
-_GROUPED = {  # what is known of groups, and the columns of CSV
-    "shares": "share",
-    "shares_stderr": "share_stderr",
-    "sums": "sum",
-    "sums_stderr": "sum_stderr",
-    "means": "mean",
-    "means_stderr": "mean_stderr",
-}
 _LATER = 10  # the prediction extends to this many times the messages
-
-
-def describe(
-    campaign: Campaign, estimate: Estimate | None, claim: dict[str, Any] | None, checks: dict[str, str] | None = None
-) -> dict[str, Any]:
-    """Return a campaign's estimate as JSON values, with the privacy claim if shuffled; unknown values are null."""
-    known: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "count": 0, "shuffling": claim}
-    if estimate is None:
-        unknown = dict.fromkeys(("value", "stderr", "region", "groups", "questions", "checks"))
-        return known | unknown | {"note": ""}
-    region, grouped = estimate.region(LEVEL), isinstance(estimate, GroupEstimate)
-    return known | {
-        "count": estimate.count,
-        "value": _numbers(estimate.value),
-        "stderr": _numbers(estimate.stderr),
-        "region": {
-            "level": LEVEL,
-            "radius": _numbers(np.array([region.radius]))[0],
-            "half_width": _numbers(region.half_width),
-        },
-        "groups": {field: _numbers(getattr(estimate, field)) for field in _GROUPED} if grouped else None,
-        "questions": describe_questions(campaign.mechanism, estimate, LEVEL)
-        if isinstance(campaign.mechanism, Survey) and isinstance(estimate, SurveyEstimate)
-        else None,
-        "note": estimate.note,
-        "checks": checks,
-    }
-
-
-def _numbers(values: NDArray[np.float64]) -> list[Any]:
-    """Convert to lists, with None for numbers that JSON does not have."""
-    found: list[Any] = np.where(np.isfinite(values), values, np.array(None, dtype=object)).tolist()
-    return found
 
 
 def refresh(store: Store, campaign: Campaign, release_every: int = 1) -> bool:
@@ -150,20 +99,15 @@ def _keep(
     query = sa.select(estimates.c.messages).where(estimates.c.campaign == name).with_for_update()
     if (connection.execute(query).scalar() or 0) >= messages:
         return
-    _replace(connection, estimates, row)
+    put(connection, estimates, row)
     if error is not None:
         connection.execute(history.insert(), {"campaign": name, "messages": messages, "error": error})
         _, before = _last_look(connection, name)
         for kind, said in found.items():
             if not before.get(kind, "").startswith(alarms.ALARM):  # an alarm stays
                 kept = {"campaign": name, "kind": kind, "messages": messages, "detail": said}
-                _replace(connection, verdicts, kept)
+                put(connection, verdicts, kept)
     _release(connection, row, release_every)
-
-
-def _replace(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
-    connection.execute(table.delete().where(*(own == row[own.name] for own in table.primary_key)))
-    connection.execute(table.insert(), row)
 
 
 def _release(connection: sa.Connection, row: dict[str, Any], release_every: int) -> None:
@@ -234,37 +178,3 @@ def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hou
 @lru_cache(maxsize=256)
 def _typical_error(mechanism: Mechanism) -> ExpectedError:
     return mechanism.typical_error()
-
-
-def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
-    """Return an estimate as CSV, one row per coordinate, coordinate of each group, or item of each question.
-
-    Unknown cells are empty. Sums over people are `count` times the value.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if isinstance(campaign.mechanism, Survey):
-        rows = csv_rows(described["questions"] or [])
-        writer.writerows([HEADER, *([_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)])
-        return text.getvalue()
-    dim, groups = getattr(campaign.mechanism, "categories", campaign.mechanism.dim), described["groups"]
-    names = [_cell(label) for label in campaign.labels] or [""] * dim
-    if campaign.mechanism.groups is None:
-        writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
-        if described["count"]:
-            columns = (described["value"], described["stderr"], described["region"]["half_width"])
-            for row in zip(range(dim), names, *columns, strict=True):  # one by one: other threads have their turns
-                writer.writerow(row)
-    else:
-        writer.writerow(["group", "group_label", "coordinate", "label", *_GROUPED.values()])
-        for group in range(campaign.mechanism.groups if groups else 0):
-            named = _cell(campaign.group_labels[group]) if campaign.group_labels else ""
-            share, error, *own = (groups[field][group] for field in _GROUPED)
-            for coordinate, (label, *numbers) in enumerate(zip(names, *own, strict=True)):
-                writer.writerow([group, named, coordinate, label, share, error, *numbers])
-    return text.getvalue()
-
-
-def _cell(label: str) -> str:
-    """A label as a cell that no spreadsheet takes for a formula."""
-    return f"'{label}" if label[:1] in {*"=+-@"} else label

@@ -11,7 +11,7 @@ from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
 from sstq.service import folding
-from sstq.service.database import Database, hold, totals
+from sstq.service.database import Database, hold, put, totals
 from sstq.service.receiving import Answer, Checked, Packed, Receipt, Refusal, Upload, checked, receive
 
 __all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
@@ -46,10 +46,7 @@ class Counts:
 
 
 class Store(Database):
-    """Everything a collector stores. Several processes may share one PostgreSQL database.
-
-    `check` checks and joins bodies; a shuffler, which cannot look into them, has one of its own.
-    """
+    """Everything a collector stores; `check` checks and joins bodies, which a shuffler cannot look into."""
 
     def __init__(
         self,
@@ -111,14 +108,12 @@ class Store(Database):
 
     def campaign(self, name: str) -> StoredCampaign | None:
         """Return the campaign with this name, if any."""
-        return next(iter(self.campaigns(name)), None)
+        return next((found for found in self.campaigns() if found.name == name), None)
 
-    def campaigns(self, name: str | None = None) -> list[StoredCampaign]:
-        """Return all campaigns, or those with this name, by name."""
+    def campaigns(self) -> list[StoredCampaign]:
+        """Return all campaigns by name."""
         table = tables.campaigns.c
         query = sa.select(table.name, table.mechanism, table.terms, table.closed).order_by(table.name)
-        if name is not None:
-            query = query.where(table.name == name)
 
         def work(connection: sa.Connection) -> list[StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
@@ -189,12 +184,7 @@ class Store(Database):
         """Delete the keys, tokens and envelopes of campaigns that ended long ago, and close them for good.
 
         Long ago is after this many hours of service, which are counted here: at most one per call and per hour of any
-        clock. So a clock that is wrong for a while deletes nothing.
-
-        Args:
-            over: the campaigns whose end has passed; one that is open again loses its mark.
-            hour: the present hour.
-            grace_hours: how many hours of service a campaign must have been over.
+        clock. So a clock that is wrong for a while deletes nothing. A campaign not in `over` loses its mark.
         """
         table = tables.campaigns.c
 
@@ -287,21 +277,18 @@ class Store(Database):
 
     def counts(self, name: str) -> Counts:
         """Return the counts of a campaign."""
-        found = self.all_counts(name).get(name)
+        found = self.all_counts().get(name)
         if found is None:
             raise _no_campaign(name)
         return found
 
-    def all_counts(self, name: str | None = None) -> dict[str, Counts]:
-        """Return the counts of all campaigns, or of one; as many queries for all as for one."""
+    def all_counts(self) -> dict[str, Counts]:
+        """Return the counts of all campaigns, with as many queries as for one."""
         query = sa.select(tables.campaigns.c.name, tables.campaigns.c.issued)
         left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(tables.tokens.c.campaign)
-        if name is not None:
-            query = query.where(tables.campaigns.c.name == name)
-            left = left.where(tables.tokens.c.campaign == name)
 
         def work(connection: sa.Connection) -> dict[str, Counts]:
-            waiting, folded = (totals(connection, table, name) for table in (tables.uploads, tables.pieces))
+            waiting, folded = (totals(connection, table) for table in (tables.uploads, tables.pieces))
             unspent = {campaign: int(tokens) for campaign, tokens in connection.execute(left)}
             return {
                 own: Counts(waiting.get(own, 0) + folded.get(own, 0), folded.get(own, 0), issued, unspent.get(own, 0))
@@ -321,9 +308,7 @@ def _get(connection: sa.Connection, name: str) -> bytes | None:
 
 
 def _set(connection: sa.Connection, name: str, value: bytes) -> None:
-    change = tables.settings.update().where(tables.settings.c.name == name).values(value=value)
-    if not connection.execute(change).rowcount:
-        connection.execute(tables.settings.insert(), {"name": name, "value": value})
+    put(connection, tables.settings, {"name": name, "value": value})
 
 
 def _mark(connection: sa.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from binascii import unhexlify
@@ -144,7 +145,7 @@ class Uploads:
             raise Problem(422, f"The messages are malformed: {answer.reason}.")
         if answer in (Refusal.UNKNOWN, Refusal.CLOSED, Refusal.SENDER):
             # Another process may have deleted, closed or changed the campaign.
-            self._node.forget(campaign.name)
+            await asyncio.to_thread(self._node.refresh)
         raise unknown_campaign() if answer is Refusal.UNKNOWN else Problem(*_REFUSALS[answer])
 
     def _admit(self, campaign: Campaign) -> None:

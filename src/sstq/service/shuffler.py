@@ -1,6 +1,7 @@
-"""A shuffler's process: the campaigns that name it, as signed by the collector, and the thread that mixes and forwards.
+"""The shuffler: it receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 
-One thread per process. Everything it does can be repeated: a crowd becomes batches in one transaction, and a batch is
+It sees who sends and when, but not what; the collector sees what was sent, but not by whom. One thread per process
+mixes and forwards. Everything it does can be repeated: a crowd becomes batches in one transaction, and a batch is
 forwarded under one name until the collector has acknowledged it.
 """
 
@@ -11,20 +12,31 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sstq.client.campaigns import Document, Shuffling, read_document
+from fastapi import APIRouter, FastAPI
+from prometheus_client.core import Metric
+
+from sstq.client.campaigns import Campaign, Document, Shuffling, read_document
 from sstq.client.http import Refused, Unreachable, request
-from sstq.client.sealing import SealingKey
+from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
+from sstq.service.app import new_app, serve
+from sstq.service.background import Rounds
 from sstq.service.batches import Manifest
+from sstq.service.common_routes import ADMINISTRATOR, Named, common_routes
+from sstq.service.crowds import count_outgoing, drop, forward_later, joined_by_crowd, outgoing_parts, sent, waiting
+from sstq.service.models import ShufflerStatus
 from sstq.service.node import Entry, Node
-from sstq.service.rounds import Rounds
-from sstq.service.security import Problem
+from sstq.service.observing import gauge
+from sstq.service.security import Guard, Problem
 from sstq.service.settings import ShufflerSettings
-from sstq.service.shuffler.crowds import drop, forward_later, joined_by_crowd, outgoing_parts, sent, waiting
 from sstq.service.store import Store, StoredCampaign
+from sstq.service.uploads import Uploads
+
+__all__ = ["ShufflerSettings", "create_shuffler_app", "run_shuffler"]
 
 _COLLECTOR_KEY = "collector-key"
 # How many names may be looked up at the collector at once; strangers can send any name.
@@ -34,6 +46,15 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _FOR_GOOD = {404, 410}
 
 logger = logging.getLogger("sstq.service")
+_DESCRIPTION = (
+    "Receives sealed messages (HPKE) of differentially private campaigns, mixes those of many people and forwards them "
+    "to the collector. Every refusal is application/problem+json (RFC 9457) with a sentence. After 429, "
+    "503 or no answer, repeat the request with the same Idempotency-Key: its envelopes count once."
+)
+_UPLOAD = (
+    "SSTQ-Count is 1: one person. The body is the crowd (32 bytes) and, sealed for the shuffler, one envelope of "
+    "envelope_bytes bytes per slot, in the order of the slots. The shuffler answers once they are durable."
+)
 
 
 class Shuffler(Node):
@@ -73,13 +94,11 @@ class Shuffler(Node):
         """The collector's signature of the document and the shuffler's, the same for every client."""
         return super().signatures(entry) | {"SSTQ-Shuffler-Signature": self.key.sign(entry.document, SHUFFLER_PREFIX)}
 
-    async def _find(self, name: str) -> StoredCampaign | None:
-        stored = await super()._find(name)
-        if stored is None:
+    async def _look_for(self, name: str) -> None:
+        await super()._look_for(name)
+        if name not in self._entries:
             async with self._asking:
                 await asyncio.to_thread(self._learn, name)
-            stored = await super()._find(name)
-        return stored
 
     def _learn(self, name: str) -> None:
         try:
@@ -118,7 +137,7 @@ class Shuffler(Node):
             self.store.create(name, campaign.mechanism, terms)
         elif stored.terms != terms:
             self.store.change_terms(name, terms)
-        self.forget(name)
+        self.refresh()
 
     def _check_named(self, terms: Shuffling) -> None:
         """ValueError unless the terms name this shuffler: its address and both of its keys."""
@@ -255,3 +274,79 @@ class Work(Rounds):
                 return False
             self._shuffler.metrics.people.labels(name, "refused").inc(manifest.count)
         return True
+
+
+def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
+    """Create the ASGI application of a shuffler; ValueError if its database cannot be used."""
+    shuffler = Shuffler(settings)
+    shuffler.metrics.gauges = lambda: _gauges(shuffler)
+    app = new_app(shuffler, "sstq shuffler", _DESCRIPTION, Work)
+    app.include_router(common_routes(shuffler, _UPLOAD))
+    app.include_router(_routes(shuffler))
+    app.add_middleware(_Envelopes, node=shuffler)
+    app.add_middleware(Guard, node=shuffler)
+    return app
+
+
+def run_shuffler(settings: ShufflerSettings, started: Callable[[str, str], None] = lambda _, __: None) -> None:
+    """Serve until the process is told to stop; acknowledged envelopes survive any kind of exit.
+
+    Args:
+        settings: the settings of this process.
+        started: called with the address and the shuffler's public key once the server accepts requests.
+    """
+    app = create_shuffler_app(settings)
+    serve(app, settings, lambda url: started(url, app.state.node.key.public.hex()))
+
+
+class _Envelopes(Uploads):
+    """POST /v1/campaigns/NAME/messages of a shuffler: opens the cover of envelopes, which it cannot open."""
+
+    _node: Shuffler
+
+    def _admit(self, campaign: Campaign) -> None:
+        """Accept all campaigns: those of a shuffler are all shuffled."""
+
+    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:
+        crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
+        if crowd.hex() not in entry.crowds:
+            raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
+        (envelopes,) = open_envelopes(self._node.sealing_key.secret, cover_info(crowd), [cover])
+        if envelopes is None:
+            raise Problem(422, "The cover of the envelopes does not open.")
+        return crowd + envelopes
+
+
+def _routes(shuffler: Shuffler) -> APIRouter:
+    router = APIRouter()
+
+    @router.get(
+        "/v1/campaigns/{name}/status",
+        summary="Count the people whose envelopes are waiting",
+        response_model=ShufflerStatus,
+        dependencies=ADMINISTRATOR,
+    )
+    def status(entry: Named) -> dict[str, Any]:
+        campaign, counts = entry.campaign, shuffler.store.counts(entry.campaign.name)
+        return {
+            "name": campaign.name,
+            "status": campaign.status(shuffler.clock.now()),
+            "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
+            "waiting": {crowd.name: crowd.people for crowd in waiting(shuffler.store, campaign.name)},
+            "outgoing": count_outgoing(shuffler.store, campaign.name),
+            "tokens_issued": counts.issued,
+            "tokens_unspent": counts.unspent,
+            "refused_change": shuffler.refused_changes.get(campaign.name),
+        }
+
+    return router
+
+
+def _gauges(shuffler: Shuffler) -> Iterable[Metric]:
+    """The shuffler's metrics that are counted when they are read."""
+    counts = shuffler.store.all_counts()
+    people = {(name,): own.received for name, own in counts.items()}
+    yield gauge("sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people)
+    outgoing = {(name,): count_outgoing(shuffler.store, name) for name in counts}
+    yield gauge("sstq_envelopes_outgoing", "Mixed envelopes not acknowledged yet.", ["campaign"], outgoing)
+    yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(shuffler.inbox)})
