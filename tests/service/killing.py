@@ -1,7 +1,6 @@
 """Load on collectors that are killed: our own clients send until acknowledged, and count what they sent."""
 
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from sstq.messages.batch import Messages
 from sstq.service.security import token_hash
 from sstq.service.store import Store
 from tests.patience import PATIENCE, until
+from tests.service.serving import free_port
 
 CAMPAIGNS = {"dense": sstq.SSTQ(dim=20, epsilon=2.0), "sparse": sstq.FrameUnit(dim=20, epsilon=2.0, frames=64)}
 SENDERS = 16
@@ -95,12 +95,6 @@ def under_load(load: Load) -> None:
 
 def _folded(store: Store) -> list[int]:
     return [store.counts(name).folded for name in CAMPAIGNS]
-
-
-def free_port() -> int:
-    """A port of the loopback interface that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def settings_of(store: Store, port: int) -> dict[str, object]:

@@ -63,10 +63,6 @@ def _wait_for(connection, value):
         pass
 
 
-def test_it_opens_again(database, database_url):
-    Database(database_url).close()
-
-
 def test_another_program_is_refused(tmp_path):
     path = tmp_path / "other.sqlite3"
     with sqlite3.connect(path) as connection:

@@ -93,7 +93,7 @@ def test_large_sparse_pieces_stay_and_all_add_up(store, seed, kind, monkeypatch)
     assert sum(row.messages for row in found) == expected.count
     assert (len(found) > 1) == expected.sparse
     if expected.sparse:
-        assert {row.level for row in found} == {13}  # of 8 kB at most
+        assert max(row.level for row in found) == 13  # of 8 kB at most
 
 
 def test_pieces_of_earlier_releases_add_up(store, seed):

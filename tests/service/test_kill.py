@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from tests.service.killing import Load, differences, free_port, killed_under_load, prepared, settings_of, under_load
-from tests.service.serving import serving
+from tests.service.killing import Load, differences, killed_under_load, prepared, settings_of, under_load
+from tests.service.serving import free_port, serving
 
 pytestmark = pytest.mark.slow
 

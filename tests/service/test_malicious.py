@@ -1,7 +1,5 @@
 """What a malicious collector, shuffler or sender tries: each of these attacks worked once."""
 
-import hashlib
-import secrets
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,7 +17,6 @@ pytest.importorskip("fastapi")
 from sstq.client import Campaign, Client, Shuffling
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
-from sstq.service.crowds import joined_by_crowd
 from tests.patience import until
 from tests.service.serving import serving
 
@@ -205,15 +202,6 @@ def test_the_collector_is_not_asked_by_those_who_send(tmp_path):
             send((collector, shuffler), "quiet")
             send((collector, shuffler), "quiet")
         assert collector.asked == ["/v1/campaigns/quiet"]  # by the shuffler, when it first heard of it
-
-
-def test_crowds_are_told_apart_by_all_of_their_name():
-    """Two keys of a collector whose names agree in all but the last bit."""
-    name = secrets.token_bytes(CROWD_BYTES)
-    other = name[:-1] + bytes([name[-1] ^ 1])
-    assert hashlib.sha256().digest_size == CROWD_BYTES
-    packed = [(1, name + b"a"), (1, other + b"b")]
-    assert joined_by_crowd(MECHANISM, packed) == (packed, {})
 
 
 def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):

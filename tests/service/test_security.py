@@ -224,18 +224,6 @@ def body_of(shares, receive, address="10.0.0.1"):
     return security.RequestBody(shares, {"client": (address, 1)}, receive)
 
 
-def test_a_body_that_comes_too_slowly_is_refused(monkeypatch):
-    monkeypatch.setattr(security, "_BODY_SECONDS", 0.05)
-
-    async def receive():
-        await asyncio.sleep(0.02)
-        return {"type": "http.request", "body": b"x", "more_body": True}
-
-    with pytest.raises(Problem, match="arrived too slowly") as caught:
-        asyncio.run(body_of(BodyShares(), receive).read(1 << 25))  # however large it may be
-    assert caught.value.status_code == 408
-
-
 def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
     shares = BodyShares()
 

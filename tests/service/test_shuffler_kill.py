@@ -4,10 +4,9 @@ import http.client
 import json
 import random
 import re
-import secrets
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -19,11 +18,10 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.client.campaigns import read_document
-from sstq.client.sealing import payloads, seal_person
+from sstq.client import Client
 from sstq.service.store import Store
 from tests.patience import PATIENCE, until
-from tests.service.serving import ADMINISTRATOR, serving
+from tests.service.serving import ADMINISTRATOR, free_port, serving
 
 pytestmark = pytest.mark.slow
 
@@ -77,64 +75,31 @@ def between():
         thread.join()
 
 
-class Senders:
-    """Threads that send envelopes until they are acknowledged; `messages` are those of all that were sent."""
+@contextmanager
+def people_sending(url, pins):
+    """Threads of our own client that send until acknowledged; yields the messages of all that were."""
+    acknowledged, problems, enough = [], [], threading.Event()
 
-    def __init__(self, shuffler, document):
-        self.shuffler, self._document = shuffler, document
-        self.messages, self.lost = [], 0
-        self._enough, self._failed = threading.Event(), []
-        self._threads = [threading.Thread(target=self._run) for _ in range(SENDERS)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._enough.set()
-        for thread in self._threads:
-            thread.join()
-        assert not self._failed
-
-    def _run(self):
+    def send():
         try:
-            while not self._enough.is_set():
-                self._send()
-        except BaseException as error:
-            self._failed.append(error)
-            raise
+            client = Client(f"{url}/steps", most_epsilon=4.0, patience=PATIENCE, **pins)
+            while not enough.is_set():
+                messages = MECHANISM.encode(np.random.default_rng().normal(size=20))
+                client.send_messages(messages)
+                acknowledged.append(messages)
+        except Exception as error:
+            problems.append(error)
 
-    def _send(self):
-        messages = MECHANISM.encode(np.random.default_rng().normal(size=20))
-        campaign, _, (newest,) = self._document
-        cover = bytes.fromhex(campaign.shuffling.sealing_key)
-        rows = [row.tobytes() for row in payloads(messages, MECHANISM.message_bits)]
-        body = seal_person(rows, campaign.crowd(newest), newest, cover)
-        headers = {
-            "Content-Type": "application/octet-stream",
-            "Idempotency-Key": secrets.token_hex(16),
-            "SSTQ-Count": "1",
-            "SSTQ-Digest": MECHANISM.digest(),
-        }
-        ends = time.monotonic() + PATIENCE
-        while time.monotonic() < ends:
-            connection = http.client.HTTPConnection(urlsplit(self.shuffler.url).netloc, timeout=PATIENCE)
-            with closing(connection):
-                try:
-                    connection.request("POST", "/v1/campaigns/steps/messages", body, headers)
-                    answer = connection.getresponse()
-                    said = answer.read()
-                except (OSError, http.client.HTTPException):
-                    self.lost += 1
-                    time.sleep(random.uniform(0.02, 0.1))
-                    continue
-            if answer.status == 503:  # the database of a busy machine: nothing was stored
-                continue
-            assert (answer.status, said) == (200, b'{"count":1}')
-            self.messages.append(messages)
-            return
-        raise AssertionError("an upload was never acknowledged")
+    threads = [threading.Thread(target=send) for _ in range(SENDERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield acknowledged
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join()
+    assert not problems
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
@@ -142,7 +107,7 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     databases = [f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")]
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
-    fast = {"messages_per_second": 0, "fold_seconds": 0.02}
+    fast, port = {"messages_per_second": 0, "fold_seconds": 0.02}, free_port()
     with ExitStack() as servers, httpx.Client(timeout=PATIENCE) as client:
 
         def start_collector():
@@ -151,24 +116,23 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
 
         def start_shuffler():
             more = {"collector": between.url, "closing_seconds": 1, "fetch_seconds": 0.1, "database": databases[1]}
-            more["public_url"] = "https://shuffle.example"
-            return servers.enter_context(serving(tmp_path, command="shuffler", **fast, **more, port=0))
+            return servers.enter_context(serving(tmp_path, command="shuffler", **fast, **more, port=port))
 
         collector, shuffler = start_collector(), start_shuffler()
         keys = client.get(f"{shuffler.url}/v1/key").json()
-        shuffling = {"url": "https://shuffle.example", "threshold": 2, "below_threshold": "local", **keys}
+        shuffling = {"url": shuffler.url, "threshold": 2, "below_threshold": "local", **keys}
         terms = {"name": "steps", "mechanism": json.loads(MECHANISM.to_json())}
         terms |= {"closes": "2100-01-01T00:00:00Z", "shuffling": shuffling}
         assert client.post(f"{collector.url}/v1/campaigns", json=terms, headers=HEADERS).status_code == 201
-        document = read_document(client.get(f"{shuffler.url}/v1/campaigns/steps").content)
+        pins = {"pinned_key": client.get(f"{collector.url}/v1/key").json()["key"], "pinned_shuffler": keys["key"]}
         store = Store(databases[0])
-        with Senders(shuffler, document) as senders:
+        with people_sending(shuffler.url, pins) as acknowledged:
             for _ in range(KILLS // 2):
-                before = len(senders.messages)
-                until(lambda before=before: len(senders.messages) >= before + PAUSE)
+                before = len(acknowledged)
+                until(lambda before=before: len(acknowledged) >= before + PAUSE)
                 time.sleep(random.uniform(0.0, 0.1))
                 shuffler.kill()
-                senders.shuffler = shuffler = start_shuffler()
+                shuffler = start_shuffler()
         closed = client.patch(f"{collector.url}/v1/campaigns/steps", json={"closed": True}, headers=HEADERS)
         assert closed.status_code == 200
         # While the crowd is mixed, forwarded, opened and folded.
@@ -180,14 +144,13 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
             else:
                 collector.kill()
                 collector = start_collector()
-        sent = sum(map(len, senders.messages))
+        sent = sum(map(len, acknowledged))
         until(lambda: store.counts("steps").folded >= sent)
         time.sleep(0.2)  # more would be doubled
         claim = client.get(f"{collector.url}/v1/campaigns/steps/status", headers=HEADERS).json()["shuffling"]
-    assert senders.lost  # uploads were cut off, and sent again
-    assert between.lost  # and so were batches that the collector had stored
+    assert between.lost  # answers to batches that the collector had stored
     expected = MECHANISM.aggregator()
-    for messages in senders.messages:
+    for messages in acknowledged:
         expected.update(messages)
     found = store.state("steps")
     assert found.count == expected.count == sent == claim["accepted"]
