@@ -23,9 +23,8 @@ pytest.importorskip("playwright")
 from playwright import sync_api as playwright
 
 from sstq.service import Settings
-from sstq.service.dashboard import dashboard_routes
-from sstq.service.demo import POLL, ensure_poll
 from sstq.service.node import Collector
+from sstq.service.pages import POLL, dashboard_routes, ensure_poll
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, browsing
 from tests.patience import PATIENCE

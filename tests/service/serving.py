@@ -23,7 +23,9 @@ class Server:
         self.url, self.process, self.log = url, process, log
         self.senders: dict[str, str] = {}
         # The context of the standard library, which believes in SSL_CERT_FILE as our own client does.
-        self.http = httpx.Client(base_url=url, timeout=PATIENCE, verify=ssl.create_default_context())
+        # A connection is used again for less time than the server keeps it: otherwise it could close it meanwhile.
+        kept = httpx.Limits(keepalive_expiry=2.0)
+        self.http = httpx.Client(base_url=url, timeout=PATIENCE, verify=ssl.create_default_context(), limits=kept)
 
     def kill(self):
         """Kill it with SIGKILL."""

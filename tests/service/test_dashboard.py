@@ -354,7 +354,7 @@ def test_every_picture_has_a_name_and_a_table(page, server):
 
 
 def test_files_of_the_page_are_those_that_were_committed(server):
-    static = files("sstq.service.dashboard") / "static"
+    static = files("sstq.service") / "dashboard" / "static"
     known = json.loads((static / "vendor" / "vendored.json").read_text())
     chart = (static / "vendor" / "chart.umd.min.js").read_bytes()
     assert f"Chart.js v{known['version']}".encode() in chart[:100]

@@ -199,7 +199,7 @@ def test_nothing_is_stored_if_the_transaction_fails(store, monkeypatch):
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(receiving, "_insert", fail)
+        patch.setattr(receiving, "insert_messages", fail)
         with pytest.raises(RuntimeError, match="crash"):
             store.receive([sent])
     assert store.counts("c").unspent == 1

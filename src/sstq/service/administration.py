@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
-from starlette.responses import JSONResponse, Response
 
 from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
@@ -26,28 +25,19 @@ def administration_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
 
-    @router.post(
-        "/v1/campaigns",
-        status_code=201,
-        summary="Create a campaign and return its shared tokens, which are not stored",
-        response_model=Tokens,
-        dependencies=ADMINISTRATOR,
-    )
-    def create(wanted: NewCampaign) -> Response:
+    @router.post("/v1/campaigns", status_code=201, response_model_exclude_unset=True, dependencies=ADMINISTRATOR)
+    def create(wanted: NewCampaign) -> Tokens:
+        """Create a campaign and return its shared tokens, which are not stored."""
         terms = wanted.model_dump(exclude_unset=True, exclude_none=True)
         with _refusing(422):
             own, campaign = take_own(terms), Campaign.from_dict(terms)
         _refuse_batches(campaign)
         with _refusing(409):
-            return JSONResponse({"name": campaign.name} | collector.create(campaign, own), 201)
+            return Tokens(name=campaign.name, **collector.create(campaign, own))
 
-    @router.patch(
-        "/v1/campaigns/{name}",
-        summary="Change a campaign's terms, renew its shared tokens, or close it for good",
-        response_model=Tokens,
-        dependencies=ADMINISTRATOR,
-    )
-    def change(entry: Named, wanted: Change) -> Response:
+    @router.patch("/v1/campaigns/{name}", response_model_exclude_unset=True, dependencies=ADMINISTRATOR)
+    def change(entry: Named, wanted: Change) -> Tokens:
+        """Change a campaign's terms, renew its shared tokens, or close it for good."""
         terms = wanted.model_dump(exclude_unset=True)
         if not terms:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
@@ -72,56 +62,32 @@ def administration_routes(collector: Collector) -> APIRouter:
         if close:
             collector.store.end(campaign.name)
             collector.refresh()
-        return JSONResponse({"name": campaign.name} | tokens)
+        return Tokens(name=campaign.name, **tokens)
 
-    @router.delete(
-        "/v1/campaigns/{name}",
-        status_code=204,
-        response_class=Response,
-        summary="Delete a campaign and everything collected for it",
-        dependencies=ADMINISTRATOR,
-    )
-    def delete(entry: Named) -> Response:
+    @router.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
+    def delete(entry: Named) -> None:
+        """Delete a campaign and everything collected for it."""
         collector.delete(entry)
-        return Response(status_code=204)
 
-    @router.post(
-        "/v1/campaigns/{name}/senders",
-        status_code=201,
-        summary="Create a token for batches, with a quota of people",
-        response_model=SenderToken,
-        dependencies=ADMINISTRATOR,
-    )
-    def senders(entry: Named, wanted: NewSender) -> Response:
+    @router.post("/v1/campaigns/{name}/senders", status_code=201, dependencies=ADMINISTRATOR)
+    def senders(entry: Named, wanted: NewSender) -> SenderToken:
+        """Create a token for batches, with a quota of people."""
         if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
             raise Problem(409, "Each upload to this campaign is of one person: there are no batches.")
-        made = collector.add_sender(entry.campaign, wanted.people)
-        return JSONResponse({"send_token": made, "people": wanted.people}, 201)
+        return SenderToken(send_token=collector.add_sender(entry.campaign, wanted.people), people=wanted.people)
 
-    @router.post(
-        "/v1/campaigns/{name}/batches",
-        summary="Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing",
-        response_model=Receipt,
-        openapi_extra=BINARY_BODY,
-    )
+    @router.post("/v1/campaigns/{name}/batches", openapi_extra=BINARY_BODY)
     async def forward(
         entry: Named,
         request: Request,
-        manifest_text: Annotated[
-            str,
-            Header(
-                alias="SSTQ-Batch",
-                description="The manifest of this part in canonical JSON; see “Shuffling” in the documentation.",
-            ),
-        ],
-        signature: Annotated[
-            str,
-            Header(
-                alias="SSTQ-Signature",
-                description="The shuffler's Ed25519 signature of `sstq-batch-v2`, a zero byte and the manifest.",
-            ),
-        ],
-    ) -> Response:
+        manifest_text: Annotated[str, Header(alias="SSTQ-Batch")],
+        signature: Annotated[str, Header(alias="SSTQ-Signature")],
+    ) -> Receipt:
+        """Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing.
+
+        SSTQ-Batch is the manifest of this part in canonical JSON, SSTQ-Signature the shuffler's Ed25519 signature of
+        `sstq-batch-v2`, a zero byte and the manifest.
+        """
         manifest = _manifest(entry, request, manifest_text, signature)
         if entry.stored.closed:
             raise Problem(410, "The campaign is closed, and its grace period for late batches is over.")
@@ -135,7 +101,7 @@ def administration_routes(collector: Collector) -> APIRouter:
             raise Problem(422, "The SHA-256 of the body does not match the manifest.")
         if not await asyncio.to_thread(receive, collector.store, manifest, body):
             raise Problem(409, "A different batch with this name was stored before.")
-        return JSONResponse({"count": manifest.count})
+        return Receipt(count=manifest.count)
 
     return router
 

@@ -24,12 +24,11 @@ from sstq._version import __version__
 from sstq.service.administration import administration_routes
 from sstq.service.background import Background, Opening, Rounds
 from sstq.service.common_routes import common_routes
-from sstq.service.dashboard import dashboard_routes
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.demo import demo_routes, ensure_poll
 from sstq.service.models import PROBLEMS
 from sstq.service.node import Collector, Node
 from sstq.service.observing import log_settings
+from sstq.service.pages import dashboard_routes, demo_routes, ensure_poll
 from sstq.service.protocol import GuardedLoop, guarded_protocol
 from sstq.service.reading import collector_gauges, reading_routes
 from sstq.service.security import (
@@ -190,12 +189,7 @@ class _Server(uvicorn.Server):
 
 
 def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
-    """Serve until the process is told to stop (SIGINT or SIGTERM); acknowledged uploads survive any kind of exit.
-
-    Args:
-        settings: the settings of this process.
-        started: called with the address once the server accepts requests.
-    """
+    """Serve until SIGINT or SIGTERM, and call `started` with the address; acknowledged uploads survive any exit."""
     serve(create_app(settings), settings, started)
 
 

@@ -54,35 +54,22 @@ _People = Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
 
 
 class Manifest(BaseModel):
-    """One part of a batch.
-
-    Attributes:
-        campaign: the campaign's name.
-        digest: the digest of the campaign's mechanism.
-        crowd: the name of the crowd: what its people agreed to (`Campaign.crowd`), in hexadecimal.
-        slot: which message of each person the envelopes hold.
-        batch: 96 random bits and the slot (32 bits) in hexadecimal, the same for all parts and all retries.
-        size: the number of envelopes in the whole batch.
-        part: the number of this part, from 0.
-        parts: the number of parts.
-        count: the number of envelopes in this part.
-        sha256: the SHA-256 of the body in hexadecimal.
-    """
+    """One part of a batch: the envelopes of one slot of one crowd."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     format: Literal["sstq-batch"] = "sstq-batch"
     version: Literal[2] = 2
     campaign: str
-    digest: _Hash
-    crowd: _Hash
-    slot: Annotated[int, Field(ge=0, le=1 << 16)]
-    batch: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-    size: _People
+    digest: _Hash  # of the campaign's mechanism
+    crowd: _Hash  # what its people agreed to: Campaign.crowd
+    slot: Annotated[int, Field(ge=0, le=1 << 16)]  # which message of each person
+    batch: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # 96 random bits and the slot: for all parts and retries
+    size: _People  # envelopes of the whole batch
     part: Annotated[int, Field(ge=0, lt=1 << 31)]
     parts: Annotated[int, Field(ge=1, lt=1 << 31)]
-    count: _People
-    sha256: _Hash
+    count: _People  # envelopes of this part
+    sha256: _Hash  # of the body
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
@@ -97,10 +84,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
-    """Read a manifest and check that the owner of this public key signed it; PermissionError otherwise.
-
-    ValueError for a manifest that cannot be read.
-    """
+    """Read a manifest; PermissionError unless the owner of this public key signed it, ValueError for anything else."""
     raw = text.encode("latin-1", "replace")
     try:
         verify(raw, signature, public, BATCH_PREFIX)
@@ -119,12 +103,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     Returns False if a different batch has this name. UnknownCampaign if there is no such campaign.
     """
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
-    described = {
-        "slot": manifest.slot,
-        "sealing_key": manifest.crowd,
-        "size": manifest.size,
-        "parts": manifest.parts,
-    }
+    described = manifest.model_dump(include={"slot", "size", "parts"}) | {"sealing_key": manifest.crowd}
     part = {"campaign": name, "batch": identity, "part": manifest.part}
     here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
 
@@ -159,14 +138,8 @@ def open_next(
 ) -> bool:
     """Open one complete batch of a campaign and store its messages; returns False if there is none.
 
-    Args:
-        database: the collector's store.
-        campaign: a shuffled campaign.
-        secret_of: its secret sealing keys, by crowd.
-        workers: the processes that open envelopes.
-        stopping: called for each envelope; True stops the work.
-
-    Memory: about 150 bytes per message of the batch, plus one part of envelopes.
+    `secret_of` has the secret sealing keys by crowd; `stopping` is asked for each envelope. Memory: about 150 bytes per
+    message of the batch, plus one part of envelopes.
     """
     batch, size = _next(database, campaign.name), campaign.envelope_bytes
     if batch is None:
@@ -291,16 +264,12 @@ def count_batches(database: Database, name: str) -> dict[str, int]:
     return dict(zip(("batches", *OUTCOMES), map(int, row), strict=True))
 
 
-def crowds_of(database: Database, name: str) -> list[tuple[int, int]]:
+def _crowds(database: Database, name: str) -> list[tuple[int, int]]:
     """Return (size, accepted) of each crowd that was mixed together and opened, those of its smallest slot."""
-    query = sa.select(batches.c.batch, batches.c.size, batches.c.accepted)
+    crowd = sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES)
+    query = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted)).group_by(crowd)
     query = query.where(batches.c.campaign == name, batches.c.opened, batches.c.accepted > 0)
-    found: dict[bytes, tuple[int, int]] = {}
-    for batch, size, accepted in database.rows(query):
-        crowd = bytes(batch)[:CROWD_NAME_BYTES]
-        least_size, least = found.get(crowd, (size, accepted))
-        found[crowd] = min(size, least_size), min(accepted, least)
-    return list(found.values())
+    return [(size, accepted) for size, accepted in database.rows(query)]
 
 
 def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None:
@@ -316,7 +285,7 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
         return None
     counts, local = count_batches(store, campaign.name), price(campaign.mechanism)
     crowds = []
-    for size, people in sorted(crowds_of(store, campaign.name), reverse=True):
+    for size, people in sorted(_crowds(store, campaign.name), reverse=True):
         hidden = campaign.senders == "single-use" and size >= terms.threshold
         epsilon, half = (
             _shuffled(campaign.mechanism, honest, terms.delta) if hidden and honest else local
@@ -325,13 +294,8 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
         # Pure ε: without a crowd there is no δ.
         delta = 0.0 if epsilon >= local else terms.delta
         crowds.append({"people": people, "epsilon": epsilon, "delta": delta, "epsilon_if_half_fake": half})
-    return {
-        "batches": counts["batches"],
-        "accepted": counts["accepted"],
-        "refused": {reason: counts[reason] for reason in ("foreign", "malformed", "repeated")},
-        "crowds": crowds,
-        "local_epsilon": local,
-    }
+    refused = {reason: counts.pop(reason) for reason in ("foreign", "malformed", "repeated")}
+    return counts | {"refused": refused, "crowds": crowds, "local_epsilon": local}
 
 
 @lru_cache(maxsize=1024)

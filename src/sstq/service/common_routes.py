@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from starlette.responses import JSONResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from sstq.service.models import (
     CampaignName,
@@ -49,6 +49,7 @@ ADMINISTRATOR = [Depends(_administrator)]
 Named = Annotated[Entry, Depends(_named)]
 """The campaign of a route's path."""
 
+NOT_MODIFIED = {"description": "The client has this version already."}
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 BINARY_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/octet-stream": BINARY}}}
 """For routes whose body is bytes."""
@@ -59,60 +60,44 @@ def common_routes(node: Node, upload: str) -> APIRouter:
     router = APIRouter()
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
-    @router.get("/health", summary="Check that the service can store", response_model=Health)
-    async def health() -> Response:
+    @router.get("/health")
+    async def health() -> Health:
+        """Check that the service can store."""
         node.health.check()
-        return JSONResponse({"status": "ok"})
+        return Health(status="ok")
 
-    @router.get(
-        "/metrics",
-        summary="Read the metrics for Prometheus, with the administrator's or the metrics token",
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-        response_class=Response,
-    )
+    @router.get("/metrics", response_class=PlainTextResponse)
     def metrics(token: Token) -> Response:
+        """Read the metrics for Prometheus, with the administrator's or the metrics token."""
         node.require_metrics(token)
         return Response(node.metrics.render(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    @router.get(
-        "/v1/key",
-        summary="Read the public keys of this service; clients pin the one that signs campaigns",
-        response_model=Key,
-    )
-    async def key() -> Response:
-        return JSONResponse(node.public_keys)
+    @router.get("/v1/key", response_model_exclude_unset=True)
+    async def key() -> Key:
+        """Read the public keys of this service; clients pin the one that signs campaigns."""
+        return Key(**node.public_keys)
 
-    @router.get(
-        "/v1/campaigns/{name}",
-        summary="Fetch a campaign's signed document; SSTQ-Signature is Ed25519 over its bytes",
-        responses={304: {"description": "The client has this version already."}},
-        response_model=Document,
-    )
+    @router.get("/v1/campaigns/{name}", responses={304: NOT_MODIFIED}, response_model=Document)
     async def document(entry: Named, request: Request) -> Response:
+        """Fetch a campaign's signed document; SSTQ-Signature is Ed25519 over its bytes."""
         headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **node.signatures(entry), **ALLOW_ANY_ORIGIN}
         if matches(request, entry.etag):
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
 
-    @router.post(
-        "/v1/campaigns/{name}/tokens",
-        status_code=201,
-        summary="Create single-use tokens",
-        response_model=SingleUseTokens,
-        dependencies=ADMINISTRATOR,
-    )
-    def tokens(entry: Named, wanted: TokenRequest) -> Response:
+    @router.post("/v1/campaigns/{name}/tokens", status_code=201, dependencies=ADMINISTRATOR)
+    def tokens(entry: Named, wanted: TokenRequest) -> SingleUseTokens:
+        """Create single-use tokens."""
         if entry.campaign.shuffling is not None and node.role != "shuffler":
             raise Problem(409, f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.")
         if entry.campaign.senders != "single-use":
             raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
         made = [new_token() for _ in range(wanted.count)]
         node.store.issue(entry.campaign.name, [token_hash(token) for token in made])
-        return JSONResponse({"tokens": made}, 201)
+        return SingleUseTokens(tokens=made)
 
     @router.post(
         UPLOADS,
-        summary="Send messages",
         description=f"{upload} Sending again with the same key counts once and gets the same answer.",
         response_model=Receipt,
         openapi_extra=optional_token | BINARY_BODY,

@@ -57,15 +57,7 @@ class Health:
 
 
 class Metrics:
-    """The counts of this process, and gauges that are made when they are read.
-
-    Attributes:
-        uploads: uploads by campaign and HTTP status; the campaign is empty if no campaign has that name.
-        seconds: how long uploads took, from their headers to their answer.
-        rounds: rounds of background work, by success or failure.
-        people: at a shuffler, the people whose envelopes were mixed, dropped or refused, by campaign.
-        gauges: returns further metrics when they are read; it may block.
-    """
+    """The counts of this process, and `gauges` that are made when they are read."""
 
     def __init__(self) -> None:
         made = self._registry = CollectorRegistry()

@@ -13,13 +13,13 @@ from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from prometheus_client.core import Metric
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results
 from sstq.service.batches import count_batches, shuffled_claim
-from sstq.service.common_routes import ADMINISTRATOR, BINARY, Named, Token, matches
+from sstq.service.common_routes import ADMINISTRATOR, BINARY, NOT_MODIFIED, Named, Token, matches
 from sstq.service.database import OUTCOMES
 from sstq.service.models import Campaigns, Estimate, Progress, Status, optional_token
 from sstq.service.node import Collector, Entry
@@ -52,39 +52,29 @@ def reading_routes(collector: Collector) -> APIRouter:
             raise unauthorized("This needs the campaign's reader token or the administrator's token.")
         raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
 
-    @router.get(
-        "/v1/campaigns",
-        summary="List the campaigns whose estimates the token may read; without a token, the public ones",
-        response_model=Campaigns,
-        openapi_extra=optional_token,
-    )
-    def campaigns(token: Token) -> Response:
+    @router.get("/v1/campaigns", openapi_extra=optional_token)
+    def campaigns(token: Token) -> Campaigns:
+        """List the campaigns whose estimates the token may read; without a token, the public ones."""
         entries = collector.refresh()
         known = collector.is_administrator(token) or any(collector.has_read_token(entry, token) for entry in entries)
         if token is not None and not known:
             raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
         shown = [entry for entry in entries if collector.may_read(entry, token)]
-        return JSONResponse({"campaigns": _statuses(collector, shown, audience_of(token))})
+        return Campaigns(campaigns=_statuses(collector, shown, audience_of(token)))
 
-    @router.get(
-        "/v1/campaigns/{name}/status",
-        summary="Count a campaign's messages and tokens",
-        response_model=Status,
-        openapi_extra=optional_token,
-    )
-    def status(entry: Named, token: Token) -> Response:
+    @router.get("/v1/campaigns/{name}/status", openapi_extra=optional_token)
+    def status(entry: Named, token: Token) -> Status:
+        """Count a campaign's messages and tokens."""
         found = _statuses(collector, [entry], reader(entry, token))
         if not found:
             raise UnknownCampaign
-        return JSONResponse(found[0])
+        return found[0]
 
     @router.get(
         "/v1/campaigns/{name}/estimate",
-        summary="Read the newest estimate, as JSON or CSV",
-        description="Readers see it in steps of many messages, the administrator as it is.",
         responses={
             200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
-            304: {"description": "The client has this estimate already."},
+            304: NOT_MODIFIED,
         },
         openapi_extra=optional_token,
     )
@@ -96,6 +86,7 @@ def reading_routes(collector: Collector) -> APIRouter:
             Literal["json", "csv"] | None, Query(alias="format", description="The format; overrides the Accept header.")
         ] = None,
     ) -> Response:
+        """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
         name, audience = entry.campaign.name, reader(entry, token)
         csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
         covered = (await asyncio.to_thread(results.covered, store, audience)).get(name, 0)
@@ -117,32 +108,24 @@ def reading_routes(collector: Collector) -> APIRouter:
                     del rendered[old]
         return Response(rendered[etag], headers=headers, media_type="text/csv; charset=utf-8")
 
-    @router.get(
-        "/v1/campaigns/{name}/progress",
-        summary="Read the error so far, its prediction, and the arrivals per hour",
-        response_model=Progress,
-        openapi_extra=optional_token,
-    )
-    def progress(entry: Named, token: Token) -> Response:
-        audience = reader(entry, token)
-        return JSONResponse(results.progress(store, entry.campaign, audience, collector.clock.hour()))
+    @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
+    def progress(entry: Named, token: Token) -> Progress:
+        """Read the error so far, its prediction, and the arrivals per hour."""
+        return Progress(**results.progress(store, entry.campaign, reader(entry, token), collector.clock.hour()))
 
-    @router.get(
-        "/v1/campaigns/{name}/certificate",
-        summary="Read the certificate of the mechanism's privacy, which `sstq audit verify` checks",
-        response_model=dict[str, Any],
-    )
+    @router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
     def certificate(entry: Named) -> Response:
+        """Read the certificate of the mechanism's privacy, which `sstq audit verify` checks."""
         return Response(_certificate(entry.campaign.mechanism), media_type="application/json")
 
     @router.get(
         "/v1/campaigns/{name}/state",
-        summary="Download the state of all folded messages, which `sstq aggregate` can continue from",
         responses={200: {"content": {"application/octet-stream": BINARY}}},
         response_class=Response,
         dependencies=ADMINISTRATOR,
     )
     async def state(entry: Named) -> Response:
+        """Download the state of all folded messages, which `sstq aggregate` can continue from."""
         name = entry.campaign.name
         async with saving:
             file = await asyncio.to_thread(_saved_state, collector, name)
@@ -156,7 +139,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     return router
 
 
-def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[dict[str, Any]]:
+def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[Status]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
     now, seen = collector.clock.now(), audience == "owner"
     counts, covered = collector.store.all_counts(), results.covered(collector.store, audience)
@@ -165,16 +148,16 @@ def _statuses(collector: Collector, entries: list[Entry], audience: results.Audi
         name = entry.campaign.name
         if name in counts:
             own, shown = counts[name], covered.get(name, 0)
-            status = {
-                "name": name,
-                "status": "closed" if entry.stored.closed else entry.campaign.status(now),
-                "received": own.received if seen else shown,
-                "folded": own.folded if seen else shown,
-                "covered": shown,
-                "tokens_issued": own.issued if seen else None,
-                "tokens_unspent": own.unspent if seen else None,
-                "shuffling": shuffled_claim(collector.store, entry.campaign),
-            }
+            status = Status(
+                name=name,
+                status="closed" if entry.stored.closed else entry.campaign.status(now),
+                received=own.received if seen else shown,
+                folded=own.folded if seen else shown,
+                covered=shown,
+                tokens_issued=own.issued if seen else None,
+                tokens_unspent=own.unspent if seen else None,
+                shuffling=shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]
+            )
             found.append(status)
     return found
 

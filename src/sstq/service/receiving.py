@@ -32,25 +32,15 @@ _JOINED_BYTES = 1 << 20
 
 
 class Upload(NamedTuple):
-    """An upload of messages to one campaign.
-
-    Attributes:
-        campaign: the campaign's name.
-        key: 16 random bytes that the client chose; a repeated upload has the same key.
-        count: the number of messages.
-        body: the messages as packed bits.
-        token: the SHA-256 of the single-use token that pays for the upload, if the campaign asks for one.
-        late: whether it came after the campaign's closing time. If so, it is accepted only if its key is known.
-        sender: the SHA-256 of the token of a sender of batches, whose quota pays for the upload; None without one.
-    """
+    """An upload of messages, as packed bits, to one campaign."""
 
     campaign: str
-    key: bytes
+    key: bytes  # 16 random bytes that the client chose; a repeated upload has the same key
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
     body: bytes
-    token: bytes | None = None
-    late: bool = False
-    sender: bytes | None = None
+    token: bytes | None = None  # the SHA-256 of the single-use token that pays for it, if the campaign asks for one
+    late: bool = False  # after the campaign's closing time it is accepted only if its key is known
+    sender: bytes | None = None  # the SHA-256 of the token of a sender of batches, whose quota pays for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +151,10 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
         stored = {upload.key: upload for upload in reversed(valid) if upload.key not in known | refused}
         if len(stored) < len(valid):
             joined, _ = check(mechanism, [(upload.count, upload.body) for upload in stored.values()])
-        _insert(connection, name, list(stored.values()), joined)
+        if stored:
+            rows = [{"campaign": name, "key": upload.key, "messages": upload.count} for upload in stored.values()]
+            connection.execute(tables.receipts.insert(), rows)
+            insert_messages(connection, name, joined)
         for number, (place, upload) in enumerate(zip(by_name[name], uploads, strict=True)):
             if number in malformed:
                 answers[place] = Malformed(malformed[number])
@@ -221,13 +214,6 @@ def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload
                 used += upload.count
         connection.execute(table.update().where(*mine).values(used=used))
     return refused
-
-
-def _insert(connection: sa.Connection, name: str, stored: Sequence[Upload], joined: Sequence[Packed]) -> None:
-    if stored:
-        rows = [{"campaign": name, "key": upload.key, "messages": upload.count} for upload in stored]
-        connection.execute(tables.receipts.insert(), rows)
-        insert_messages(connection, name, joined)
 
 
 def insert_messages(connection: sa.Connection, name: str, joined: Sequence[Packed]) -> None:

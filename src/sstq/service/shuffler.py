@@ -58,12 +58,7 @@ _UPLOAD = (
 
 
 class Shuffler(Node):
-    """The state of one process of a shuffler.
-
-    Attributes:
-        sealing_key: the key that covers of envelopes are sealed for.
-        refused_changes: what the collector tried to change of campaigns, by name, as this process noticed.
-    """
+    """The state of one process of a shuffler."""
 
     role = "shuffler"
     settings: ShufflerSettings
@@ -71,7 +66,7 @@ class Shuffler(Node):
     def __init__(self, settings: ShufflerSettings) -> None:
         super().__init__(settings, Store(settings.database, joined_by_crowd, upgrade=settings.upgrade))
         self.sealing_key = SealingKey(self.store.setting("sealing-key", lambda: SealingKey.generate().secret))
-        self.refused_changes: dict[str, str] = {}
+        self.refused_changes: dict[str, str] = {}  # what the collector tried to change, by campaign
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
             self._pin(settings.collector_key)
@@ -103,11 +98,10 @@ class Shuffler(Node):
     def _learn(self, name: str) -> None:
         try:
             self.fetch(name)
-        except Refused as error:
-            if error.status != 404:
-                raise _no_collector() from error
-        except Unreachable as error:
-            raise _no_collector() from error
+        except (Refused, Unreachable) as error:
+            if not isinstance(error, Refused) or error.status != 404:
+                later = {"Retry-After": "5"}
+                raise Problem(503, "The collector does not answer; try again.", later) from error
         except ValueError as error:
             raise Problem(404, f"This shuffler cannot serve the campaign: {error}.") from error
 
@@ -178,10 +172,6 @@ class Shuffler(Node):
         """Whether the collector accepts no more batches of a campaign, so it need not be asked."""
         closes = entry.campaign.closes
         return closes is not None and now >= closes + timedelta(hours=self.settings.grace_hours)
-
-
-def _no_collector() -> Problem:
-    return Problem(503, "The collector does not answer; try again.", {"Retry-After": "5"})
 
 
 class Work(Rounds):
@@ -289,12 +279,7 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
 
 
 def run_shuffler(settings: ShufflerSettings, started: Callable[[str, str], None] = lambda _, __: None) -> None:
-    """Serve until the process is told to stop; acknowledged envelopes survive any kind of exit.
-
-    Args:
-        settings: the settings of this process.
-        started: called with the address and the shuffler's public key once the server accepts requests.
-    """
+    """Serve until the process is told to stop; `started` is called with the address and the shuffler's public key."""
     app = create_shuffler_app(settings)
     serve(app, settings, lambda url: started(url, app.state.node.key.public.hex()))
 
@@ -320,24 +305,20 @@ class _Envelopes(Uploads):
 def _routes(shuffler: Shuffler) -> APIRouter:
     router = APIRouter()
 
-    @router.get(
-        "/v1/campaigns/{name}/status",
-        summary="Count the people whose envelopes are waiting",
-        response_model=ShufflerStatus,
-        dependencies=ADMINISTRATOR,
-    )
-    def status(entry: Named) -> dict[str, Any]:
+    @router.get("/v1/campaigns/{name}/status", dependencies=ADMINISTRATOR)
+    def status(entry: Named) -> ShufflerStatus:
+        """Count the people whose envelopes are waiting."""
         campaign, counts = entry.campaign, shuffler.store.counts(entry.campaign.name)
-        return {
-            "name": campaign.name,
-            "status": campaign.status(shuffler.clock.now()),
-            "threshold": campaign.shuffling.threshold if campaign.shuffling else 0,
-            "waiting": {crowd.name: crowd.people for crowd in waiting(shuffler.store, campaign.name)},
-            "outgoing": count_outgoing(shuffler.store, campaign.name),
-            "tokens_issued": counts.issued,
-            "tokens_unspent": counts.unspent,
-            "refused_change": shuffler.refused_changes.get(campaign.name),
-        }
+        return ShufflerStatus(
+            name=campaign.name,
+            status=campaign.status(shuffler.clock.now()),
+            threshold=campaign.shuffling.threshold if campaign.shuffling else 0,
+            waiting={crowd.name: crowd.people for crowd in waiting(shuffler.store, campaign.name)},
+            outgoing=count_outgoing(shuffler.store, campaign.name),
+            tokens_issued=counts.issued,
+            tokens_unspent=counts.unspent,
+            refused_change=shuffler.refused_changes.get(campaign.name),
+        )
 
     return router
 

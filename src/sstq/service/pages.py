@@ -1,23 +1,25 @@
-"""The poll of `sstq serve --demo`: a survey that everybody may send to and read, and its web page.
+"""The pages: the dashboard that an operator keeps open, and the poll of `sstq serve --demo`.
 
-The page is examples/browser together with the JavaScript client. Wheels contain a copy; a checkout has the files.
+The dashboard reads the same routes as any other client, has no build step and loads nothing from elsewhere. The poll is
+a survey that everybody may send to and read; its page is examples/browser together with the JavaScript client. Wheels
+contain a copy; a checkout has the files.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
-from sstq.client.campaigns import Campaign
+from sstq.client.campaigns import NAME_PATTERN, Campaign
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import Choice, MultiChoice, Number
-from sstq.service.dashboard import Files
 from sstq.service.node import Collector
-
-__all__ = ["POLL", "demo_routes", "ensure_poll"]
 
 POLL = "demo-poll"
 """The name of the campaign."""
@@ -33,6 +35,28 @@ _EPSILON, _VISITORS = 2.0, 100_000
 # The files of the page, in a wheel and in a checkout.
 _PACKED = Path(__file__).with_name("demo_page")
 _CHECKOUT = Path(__file__).parents[3]
+
+
+class _Files(StaticFiles):
+    """A folder of static files, which browsers may keep as long as their ETag is the same."""
+
+    def file_response(self, *arguments: object, **options: object) -> Response:
+        """Return a file, or 304 if the browser has it."""
+        response = super().file_response(*arguments, **options)  # type: ignore[arg-type]
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def dashboard_routes() -> list[BaseRoute]:
+    """The page at / and at /NAME of each campaign, and its files under /dashboard/."""
+    files = _Files(directory=Path(__file__).parent / "dashboard" / "static")
+
+    async def page(request: Request) -> Response:
+        if not re.fullmatch(NAME_PATTERN, request.path_params.get("name", "page")):
+            raise HTTPException(404)
+        return await files.get_response("index.html", request.scope)
+
+    return [Mount("/dashboard", files), Route("/", page), Route("/{name}", page)]
 
 
 def ensure_poll(collector: Collector) -> None:
@@ -58,4 +82,4 @@ def demo_routes(collector: Collector) -> list[BaseRoute]:
         return JSONResponse({"send_token": token})
 
     own = [Route("/demo/sstq.js", client), Route("/demo/sender.json", sender)]
-    return [*own, Mount("/demo", Files(directory=folder, html=True))]
+    return [*own, Mount("/demo", _Files(directory=folder, html=True))]
