@@ -31,6 +31,7 @@ from sstq.service.observing import log_settings
 from sstq.service.pages import dashboard_routes, demo_routes, ensure_poll
 from sstq.service.protocol import GuardedLoop, guarded_protocol
 from sstq.service.reading import collector_gauges, reading_routes
+from sstq.service.receiving import Refusal
 from sstq.service.security import (
     DEFAULTS,
     HEADERS,
@@ -40,7 +41,6 @@ from sstq.service.security import (
     RequestBody,
     database_gone,
     problem_response,
-    unknown_campaign,
 )
 from sstq.service.settings import Settings
 from sstq.service.store import UnknownCampaign
@@ -139,7 +139,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         problem = database_gone()
     elif isinstance(error, UnknownCampaign):  # deleted during the request, or by another process
         await asyncio.to_thread(request.app.state.node.refresh)
-        problem = unknown_campaign()
+        problem = Problem(*Refusal.UNKNOWN.value)
     elif isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
         problem = Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")

@@ -15,7 +15,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from typing import Any
 
@@ -39,23 +38,22 @@ logger = logging.getLogger("sstq.service")
 
 
 class Rounds(threading.Thread, ABC):
-    """A thread that starts a round every `fold_seconds`. A failed round is logged, and the next one starts afresh.
+    """A thread that starts a round every `fold_seconds`. A failed round is logged, and the next one starts afresh."""
 
-    Attributes:
-        work: the name of the work, for logs.
-    """
-
-    work: str
+    work: str  # for logs
+    processes: int | None = 1
 
     def __init__(self, node: Node) -> None:
         super().__init__(name=f"sstq-{self.work}")
         self._node = node
         self._stopping = threading.Event()
+        self._workers = Workers(self.processes)
         self._purge_due = 0.0
 
     def stop(self) -> None:
-        """Stop after the current step; the rest is done after the next start."""
+        """Stop after the current step, and its processes at once; the rest is done after the next start."""
         self._stopping.set()
+        self._workers.stop(for_good=True)
         self.join()
 
     def run(self) -> None:
@@ -70,8 +68,9 @@ class Rounds(threading.Thread, ABC):
             except DatabaseUnavailable as error:
                 logger.warning("%s", error)
             except Exception:
-                # A defect, but nothing acknowledged is lost.
-                logger.exception("a round of %s failed", self.work)
+                # A defect, but nothing acknowledged is lost; at the end, a process that was stopped.
+                if not self._stopping.is_set():
+                    logger.exception("a round of %s failed", self.work)
             self._node.metrics.rounds.labels(done).inc()
             ended = time.monotonic()
 
@@ -84,6 +83,8 @@ class Rounds(threading.Thread, ABC):
         except DatabaseUnavailable:
             raise
         except Exception:
+            if self._stopping.is_set():  # its processes are gone
+                return None
             self._node.metrics.rounds.labels("failed").inc()
             logger.exception("%s failed for the campaign %s", self.work, entry.campaign.name)
             return None
@@ -103,23 +104,25 @@ class Workers:
     """Processes that are started when they are first needed, and again if one dies."""
 
     def __init__(self, count: int | None = None) -> None:
-        self._count = count
+        self._count, self._ended = count, False
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Call a function in one of the processes."""
-        if self._pool is None:
-            # New interpreters: a fork of a process with threads may hang.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._count, context, _begin)
+        """Call a function in one of the processes; RuntimeError after the end."""
+        # New interpreters: a fork of a process with threads may hang.
+        context = multiprocessing.get_context("spawn")
+        pool = self._pool = self._pool or ProcessPoolExecutor(self._count, context, _begin)
         try:
-            return self._pool.submit(function, *arguments)
-        except BrokenProcessPool:
+            if self._ended:  # asked here, so that no pool is made and left after the end
+                raise RuntimeError("the processes have been stopped for good")
+            return pool.submit(function, *arguments)
+        except RuntimeError:  # or one of the processes has died
             self.stop()
             raise
 
-    def stop(self) -> None:
+    def stop(self, *, for_good: bool = False) -> None:
         """Stop the processes, in the middle of their work."""
+        self._ended = self._ended or for_good
         if self._pool is not None:
             for process in [*(self._pool._processes or {}).values()]:
                 process.kill()
@@ -150,15 +153,7 @@ class Background(Rounds):
         super().__init__(collector)
         self._collector = collector
         self._estimate_due: dict[str, float] = {}
-        self._workers = Workers(1)
         self._running: dict[str, Future[float]] = {}
-
-    def stop(self) -> None:
-        """Stop after the current step; what a process computes is computed again after the next start."""
-        self._stopping.set()
-        self._workers.stop()
-        super().stop()
-        self._workers.stop()
 
     def round(self) -> None:
         """Fold waiting uploads, renew and release the estimates that changed, and delete expired keys."""
@@ -242,28 +237,24 @@ class Opening(Rounds):
     """A thread that opens the batches of shufflers: one may take minutes, and folding goes on meanwhile."""
 
     work = "opening"
+    processes = None  # as many as cores
 
     def __init__(self, collector: Collector) -> None:
         super().__init__(collector)
-        self._collector, self._workers = collector, Workers()
-
-    def stop(self) -> None:
-        """End at once; a batch that is being opened begins anew after the next start."""
-        super().stop()
-        self._workers.stop()
+        self._collector = collector
 
     def round(self) -> None:
         """Open a batch of each campaign that has one, until none has."""
         opened = [True]
-        while any(opened):
+        while any(opened) and not self._stopping.is_set():
             opened = [self.attempt(entry, self._open) for entry in self._collector.refresh() if entry.sealing_keys]
 
     def _open(self, entry: Entry) -> bool:
-        collector, stopping = self._collector, self._stopping.is_set
+        collector = self._collector
         secrets = collector.sealing_secrets(entry)
         if secrets and entry.stored.closed:
             collector.forget_sealing_keys(entry)
-        if stopping() or not open_next(collector.store, entry.campaign, secrets, self._workers, stopping):
+        if not open_next(collector.store, entry.campaign, secrets, self._workers):
             return False
         shuffled_claim(collector.store, entry.campaign)  # remembered from here on: a page must not wait for it
         return True

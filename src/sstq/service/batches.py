@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -134,12 +134,11 @@ def open_next(
     campaign: Campaign,
     secret_of: dict[str, bytes],
     workers: Workers,
-    stopping: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Open one complete batch of a campaign and store its messages; returns False if there is none.
 
-    `secret_of` has the secret sealing keys by crowd; `stopping` is asked for each envelope. Memory: about 150 bytes per
-    message of the batch, plus one part of envelopes.
+    `secret_of` has the secret sealing keys by crowd. Memory: about 150 bytes per message of the batch, plus one part of
+    envelopes.
     """
     batch, size = _next(database, campaign.name), campaign.envelope_bytes
     if batch is None:
@@ -148,13 +147,9 @@ def open_next(
     good: list[tuple[bytes, bytes]] = []
     foreign = malformed = 0
     for body in _parts(database, batch):
-        found = open_all(workers, secret, info, body, size) if secret else iter([None] * (len(body) // size))
-        pairs = []
-        for envelope, message in zip(_cut(body, size), found, strict=True):
-            if stopping():
-                return False
-            if message is not None:
-                pairs.append((envelope, message))
+        found = open_all(workers, secret, info, body, size) if secret else [None] * (len(body) // size)
+        both = zip(_cut(body, size), found, strict=True)
+        pairs = [(envelope, message) for envelope, message in both if message is not None]
         _, wrong = checked(campaign.mechanism, [(1, message) for _, message in pairs])
         foreign += len(body) // size - len(pairs)
         malformed += len(wrong)
@@ -169,7 +164,7 @@ def open_next(
     return True
 
 
-def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> Iterator[bytes | None]:
+def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> Iterable[bytes | None]:
     """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
     tasks = [(secret, info, some, size) for some in _cut(body, size * _TASK_ENVELOPES)]
     if len(body) < size * _WORTH_A_WORKER:

@@ -23,6 +23,7 @@ from sstq.mechanisms import FrameUnit
 from sstq.service.clock import Clock
 from sstq.service.inbox import Inbox
 from sstq.service.observing import Health, Metrics
+from sstq.service.receiving import Refusal
 from sstq.service.security import (
     AddressLimits,
     BodyShares,
@@ -31,7 +32,6 @@ from sstq.service.security import (
     new_token,
     token_hash,
     unauthorized,
-    unknown_campaign,
 )
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
@@ -134,7 +134,7 @@ class Node(ABC):
             await self._look_for(name)
         found = self._entries.get(name)
         if found is None:
-            raise unknown_campaign()
+            raise Problem(*Refusal.UNKNOWN.value)
         return found
 
     async def _look_for(self, name: str) -> None:  # noqa: ARG002

@@ -11,7 +11,7 @@ import asyncio
 from asyncio import TimerHandle
 from asyncio.sslproto import SSLProtocol
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -126,24 +126,26 @@ class GuardedProtocol(HttpToolsProtocol):
 class GuardedLoop(uvloop.Loop):
     """An event loop whose servers count connections of TLS, and do not wait long for a handshake."""
 
-    async def create_server(self, factory: Any, *args: Any, ssl: Any = None, **options: Any) -> Any:
-        """Create a server."""
+    async def create_server(self, *args: Any, ssl: Any = None, **options: Any) -> Any:
+        """Create a server; the first argument makes a protocol."""
+        factory, *place = args
+        limits: dict[str, Any] = {"server_side": True, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
 
         def secured() -> _GuardedTLS:
-            return _GuardedTLS(self, factory(), ssl, None, server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS)
+            return _GuardedTLS(self, factory(), ssl, None, **limits)  # type: ignore[arg-type]  # nobody waits
 
-        return await super().create_server(factory if ssl is None else secured, *args, **options)
+        return await super().create_server(factory if ssl is None else secured, *place, **options)
 
 
 class _GuardedTLS(SSLProtocol):
     """TLS around a connection that counts from its first moment: silent ones do not get as far as a handshake."""
 
     def connection_made(self, transport: Any) -> None:
-        self._guarded: GuardedProtocol = self._app_protocol
+        self._guarded = cast("GuardedProtocol", self._app_protocol)
         if self._guarded.admit(transport):
             super().connection_made(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         self._guarded.leave()
         super().connection_lost(exc)
 

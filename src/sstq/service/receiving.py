@@ -6,7 +6,7 @@ The messages of a batch become one row or a few: a row holds the messages of man
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
@@ -50,15 +50,18 @@ class Receipt:
     count: int
 
 
-class Refusal(StrEnum):
-    """Why an upload was not stored."""
+class Refusal(Enum):
+    """Why an upload was not stored: a status of HTTP and a sentence."""
 
-    UNKNOWN = "there is no such campaign"
-    CLOSED = "the campaign is closed"
-    SPENT = "the token is unknown or was used before"
-    KEY = "the key was used before, with another number of messages"
-    SENDER = "the token is not one of the campaign's senders"
-    QUOTA = "the sender's quota does not cover the upload"
+    UNKNOWN = 404, "There is no campaign with this name."
+    CLOSED = 410, "The campaign is closed."
+    SPENT = 403, "The token is unknown or was used before."
+    SENDER = 403, "The token is not that of a sender of this campaign."
+    QUOTA = 403, "The sender's quota of people does not cover this upload; ask the campaign's owner."
+    KEY = (
+        422,
+        "The Idempotency-Key was used before with another number of messages; choose a new random key per upload.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,13 @@ def _numbers(values: ArrayLike) -> list[Any]:
 def _question(kind: str, found: QuestionEstimate) -> dict[str, Any]:
     """One question; its intervals hold for all items at once with the probability `LEVEL`."""
     low, high = found.interval(LEVEL)
-    numbers = {"limits": found.limits, "estimate": found.estimate, "stderr": found.stderr, "low": low, "high": high}
+    numbers: dict[str, ArrayLike] = {
+        "limits": found.limits,
+        "estimate": found.estimate,
+        "stderr": found.stderr,
+        "low": low,
+        "high": high,
+    }
     known: dict[str, Any] = {
         "name": found.name,
         "type": kind,
@@ -81,7 +87,7 @@ def _question(kind: str, found: QuestionEstimate) -> dict[str, Any]:
     return known | {
         "edges": _numbers(found.edges),
         "mean": _interval(found.mean(LEVEL)) | {"stderr": _numbers(found.centre)[1]},
-        "quantiles": [{"share": share} | _interval(found.quantile(share, LEVEL)) for share in _QUARTILES],
+        "quantiles": [{"share": share, **_interval(found.quantile(share, LEVEL))} for share in _QUARTILES],
     }
 
 
@@ -107,8 +113,8 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
         writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
         if described["count"]:
             columns = (described["value"], described["stderr"], described["region"]["half_width"])
-            for row in zip(range(dim), names, *columns, strict=True):  # one by one: other threads have their turns
-                writer.writerow(row)
+            for cells in zip(range(dim), names, *columns, strict=True):  # one by one: other threads have their turns
+                writer.writerow(cells)
     else:
         writer.writerow(["group", "group_label", "coordinate", "label", *_GROUPED.values()])
         for group in range(campaign.mechanism.groups if groups else 0):

@@ -81,11 +81,6 @@ def database_gone() -> Problem:
     return Problem(503, "The database is not available; nothing was stored. Try again.", {"Retry-After": "5"})
 
 
-def unknown_campaign() -> Problem:
-    """The refusal for an unknown campaign."""
-    return Problem(404, "There is no campaign with this name.")
-
-
 def too_fast(what: str, seconds: float) -> Problem:
     """The refusal for an address that asks too fast."""
     later = {"Retry-After": f"{math.ceil(seconds)}"}

@@ -26,7 +26,6 @@ from sstq.service.security import (
     token_hash,
     too_fast,
     unauthorized,
-    unknown_campaign,
 )
 
 UPLOADS = "/v1/campaigns/{name}/messages"
@@ -54,17 +53,6 @@ _FORMS = {
     "SSTQ-Digest": (re.compile(rb"[0-9a-f]{64}"), "the digest of the mechanism, 64 hexadecimal digits"),
 }
 _ONCE = (*_FORMS, "Authorization", "Origin", "Content-Type", "Content-Length", "Content-Encoding")
-
-_REFUSALS = {
-    Refusal.CLOSED: (410, "The campaign is closed."),
-    Refusal.SPENT: (403, "The token is unknown or was used before."),
-    Refusal.SENDER: (403, "The token is not that of a sender of this campaign."),
-    Refusal.QUOTA: (403, "The sender's quota of people does not cover this upload; ask the campaign's owner."),
-    Refusal.KEY: (
-        422,
-        "The Idempotency-Key was used before with another number of messages; choose a new random key per upload.",
-    ),
-}
 
 
 class Uploads:
@@ -146,7 +134,7 @@ class Uploads:
         if answer in (Refusal.UNKNOWN, Refusal.CLOSED, Refusal.SENDER):
             # Another process may have deleted, closed or changed the campaign.
             await asyncio.to_thread(self._node.refresh)
-        raise unknown_campaign() if answer is Refusal.UNKNOWN else Problem(*_REFUSALS[answer])
+        raise Problem(*answer.value)
 
     def _admit(self, campaign: Campaign) -> None:
         """Raise a Problem if messages of this campaign go elsewhere."""
@@ -186,7 +174,7 @@ def _tokens(entry: Entry, headers: Mapping[bytes, bytes]) -> tuple[bytes | None,
         # Checked together with the key, in one transaction: a retry whose token was spent by now must succeed.
         return digest, None
     if digest not in entry.stored.senders:
-        raise Problem(*_REFUSALS[Refusal.SENDER])
+        raise Problem(*Refusal.SENDER.value)
     return None, digest
 
 
