@@ -182,6 +182,8 @@ def test_an_address_has_a_limited_number_of_connections(server):
     try:
         dropped = 0
         for line in silent[protocol.CONNECTIONS_PER_ADDRESS :]:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")  # nobody answers
+        for line in silent[protocol.CONNECTIONS_PER_ADDRESS :]:
             try:
                 dropped += line.recv(1) == b""
             except ConnectionError:

@@ -50,6 +50,7 @@ class GuardedProtocol(HttpToolsProtocol):
     _headers_due: TimerHandle | None = None
     _read_due: TimerHandle | None = None
     _header_bytes = 0
+    _ignored = False
 
     def admit(self, transport: Any) -> bool:
         """Count a connection; one too many is not read, and dropped after a while."""
@@ -59,7 +60,8 @@ class GuardedProtocol(HttpToolsProtocol):
         beyond = self.connected[self._counted] - CONNECTIONS_PER_ADDRESS
         if beyond <= 0 or not self._counted:
             return True
-        transport.pause_reading()
+        self._ignored = True
+        self.loop.call_soon(_pause, transport)  # not now: uvloop begins to read after this
         self._headers_due = self.loop.call_later(DROP_SECONDS if beyond <= _MOST_IGNORED else 0, transport.abort)
         return False
 
@@ -80,6 +82,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass the bytes to the parser; bytes between requests start the next one."""
+        if self._ignored:
+            return
         begins = self._headers_due is None and (self.cycle is None or self.cycle.response_complete)
         known = self.cycle
         super().data_received(data)
@@ -111,7 +115,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self.leave()
-        if self.transport is not None:
+        if not self._ignored:
             super().connection_lost(exc)
 
     def _await_headers(self) -> None:
@@ -154,6 +158,11 @@ def guarded_protocol(proxies: str) -> type[GuardedProtocol]:
     """The protocol of one server; connections of its proxies, separated by commas, are not counted."""
     exempt = frozenset(part.strip() for part in proxies.split(",") if part.strip())
     return type("CountingProtocol", (GuardedProtocol,), {"connected": Counter(), "exempt": exempt})
+
+
+def _pause(transport: asyncio.Transport) -> None:
+    if not transport.is_closing():
+        transport.pause_reading()
 
 
 def _cancel(*timers: TimerHandle | None) -> None:
