@@ -192,6 +192,7 @@ def test_an_address_has_a_limited_number_of_connections(server):
         with connect("127.0.0.10") as other:
             other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
             assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert "Traceback" not in server.log.read_text()
     finally:
         for line in silent:
             line.close()
