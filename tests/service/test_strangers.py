@@ -14,7 +14,7 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.client import Campaign, Client
+from sstq.client import Campaign
 from sstq.service import Settings, protocol, results
 from sstq.service.clock import Clock
 from sstq.service.node import Collector
@@ -66,18 +66,6 @@ def test_a_senders_token_has_a_quota_of_people(server):
     assert server.send("batches", MECHANISM, packed(MECHANISM, 2), 2, token=token).status_code == 200
     assert server.send("batches", MECHANISM, body, 5, token="x" * 32).status_code == 403
     assert server.status("batches")["received"] == 7
-
-
-@pytest.mark.slow
-def test_a_client_says_before_sending_that_a_file_needs_a_token(server):
-    server.create("files", MECHANISM)
-    client = Client(f"{server.url}/files", most_epsilon=2.0)
-    with pytest.raises(ValueError, match=r"nothing was sent.*sstq campaign senders files --people 9"):
-        client.send(np.zeros((9, 6)))
-    assert client.send(np.zeros((1, 6))) == 1
-    made = server.administer("POST", "/v1/campaigns/files/senders", json={"people": 9}).json()
-    assert Client(f"{server.url}/files", most_epsilon=2.0, token=made["send_token"]).send(np.zeros((9, 6))) == 9
-    assert server.status("files")["received"] == 10
 
 
 # Readers
