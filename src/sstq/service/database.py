@@ -45,7 +45,7 @@ campaigns = _table(
 receipts = _table("receipts", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER})
 # Messages not folded yet, from one upload or several stored together. The key is random and not that of a client.
 uploads = _table("uploads", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER, "body": _BYTES})
-# Partial states, never changed: see sstq.service.pieces.
+# Partial states, never changed: see sstq.service.folding.
 pieces = _table(
     "pieces",
     _CAMPAIGN | {"first": _NUMBER, "width": _NUMBER, "identity": _BYTES},

@@ -63,7 +63,7 @@ class Metrics:
         made = self._registry = CollectorRegistry()
         self.uploads = Counter("sstq_uploads", "Uploads by their answer.", ["campaign", "status"], registry=made)
         self.seconds = Histogram(
-            "sstq_upload_seconds", "Seconds until an upload is answered.", buckets=_BUCKETS, registry=made
+            "sstq_upload_seconds", "Seconds until an upload is acknowledged.", buckets=_BUCKETS, registry=made
         )
         self.rounds = Counter("sstq_rounds", "Rounds of background work.", ["result"], registry=made)
         self.people = Counter("sstq_people", "People mixed, dropped or refused.", ["campaign", "result"], registry=made)

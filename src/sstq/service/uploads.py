@@ -94,7 +94,8 @@ class Uploads:
         response.headers.update(headers)
         if scope["method"] == "POST":
             self._node.metrics.uploads.labels(name if entry else "", response.status_code).inc()
-            self._node.metrics.seconds.observe(time.perf_counter() - begun)
+            if response.status_code == 200:  # some refusals wait on purpose
+                self._node.metrics.seconds.observe(time.perf_counter() - begun)
         await response(scope, receive, send)
 
     async def _take(self, entry: Entry, scope: Scope, body: RequestBody) -> int:
