@@ -4,13 +4,12 @@ Client and server know M = 2^bits Gaussian vectors that belong to the client's i
 index of one of them, drawn so that the well aligned ones are likelier, by at most e^ε.
 
 The client's seed is the word of its identifier in the stream (seed, "cand") of `sstq.randomness.streams`. Candidate m
-takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉, so that any part of it is made
-without the rest. A word gives two coordinates by the Box–Muller formula (`sstq.mechanisms.sphere.gaussians`, offset 1).
+takes words m·w, …, (m+1)·w − 1 of the stream (client's seed, "normals"), w = 4·⌈d/8⌉, so that it is made without the
+others. A word gives two coordinates by the Box–Muller formula (`sstq.mechanisms.sphere.gaussians`, offset 1).
 """
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -27,8 +26,6 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 
-# Candidates are made this many numbers at a time (about 20 MB with all intermediate arrays).
-_NUMBERS_AT_A_TIME = 1 << 20
 # A Philox block is four words, hence eight coordinates.
 _BLOCK = 8
 # Other versions of a library may integrate to other last digits.
@@ -52,7 +49,8 @@ class CandidateMechanism(Mechanism):
     """A mechanism whose message is the index of one of the client's 2^bits public candidates.
 
     The estimate is clip·z/μ, z being the named candidate and μ = E⟨z, u⟩ its expected alignment with the direction u.
-    The candidates are rotation-invariant, so E[z] points along u and the estimate is unbiased over the public coin.
+    The candidates are rotation-invariant, so E[z] points along u and the estimate is unbiased over the public coin. A
+    client makes M·d numbers at a time.
 
     Attributes:
         bits: b, the bits of a message, 1 to 12 (8 by default); a client has M = 2^b candidates.
@@ -152,36 +150,18 @@ class CandidateMechanism(Mechanism):
         # Behind a public coin the contract has already refused messages without clients.
         return streams.words_of(self.seed, "cand", cast("Words", clients))
 
-    def _columns(self, rows: int) -> list[slice]:
-        """Slices over the coordinates, so that all candidates of `rows` clients fit in memory on each."""
-        width = -(-_NUMBERS_AT_A_TIME // (rows * self.size * _BLOCK)) * _BLOCK
-        return [slice(start, min(start + width, self.dim)) for start in range(0, self.dim, width)]
-
-    def _gaussians(self, seeds: Words, columns: slice) -> Floats:
-        """The given coordinates of all candidates, (n, M, width)."""
-        width = columns.stop - columns.start
-        count = -(-width // _BLOCK)
-        if count == self._blocks_each:
-            # All candidates of a client follow each other in its stream: one request per client.
-            numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), count * self.size)
-        else:
-            blocks = np.arange(self.size) * self._blocks_each + columns.start // _BLOCK
-            numbers = _normals(np.repeat(seeds, self.size), np.tile(blocks, len(seeds)), count)
-        return numbers.reshape(len(seeds), self.size, -1)[:, :, :width].astype(np.float64)
+    def _gaussians(self, seeds: Words) -> Floats:
+        """All candidates, (n, M, d), which follow each other in the client's stream."""
+        numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), self._blocks_each * self.size)
+        return numbers.reshape(len(seeds), self.size, -1)[:, :, : self.dim].astype(np.float64)
 
     def _chosen_gaussians(self, seeds: Words, codes: Ints) -> Floats:
-        """One whole candidate of each client, (n, d), without the others."""
+        """One candidate of each client, (n, d), without the others."""
         return _normals(seeds, codes * self._blocks_each, self._blocks_each)[:, : self.dim].astype(np.float64)
 
     @property
     def _blocks_each(self) -> int:
         return -(-self.dim // _BLOCK)
-
-    def _pieces(self, seeds: Words, directions: Floats) -> Iterator[tuple[Floats, Floats]]:
-        """The candidates, and their inner products with the directions, on successive ranges of coordinates."""
-        for columns in self._columns(len(seeds)):
-            gaussians = self._gaussians(seeds, columns)
-            yield gaussians, (gaussians @ directions[:, columns, None])[:, :, 0]
 
 
 def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:

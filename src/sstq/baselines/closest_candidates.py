@@ -94,7 +94,7 @@ class CompressedPrivUnitG(ClosestCandidates):
         return choice.moments()[0] / math.sqrt(dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        return np.asarray(sum(products for _, products in self._pieces(seeds, directions)))
+        return np.asarray((self._gaussians(seeds) @ directions[:, :, None])[:, :, 0])
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)
@@ -152,38 +152,28 @@ class RRSC(ClosestCandidates):
         return math.sqrt(choice.size / (choice.size - 1)) * choice.moments()[0] / mean_chi(dim)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        gram, products = np.zeros((len(seeds), self.size, self.size)), np.zeros((len(seeds), self.size))
-        for gaussians, inner in self._pieces(seeds, directions):
-            gram += gaussians @ gaussians.transpose(0, 2, 1)
-            products += inner
+        gaussians = self._gaussians(seeds)
         # ⟨q_m, u⟩, which has the order of ⟨s_m, u⟩.
-        return np.asarray(np.linalg.solve(self._factor(gram), products[:, :, None])[:, :, 0])
+        return np.asarray(np.linalg.solve(_factor(gaussians), gaussians @ directions[:, :, None])[:, :, 0])
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
-        ranges, gram = self._columns(len(seeds)), np.zeros((len(seeds), self.size, self.size))
-        for columns in ranges:
-            gaussians = self._gaussians(seeds, columns)
-            gram += gaussians @ gaussians.transpose(0, 2, 1)
+        gaussians = self._gaussians(seeds)
         centred = (np.arange(self.size) == codes[:, None]) - 1 / self.size
         # s_m = √(M/(M−1))·(e_m − 1/M)ᵀ·L⁻¹·G.
-        weights = np.linalg.solve(self._factor(gram).transpose(0, 2, 1), centred[:, :, None]).transpose(0, 2, 1)
-        weights *= math.sqrt(self.size / (self.size - 1))
-        vectors = np.empty((len(seeds), self.dim))
-        for columns in ranges:
-            if len(ranges) > 1:
-                gaussians = self._gaussians(seeds, columns)
-            vectors[:, columns] = (weights @ gaussians)[:, 0]
-        return vectors
+        weights = np.linalg.solve(_factor(gaussians).transpose(0, 2, 1), centred[:, :, None]).transpose(0, 2, 1)
+        return np.asarray((weights * math.sqrt(self.size / (self.size - 1)) @ gaussians)[:, 0])
 
     @property
     def _vector_cost(self) -> int:
         return self._row_cost
 
-    def _factor(self, gram: Floats) -> Floats:
-        """The Cholesky factors L of G·Gᵀ; the argument is changed."""
-        diagonal = np.einsum("nii->ni", gram)
-        diagonal += _JITTER * diagonal.mean(axis=1, keepdims=True)
-        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+
+def _factor(gaussians: Floats) -> Floats:
+    """The Cholesky factors L of G·Gᵀ."""
+    gram = gaussians @ gaussians.transpose(0, 2, 1)
+    diagonal = np.einsum("nii->ni", gram)
+    diagonal += _JITTER * diagonal.mean(axis=1, keepdims=True)
+    return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
 
 
 def _most_bits(dim: int) -> int:

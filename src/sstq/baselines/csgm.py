@@ -65,7 +65,7 @@ class CoordinateGaussian(KashinMechanism):
     _draws_by = "release"
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
-    # The `energy`, None if all coefficients may be at the bound of any representation; and the least β.
+    # The bound of the energy, None if all coefficients may be at the bound of any representation; and the least β.
     _energy_limit: ClassVar[float | None] = None
     _least_beta: ClassVar[float] = 0.0
 
@@ -138,13 +138,9 @@ class CoordinateGaussian(KashinMechanism):
         """Always if the representation is certified, else never."""
         return self._certified
 
-    @property
-    def energy(self) -> float:
-        """The bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip²."""
-        return self._energy(self.kashin.bound(self.frame))
-
     @classmethod
     def _energy(cls, beta: float) -> float:
+        """The bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip²."""
         return cls._energy_limit or max(1.0, beta**2)
 
     @classmethod
@@ -173,7 +169,8 @@ class CoordinateGaussian(KashinMechanism):
         """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
         coefficients, residuals = represent(self.frame, self.kashin, unit)
         power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
-        most = self.frame.size * self.energy / self.kashin.bound(self.frame) ** 2
+        beta = self.kashin.bound(self.frame)
+        most = self.frame.size * self._energy(beta) / beta**2
         factors = np.sqrt(most / np.maximum(power, most))
         coefficients *= factors[:, None].astype(np.float32)
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
@@ -258,10 +255,7 @@ class CoordinateGaussian(KashinMechanism):
         return mean, ratio * rounded / p + (square - ratio * energy) * (q / p**2) - square
 
     def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
-        """That of a whole round, whatever the `clients` of this mechanism.
-
-        The noise is added once for all clients: its share of the variance falls as 1/n².
-        """
+        """That of a whole round: the noise is added once for all clients, so its share falls as 1/n²."""
         return independent + self._noise_power(len(rows) * repeats)
 
 

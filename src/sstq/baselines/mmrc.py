@@ -125,11 +125,9 @@ class MMRC(CandidateMechanism):
         return _aligned(masses, means, self.choice.thresholds)
 
     def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        products, squares = np.zeros((2, len(seeds), self.size))
-        for gaussians, inner in self._pieces(seeds, directions):
-            products += inner
-            squares += np.einsum("nmd,nmd->nm", gaussians, gaussians)
-        return np.asarray(products / np.sqrt(squares))
+        gaussians = self._gaussians(seeds)
+        lengths = np.sqrt(np.einsum("nmd,nmd->nm", gaussians, gaussians))
+        return np.asarray((gaussians @ directions[:, :, None])[:, :, 0] / lengths)
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         gaussians = self._chosen_gaussians(seeds, codes)
