@@ -36,7 +36,7 @@ def some_vectors(count, seed, dim=16, norm=0.5):
 # --- the accounting ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [2, 5, 64, 300])
+@pytest.mark.parametrize("order", [2, 300])
 @pytest.mark.parametrize(("rate", "sigma"), [(1e-6, 3.0), (1e-3, 0.5), (0.3, 10.0), (0.999, 1.0)])
 def test_divergence_is_the_sum_of_the_paper(rate, sigma, order):
     # Mironov, Talwar, Zhang 2019, Section 3.3, summed as it stands; its digits cancel when the divergence is tiny.
@@ -46,7 +46,7 @@ def test_divergence_is_the_sum_of_the_paper(rate, sigma, order):
     assert divergence(rate, 1.0, order, sigma) == pytest.approx(expected, rel=1e-8, abs=1e-13)
 
 
-@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
+@pytest.mark.parametrize("delta", [1e-12, 0.1])
 def test_stopping_after_the_best_order_loses_nothing(delta):
     for rate, weight, sigma in ((0.01, 1e4, 2.0), (1.0, 50.0, 30.0), (1e-3, 1e6, 0.5), (0.3, 10.0, 500.0)):
         every = [
@@ -58,8 +58,8 @@ def test_stopping_after_the_best_order_loses_nothing(delta):
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
 @pytest.mark.parametrize(("rate", "weight"), [(1e-5, 4e6), (0.01, 1e4), (0.5, 3.0), (1.0, 1.0)])
-@pytest.mark.parametrize("delta", [1e-5])
-def test_calibration_spends_the_budget_and_no_more(epsilon, rate, weight, delta):
+def test_calibration_spends_the_budget_and_no_more(epsilon, rate, weight):
+    delta = 1e-5
     sigma = least_sigma(rate, weight, epsilon, delta)
     assert 0.9999 * epsilon < spent(rate, weight, sigma, delta) <= epsilon < spent(rate, weight, 0.9999 * sigma, delta)
 
@@ -151,12 +151,6 @@ def test_sets_are_the_same_everywhere():
     assert sampling.chosen(seed, 1024).tolist() == list(range(1024))
 
 
-def test_bad_samplings_are_refused():
-    for expected, most in ((0, 5), (5, 4), (3, 9)):
-        with pytest.raises(ValueError, match=r"coordinates must be in \[1, 8\]"):
-            CoordinateSampling(8, expected, most)
-
-
 # --- privacy of the release, as implemented ---------------------------------------------------------------------------
 
 
@@ -183,7 +177,7 @@ def hockey_sticks(sampling, contribution, sigma, epsilon):
     )
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_the_release_is_private_by_integration(epsilon):
     """N = 2: the exact δ at ε, in both directions, for a client with both coordinates at the bound."""
     release = Release.calibrated(epsilon, 1e-3, 2.0, 2, 1)
@@ -209,16 +203,15 @@ def test_the_cost_of_the_cap_is_at_most_what_is_charged():
 
 
 @BOTH
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
-@pytest.mark.parametrize("dim", [1, 10**6])
-def test_never_more_than_the_budget(kind, epsilon, dim):
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 20.0), (10**6, 0.01)])
+def test_never_more_than_the_budget(kind, dim, epsilon):
     mechanism = kind(dim=dim, epsilon=epsilon, clients=1000)
     assert 0.999 * epsilon < mechanism.privacy_loss() <= epsilon
     assert math.isfinite(mechanism.sigma)
 
 
 @BOTH
-@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("bits", [1, 8])
 def test_no_client_exceeds_the_bounds_that_privacy_rests_on(kind, bits, seed):
     """Coefficients and their energy after rounding, for structured vectors and for rows of the frame itself."""
     mechanism = kind(dim=40, epsilon=1.0, clients=10**4, bits=bits, coordinates=128)
@@ -312,14 +305,6 @@ def test_the_noise_falls_with_the_square_of_the_clients(kind):
         mechanism.expected_mse(np.tile(x, (2, 1)), clients=3)
 
 
-def test_the_noise_of_all_coordinates_is_that_of_the_gaussian_mechanism():
-    # One bit of precision short of float: the noise of the mean is d·σ²·clip²/n² with σ of sensitivity 1, but for the
-    # energy of representation (5 %) and rounding (12 bits: 0.5 %).
-    mechanism = L2CSGM(dim=100, epsilon=1.0, clients=1000, bits=12, coordinates=256)
-    gaussian = 100 * least_sigma(1.0, 1.0, 1.0, 1e-5) ** 2 / 1000**2
-    assert 1.0 < mechanism._noise_power(1000) / gaussian < 1.06
-
-
 def test_copies_of_an_open_round_close_alike(tmp_path, seed):
     """Two releases of one round would average the noise away, were they not the same release."""
     mechanism = small(CSGM)
@@ -362,7 +347,7 @@ def test_merging_ends_the_other_round(seed):
         first.merge(first)
 
 
-@pytest.mark.parametrize("kind", [CSGM, L2CSGM])
+@BOTH
 def test_noise_that_does_not_fit_is_refused(kind):
     with pytest.raises(ValueError, match="too large for sums of 62 bits"):
         reread(small(kind), sigma=1e12, bits=12)

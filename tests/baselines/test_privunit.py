@@ -51,12 +51,6 @@ def test_the_figures_of_the_paper():
     assert 100 * unit_error(make("privunit", dim=100, clip=0.2)) == pytest.approx(2.9, rel=0.02)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
-def test_the_hemisphere_in_closed_form(epsilon):
-    limit = math.pi / 2 / math.tanh(epsilon / 2) ** 2
-    assert unit_error(make("hemisphere", dim=100_000, epsilon=epsilon)) == pytest.approx(limit, rel=1e-4)
-
-
 def integral(density, coordinate, power, low, high):
     return integrate.quad(lambda a: density(a) * coordinate(a) ** power, low, high, epsabs=1e-14, limit=400)[0]
 

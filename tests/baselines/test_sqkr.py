@@ -235,18 +235,7 @@ def test_published_errors_are_those_of_three_bits(dim, published):
     assert mean_error(dim, 3, clip=0.2, kashin="paper", k=4) > 1.2 * published
 
 
-def test_error_of_feasible_levels():
-    dim = 2545
-    level = 1.6 * (default_frame_size(dim) / dim) ** 0.5
-    # Measured: MSE/d ≈ 2.2 for k = 4 at ε = 3 (β = 1.6); the best k is 3.
-    assert mean_error(dim, 2, k=4, level=level, steps=200) / dim == pytest.approx(2.16, rel=0.01)
-    assert mean_error(dim, 2, level=level, steps=200) / dim == pytest.approx(1.72, rel=0.01)
-    # Dense: (π/2)·β²·coth²(ε/2), β = 1.8.
-    dense = math.pi / 2 * 1.8**2 / math.tanh(1.5) ** 2
-    assert mean_error(dim, 2, variant="dense") / dim == pytest.approx(dense, rel=1e-3)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 3.0, 5.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 8.0])
 def test_the_default_k_has_the_least_error(epsilon):
     x = some_vector(0)
     errors = {k: make("default", epsilon=epsilon, k=k).expected_mse(x).total for k in range(1, 15)}

@@ -91,23 +91,6 @@ def test_zero_short_and_small(dim, bits):
     assert decoded[2, 0] > 0
 
 
-class NoWords:
-    """A source that nobody may ask."""
-
-    simulated = False
-
-    def words(self, count):
-        assert count == 0
-        return np.empty(0, dtype=np.uint64)
-
-
-def test_nothing_is_random(seed):
-    mechanism = TurboQuant(dim=30, bits=2)
-    x = np.random.default_rng(seed).standard_normal((5, 30))
-    assert mechanism.encode(x).to_bytes() == mechanism.encode(x, rng=seed).to_bytes()
-    mechanism._encode_rows(x.astype(np.float32), None, NoWords(), None)
-
-
 def test_a_norm_that_no_client_sends_is_refused():
     mechanism = TurboQuant(dim=4, bits=8)
     raw = bytearray(mechanism.encode(np.ones(4)).to_bytes())

@@ -59,14 +59,6 @@ def test_paper_rate_is_never_above_the_calibrated_one(values: np.ndarray, epsilo
     assert resolve_rate(values, epsilon, "paper") <= resolve_rate(values, epsilon, "calibrated")
 
 
-@pytest.mark.parametrize(("size", "rate"), [(4, 1.80), (16, 1.55), (256, 1.503)])
-def test_calibrated_rates_of_uniform_codebooks(size: int, rate: float) -> None:
-    # Measured: ε(M − 1)/(2M − 3) at ε = 3.
-    found = resolve_rate(np.linspace(-1, 1, size), 3.0, "calibrated")
-    assert found == pytest.approx(rate, abs=1e-2 if size == 16 else 1e-3)
-    assert found == pytest.approx(3 * (size - 1) / (2 * size - 3), rel=1e-14)
-
-
 # --- the metric-aware loss and its optimum ---
 
 

@@ -184,14 +184,3 @@ def test_json_carries_and_rechecks_everything():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         sstq.SSTQ(**{"dim": 16, "epsilon": 2.0, "channel": "optimal"} | arguments)
-
-
-def test_the_default_density_predicts_the_exact_error(seed):
-    """Gaussian directions at d = 2000: E[t²] varies by a few thousandths from one to the next."""
-    mechanism = sstq.SSTQ(dim=2000, epsilon=3.0, bits=4, channel="optimal")
-    beta = mechanism.kashin.bound(mechanism.frame)
-    density = Density.kashin(beta, mechanism.frame.redundancy)
-    moment = decoded_second_moment(mechanism.channel, mechanism.codebook, mechanism.decoding_values, density)
-    x = np.random.default_rng(seed).standard_normal(2000)
-    error = mechanism.expected_mse(x / np.linalg.norm(x))
-    assert error.total / 2000 == pytest.approx(beta**2 * moment - 1 / 2000, rel=0.02)
