@@ -48,30 +48,35 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be letters, digits and underscores and begin with a letter, got {name!r}")
+    about, kind, encoder = f"epsilon = {mechanism.epsilon!r}", "sstq_params", "sstq_encode"
     if isinstance(mechanism, Survey):
         tables, values = _survey(mechanism, name)
-        options = f"{len(mechanism.questions)} questions, epsilon = {mechanism.epsilon!r}"
+        about, kind, encoder = f"{len(mechanism.questions)} questions, {about}", "sstq_survey", "sstq_encode_survey"
     else:
         tables, values = _members(mechanism, name)
-        options = f"epsilon = {mechanism.epsilon!r}"
-    if isinstance(mechanism, Frequencies):
-        options = f"categories = {mechanism.categories}, {options}"
-    elif not isinstance(mechanism, Survey):
-        options = f"dim = {mechanism.dim}, {options}, clip = {mechanism.clip!r}"
-    kind, encoder = ("sstq_survey", "_survey") if isinstance(mechanism, Survey) else ("sstq_params", "")
-    guard = f"SSTQ_PARAMETERS_{name.upper()}"
-    about = f"/* {mechanism.name}, {options}, {mechanism.message_bits} bits per message.\n"
-    if mechanism.messages > 1:
-        about += f" * A person sends {mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all: "
-        about += f"call sstq_encode{encoder} once for each.\n"
-        about += (
-            " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.\n"
+        about = (
+            f"categories = {mechanism.categories}, {about}"
+            if isinstance(mechanism, Frequencies)
+            else f"dim = {mechanism.dim}, {about}, clip = {mechanism.clip!r}"
         )
-    about += " * Written by `sstq inspect --c-header`; all of it is public. */\n"
+    lines = [f"/* {mechanism.name}, {about}, {mechanism.message_bits} bits per message."]
+    if mechanism.messages > 1:
+        total = f"{mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all"
+        lines += [
+            f" * A person sends {total}: call {encoder} once for each.",
+            " * They are for a shuffler, and this client does not seal: see Shuffled campaigns in docs/sending.md.",
+        ]
     values["digest"] = f'"{mechanism.digest()}"'
-    fields = "".join(f"    .{field} = {value},\n" for field, value in values.items())
-    begin = f'{about}#ifndef {guard}\n#define {guard}\n\n#include "sstq.h"\n\n'
-    return f"{begin}{''.join(tables)}static const {kind} {name} = {{\n{fields}}};\n\n#endif\n"
+    guard = f"SSTQ_PARAMETERS_{name.upper()}"
+    lines += [
+        " * Written by `sstq inspect --c-header`; all of it is public. */",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+    ]
+    lines += ['#include "sstq.h"', "", *tables, f"static const {kind} {name} = {{"]
+    lines += [f"    .{field} = {value}," for field, value in values.items()]
+    return "\n".join([*lines, "};", "", "#endif", ""])
 
 
 def _members(mechanism: Mechanism, name: str) -> tuple[list[str], dict[str, str]]:
@@ -98,9 +103,9 @@ def _survey(survey: Survey, name: str) -> tuple[list[str], dict[str, str]]:
         if labels is not None:
             members["label_names"] = f"{name}_labels{number}"
             texts = "".join(f"    {_text(str(label))},\n" for label in labels)
-            tables.append(f"static const char *const {name}_labels{number}[] = {{\n{texts}}};\n\n")
+            tables.append(f"static const char *const {name}_labels{number}[] = {{\n{texts}}};\n")
         rows.append(f"    {{{', '.join(f'.{field} = {value}' for field, value in members.items())}}},\n")
-    tables.append(f"static const sstq_question {name}_questions[] = {{\n{''.join(rows)}}};\n\n")
+    tables.append(f"static const sstq_question {name}_questions[] = {{\n{''.join(rows)}}};\n")
     values = {"digest": "0", "epsilon": _hexadecimal(survey.epsilon), "count": f"{len(rows)}u"}
     return tables, values | {"questions": f"{name}_questions"}
 
@@ -191,16 +196,13 @@ def _number(field: str, value: float) -> str:
 
 def _table(name: str, values: NDArray[Any]) -> str:
     """The definition of a constant array, in the precision that the values have."""
-    single = values.dtype == np.float32
-    suffix, kind = ("f", "float") if single else ("", "double")
-    numbers = [f"{_hexadecimal(float(value))}{suffix}" for value in values.flat]
-    rows = numbers
+    suffix, kind = ("f", "float") if values.dtype == np.float32 else ("", "double")
+    rows = [", ".join(f"{_hexadecimal(float(value))}{suffix}" for value in np.atleast_1d(row)) for row in values]
     if values.ndim == 2:
-        width = values.shape[1]
-        rows = [f"{{{', '.join(numbers[i : i + width])}}}" for i in range(0, len(numbers), width)]
+        rows = [f"{{{row}}}" for row in rows]
     shape = "".join(f"[{length}]" for length in values.shape)
     body = "".join(f"    {row},\n" for row in rows)
-    return f"static const {kind} {name}{shape} = {{\n{body}}};\n\n"
+    return f"static const {kind} {name}{shape} = {{\n{body}}};\n"
 
 
 def _hexadecimal(value: float) -> str:

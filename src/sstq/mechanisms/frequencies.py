@@ -13,7 +13,15 @@ from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of, share_variance, total_variance
+from sstq.mechanisms.subsets import (
+    Sets,
+    best_sets,
+    onto_simplex,
+    sets_of,
+    share_variance,
+    shares_from_hits,
+    total_variance,
+)
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
@@ -83,17 +91,14 @@ class FrequencyAggregator(SparseAggregator):
     def mean(self) -> FrequencyEstimate:
         """Return the shares so far with their standard errors.
 
-        People draw independently, multipliers too, so that hits are binomial. A rate is taken as one that shares from 0
-        to 1 can have.
+        People draw independently, multipliers too, so that hits are binomial.
         """
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
-        rates = self._rates()
-        own, other = self._mechanism.sets.rates
-        likely = np.clip(rates, other, own)
-        stderr = np.sqrt(likely * (1 - likely) / (self._count - 1 or np.nan)) / (own - other)
-        known = ((rates - other) / (own - other), stderr, self._count, self._simulated)
-        return FrequencyEstimate(*known, messages=self._mechanism.messages, own=own, other=other)
+        sets, messages = self._mechanism.sets, self._mechanism.messages
+        own, other = sets.rates
+        known = *shares_from_hits(sets.hits(*self._sent()), self._count, own, other), self._count, self._simulated
+        return FrequencyEstimate(*known, messages=messages, own=own, other=other)
 
     def covariance_with(self, category: int) -> Floats:
         """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""

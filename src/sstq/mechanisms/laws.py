@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from sstq.exactness import TOTAL
 from sstq.mechanisms.parameters import table_of
@@ -36,6 +36,10 @@ class Law(ABC):
     kind: ClassVar[str]
     words: ClassVar[tuple[int, ...]] = (-1,)
     size: int
+
+    def law(self) -> Self:
+        """A draw that is nothing but its law."""
+        return self
 
     @property
     @abstractmethod

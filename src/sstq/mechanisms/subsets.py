@@ -266,6 +266,30 @@ def best_sets(epsilon: float, categories: int) -> Sets:
     return sets_of(categories, whole_budget(epsilon, size, inside))
 
 
+def shares_from_hits(
+    hits: Floats | Ints, count: int, own: float, other: float, clustered: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Shares and their standard errors, from how many of `count` messages hold each; nan for no message.
+
+    Independent messages leave the variance of a binomial, whose true rate is between `other` and `own`: a group that
+    no message hit, or all did, has an error too. `clustered` is another variance of `hits`, which is taken where it is
+    larger (`sstq.mechanisms.groupunit.shares`).
+
+    Examples:
+        >>> shares, errors = shares_from_hits(np.array([0, 50]), 100, own=0.5, other=0.1)
+        >>> shares.tolist(), errors.round(3).tolist()
+        ([-0.25, 1.0], [0.075, 0.126])
+    """
+    if not count:
+        return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
+    rate = hits / count
+    likely = np.clip(rate, other, own)
+    variance = likely * (1 - likely) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
+    if clustered is not None:
+        variance = np.maximum(variance, clustered / count**2)
+    return (rate - other) / (own - other), np.sqrt(variance) / (own - other)
+
+
 def onto_simplex(shares: Floats) -> Floats:
     """The nearest shares that are not negative and sum to 1.
 

@@ -18,7 +18,7 @@ from sstq.checks import check_number
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
+from sstq.mechanisms.laws import TwoLevelLaw
 from sstq.randomness.secret import channel_words
 
 _HALF_BITS = WORD_BITS // 2
@@ -85,19 +85,6 @@ class KClosest:
         first, second = (float(np.sum(values[: self.inside])) for values in normal_order_statistics(self.size))
         inside, outside = self.probabilities
         return first * (inside - outside), second * inside + (self.size - second) * outside
-
-
-@dataclass(frozen=True)
-class EitherDraw:
-    """One of two draws; which one is chosen without looking at the data, the first with probability `share`."""
-
-    first: KClosest
-    second: KClosest
-    share: Fraction
-
-    def law(self) -> EitherLaw:
-        """The laws of both."""
-        return EitherLaw([self.first.law(), self.second.law()], [self.share, 1 - self.share])
 
 
 def k_closest(epsilon: float, size: int, error: Callable[[Floats, Floats], Floats]) -> KClosest:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.groupunit.shares import shares_from_hits
-from sstq.mechanisms.subsets import hit_rates, onto_simplex
+from sstq.mechanisms.subsets import hit_rates, onto_simplex, shares_from_hits
 
 _NONE = np.empty(0)
 

@@ -20,9 +20,10 @@ from sstq.mechanisms.frameunit.rows import (
 )
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.groupunit.shares import ShareCodes
+from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
 from sstq.mechanisms.parameters import Word
 from sstq.mechanisms.subsets import affine_draw, prime_at_least
-from sstq.mechanisms.two_level_draw import EitherDraw, KClosest
+from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 
 # With 24 rows inside, rounding their best number to an integer costs at most 2 %. Frames grow to 2^16 rows for that.
@@ -126,7 +127,7 @@ class GroupUnit(RowMechanism):
         # Blocks of as many groups each: 7 blocks of 10 groups would be 5 blocks of 2.
         groups_per_block = -(-groups // check_number("blocks", blocks, 1, groups, integer=True))
         blocks = -(-groups // groups_per_block)
-        _refuse_large(dim, epsilon, groups, blocks)
+        _refuse_large(dim, groups, blocks)
         if groups_per_block == 1:
             share_people = 0.0
         block_dim = groups_per_block * dim
@@ -147,7 +148,7 @@ class GroupUnit(RowMechanism):
         blocks = check_number("blocks", self.blocks, 1, self.groups, integer=True)
         if blocks != -(-self.groups // self._groups_per_block):
             raise ValueError(f"blocks must have equally many groups, but the last one, got {blocks} of {self.groups}")
-        _refuse_large(self.dim, self.epsilon, self.groups, blocks)
+        _refuse_large(self.dim, self.groups, blocks)
         most = 0.0 if self._groups_per_block == 1 else 0.5
         share_people = check_number("share_people", self.share_people, 0, most)
         if share_people and self.frames < 2:
@@ -172,11 +173,12 @@ class GroupUnit(RowMechanism):
         return ShareCodes(draw, self.groups, self.choice.size, solved.frame_seed)
 
     @property
-    def secret_draw(self) -> KClosest | EitherDraw:
+    def secret_draw(self) -> TwoLevelLaw | EitherLaw:
         """The draw of people who send a vector, and that of those who send their group."""
         if self.share_codes is None:
-            return self.choice
-        return EitherDraw(self.choice, self.share_codes.draw, Fraction(self.vector_frames, self.frames))
+            return self.choice.law()
+        share = Fraction(self.vector_frames, self.frames)
+        return EitherLaw([self.choice.law(), self.share_codes.draw.law()], [share, 1 - share])
 
     @property
     def block_rates(self) -> tuple[float, float]:
@@ -214,24 +216,23 @@ class GroupUnit(RowMechanism):
 
 
 def _usual_size(block_dim: int, epsilon: float, blocks: int) -> int:
+    from scipy.special import ndtr
+
     size = 1 << (max(block_dim, LEAST_ROWS) - 1).bit_length()
-    share = inside_share(epsilon, blocks)
+    share = float(ndtr(-alignments(epsilon, np.array([blocks]))[0]))  # of the signed rows of a block, inside
     while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * blocks <= CANDIDATES_MAX:
         size *= 2
     return size
 
 
-def _refuse_large(dim: int, epsilon: float, groups: int, blocks: int) -> None:
+def _refuse_large(dim: int, groups: int, blocks: int) -> None:
     """ValueError for a block of too many dimensions, with what would be possible."""
     block_dim = -(-groups // blocks) * dim
     if block_dim <= _BLOCK_DIM_MAX:
         return
-    most = max(1, _BLOCK_DIM_MAX // dim)
-    possible = -(-groups // most)
     remedy = f"dim must be at most {_BLOCK_DIM_MAX}"
     if dim <= _BLOCK_DIM_MAX:
-        best, other = (-(-groups // b) / alignments(epsilon, np.array([b]))[0] ** 2 for b in (blocks, possible))
-        remedy = f"pass blocks={possible}, which has {other / best:.3g} times the variance, or a larger epsilon"
+        remedy = f"pass blocks={-(-groups // (_BLOCK_DIM_MAX // dim))} or a larger epsilon"
     raise ValueError(
         f"groups·dim/blocks must be at most 2^22, got {groups}·{dim}/{blocks}, which needs a frame of "
         f"2^{(block_dim - 1).bit_length()} rows per message; {remedy}, or merge groups"
@@ -264,13 +265,6 @@ def alignments(epsilon: float, blocks: Ints) -> Floats:
         above = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) / z - ndtr(-z) > wanted
         low, high = np.where(above, z, low), np.where(above, high, z)
     return np.asarray((low + high) / 2)
-
-
-def inside_share(epsilon: float, blocks: int) -> float:
-    """f, the share of the signed rows of a block that are inside, at the largest alignment."""
-    from scipy.special import ndtr
-
-    return float(ndtr(-alignments(epsilon, np.array([blocks]))[0]))
 
 
 def best_blocks(epsilon: float, groups: int, share_people: float) -> int:

@@ -13,30 +13,6 @@ from sstq.mechanisms.two_level_draw import KClosest
 from sstq.randomness import streams
 
 
-def shares_from_hits(
-    hits: Ints, count: int, own: float, other: float, clustered: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Shares of groups and their standard errors, from how many of `count` messages hit each; nan for no message.
-
-    Independent messages leave the variance of a binomial, whose true rate is between `other` and `own`: a group that
-    no message hit, or all did, has an error too. `clustered` is another variance of `hits`, which is taken where it is
-    larger (`ShareCodes.hits`).
-
-    Examples:
-        >>> shares, errors = shares_from_hits(np.array([0, 50]), 100, own=0.5, other=0.1)
-        >>> shares.tolist(), errors.round(3).tolist()
-        ([-0.25, 1.0], [0.075, 0.126])
-    """
-    if not count:
-        return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
-    rate = hits / count
-    likely = np.clip(rate, other, own)
-    variance = likely * (1 - likely) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
-    if clustered is not None:
-        variance = np.maximum(variance, clustered / count**2)
-    return (rate - other) / (own - other), np.sqrt(variance) / (own - other)
-
-
 @dataclass(frozen=True)
 class ShareCodes:
     """The messages of people who send their group only: slot·P + t, where frame and slot give the multiplier.

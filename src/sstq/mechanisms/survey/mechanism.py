@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -12,12 +13,12 @@ from sstq.aggregation import SparseAggregator
 from sstq.checks import ArgumentError, check_argument
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows, Unbiased, Words
+from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.survey.columns import columns_of, writable
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import (
     Part,
-    QuestionDraw,
     SurveyParameters,
     best_part,
     checked_weights,
@@ -156,9 +157,16 @@ class Survey(RecordMechanism):
             raise ValueError(f"a message must have at most {_MOST_BITS} bits, got {self.message_bits}: {sizes}")
 
     @property
-    def secret_draw(self) -> QuestionDraw:
-        """The draws of all questions."""
-        return QuestionDraw(self.parts, self.draws)
+    def secret_draw(self) -> EitherLaw:
+        """The laws of all parts; a message tells its question."""
+        laws: list[Law] = []
+        shares: list[Fraction] = []
+        for part, draw in zip(self.parts, self.draws, strict=True):
+            law = part.mechanism.law()
+            either = isinstance(law, EitherLaw)
+            laws += law.parts if either else [law]
+            shares += [Fraction(draw, TOTAL) * own for own in (law.shares or [] if either else [1])]
+        return EitherLaw(laws, shares)
 
     @property
     def unbiased(self) -> Unbiased:

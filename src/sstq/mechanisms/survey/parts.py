@@ -13,7 +13,6 @@ from sstq.checks import ArgumentError, check_argument, check_number, check_optio
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import EncoderInput, Floats, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
 from sstq.mechanisms.parameters import Parameters, integer_of
 from sstq.mechanisms.registry import from_values, mechanism
 from sstq.mechanisms.survey.questions import By, Question, Questions, Vector, question_from_dict
@@ -131,25 +130,6 @@ def best_part(question: Question, questions: Questions, epsilon: float, people: 
         frames = {} if name == "frequencies" else {"clients": people}
         found.append(Part(mechanism(name, epsilon=epsilon, **options, **frames), items))
     return min(found, key=lambda part: part.item_variance(question))
-
-
-@dataclass(frozen=True)
-class QuestionDraw:
-    """The draw of a question, of 2^62, and the parts."""
-
-    parts: tuple[Part, ...]
-    draws: tuple[int, ...]
-
-    def law(self) -> EitherLaw:
-        """The laws of all parts; a message tells its question."""
-        laws: list[TwoLevelLaw] = []
-        shares: list[Fraction] = []
-        for part, draw in zip(self.parts, self.draws, strict=True):
-            law: Any = part.mechanism.law()
-            either = isinstance(law, EitherLaw)
-            laws += law.parts if either else [law]
-            shares += [Fraction(draw, TOTAL) * own for own in ((law.shares or [1]) if either else [1])]
-        return EitherLaw(laws, shares)
 
 
 def drawn_by_weight(
