@@ -98,16 +98,15 @@ def test_pooled_regions_hold_the_mean(mechanisms, seed):
 def test_two_cohorts_on_one_frame_err_alike(seed):
     """As above, with one frame seed for both: nearly all of the error is a bias that both have."""
     people, rng = population("alike", 4), np.random.default_rng(seed)
+    cohorts = sstq.FrameUnit(4, 8.0), sstq.FrameUnit(4, 7.0)
 
     def rounds():
         while True:
             shared = int(rng.integers(1 << 62))
-            pair = (sstq.FrameUnit(4, 8.0, frame_seed=shared), sstq.FrameUnit(4, 7.0, frame_seed=shared))
             parts = []
-            for mechanism in pair:
-                aggregator = mechanism.aggregator()
-                aggregator.update(mechanism.encode(np.broadcast_to(people.vectors, (300, 4)), rng=rng))
-                parts.append(aggregator.mean())
+            for mechanism in (cohort.with_seed(shared) for cohort in cohorts):
+                messages = mechanism.encode(np.broadcast_to(people.vectors, (300, 4)), rng=rng)
+                parts.append(mechanism.aggregator().update(messages).mean())
             yield sstq.pool(parts)
 
     assert min(held(rounds(), people.vectors[0], ROUNDS)) >= binom.ppf(1e-7, ROUNDS, 0.94)

@@ -13,7 +13,6 @@ import sstq
 from sstq import kernels
 from sstq.baselines.privunit import PrivUnitG
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, inside_by_rank, top_half_normals
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.sphere import mean_chi, random_directions
@@ -75,7 +74,7 @@ SMALL += [(3, {"frame_size": 8, "frames": 5, "coin": "public"})]
 
 
 @pytest.mark.parametrize(("dim", "options"), SMALL)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 16.0])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
 def test_the_output_distribution_is_private_for_every_pair(dim, options, epsilon):
     mechanism = FrameUnit(dim, epsilon, frame_seed=3, **options)
     # Given the flip, and so for every mixture over flips: for any pair of vectors.
@@ -143,14 +142,6 @@ def test_no_number_of_rows_inside_is_better(epsilon, size):
     assert best == pytest.approx(max(others), rel=1e-12)
 
 
-@pytest.mark.parametrize(("dim", "size", "rounds"), [(1, 4, 3), (5, 16, 2), (16, 16, 2), (5, 16, 3), (7, 8, 1)])
-def test_squares_of_a_mixed_frame_are_exact(dim, size, rounds, seed):
-    frame = HadamardFrame(dim, size, seed, rounds=rounds)
-    squares, weights = frame.rows(np.arange(size)) ** 2, np.random.default_rng(seed).random(size)
-    np.testing.assert_allclose(frame.squared_row_norms(), squares.sum(axis=1), atol=1e-12)
-    np.testing.assert_allclose(frame.column_power(weights), weights @ squares, atol=1e-12)
-
-
 @pytest.mark.parametrize(("dim", "size"), [(2, 4), (3, 8), (6, 256), (256, 256)])
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])
 def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
@@ -186,7 +177,7 @@ def structured(dim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "dim", [2, 64, 300, *(pytest.param(dim, marks=pytest.mark.soak) for dim in (3, 256, 1024, 5000))]
+    "dim", [2, 300, *(pytest.param(dim, marks=pytest.mark.soak) for dim in (3, 64, 256, 1024, 5000))]
 )
 def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     """Within 1 % on every structured input at any ε; frames are fixed, so this is no random test."""
@@ -210,7 +201,7 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [1.0, 0.4, 0.0])
+@pytest.mark.parametrize("length", [1.0, 0.4, pytest.param(0.0, marks=pytest.mark.soak)])
 def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""
     mechanism, rounds = FrameUnit(6, 2.0, clip=0.5), 400
@@ -255,7 +246,7 @@ def test_bits_on_the_wire(dim, options, bits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.01, 20.0])
 @pytest.mark.parametrize("dim", [1, 10**6])
 def test_stable_for_all_budgets_and_dimensions(dim, epsilon):
     mechanism = FrameUnit(dim, epsilon, clip=0.1)
