@@ -32,7 +32,7 @@ from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.files import read_messages, write_messages
-from sstq.randomness.secret import bit_source
+from sstq.randomness.secret import SeededBits, bit_source
 
 Floats = NDArray[np.float64]
 
@@ -127,8 +127,8 @@ def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
 
 def check_surface(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
     """Attributes have the types and values that callers rely on."""
-    _require(type(mechanism.message_bits) is int, "message_bits must be an integer")
-    _require(mechanism.message_bits > 0, "message_bits must be positive")
+    bits = mechanism.message_bits
+    _require(type(bits) is int and bits > 0, "message_bits must be a positive integer")
     _require(isinstance(mechanism.unbiased, Unbiased), "unbiased must be an sstq.Unbiased")
     _require(isinstance(mechanism.exact, bool), "exact must be a bool")
     _require(mechanism.trust in ("local", "aggregator", "none"), "trust must be 'local', 'aggregator' or 'none'")
@@ -254,17 +254,14 @@ def check_randomness(mechanism: Mechanism, seed: int) -> None:
     _require(len(totals) == 1, f"the number of random words depends on the data: {sorted(totals)}")
 
 
-class _CountingBits:
+class _CountingBits(SeededBits):
     """A source that counts the words that are asked for."""
 
-    simulated = True
-
-    def __init__(self, seed: int) -> None:
-        self._rng, self.count = np.random.default_rng(seed), 0
+    count = 0
 
     def words(self, count: int) -> NDArray[np.uint64]:
         self.count += count
-        return self._rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
+        return super().words(count)
 
 
 def check_bad_vectors(mechanism: Mechanism, seed: int) -> None:
@@ -337,9 +334,9 @@ def check_law(mechanism: Mechanism, seed: int) -> None:
     """The encoder of an exact mechanism follows its law, whose ratios are within e^ε."""
     if mechanism.trust != "local" or not mechanism.exact:
         return
-    found = check_encoder(mechanism, rng=seed)
-    _require(not found.problem, found.problem)
-    bound = log_upper(max(found.ratio, mechanism.law().ratio()))
+    report = check_encoder(mechanism, rng=seed)
+    _require(not report.problem, report.problem)
+    bound = log_upper(max(report.ratio, mechanism.law().ratio()))
     _require(bound <= mechanism.epsilon, f"ε is at least {bound:.3f}, not {mechanism.epsilon}")
 
 
