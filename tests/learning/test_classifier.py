@@ -132,6 +132,18 @@ def test_units_of_columns_do_not_matter():
     np.testing.assert_array_equal(one.predict(X), two.predict(X * units))
 
 
+def test_bounds_belong_to_columns_by_name():
+    frames = pytest.importorskip("pandas")
+    X, y = people(3000, 0, dim=3)
+    table = frames.DataFrame(X * [1, 10, 100], columns=["a", "b", "c"])
+    bounds = {"a": (-4, 7), "b": (-40, 70), "c": (-400, 700)}
+    one = PrivateClassifier(4.0, bounds=bounds, random_state=0).fit(table, y)
+    two = PrivateClassifier(4.0, bounds=dict(reversed(bounds.items())), random_state=0).fit(table, y)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    with pytest.raises(ValueError, match="bounds must have the columns of X, got others: c"):
+        PrivateClassifier(4.0, bounds=bounds).fit(table[["a", "b"]], y)
+
+
 def test_people_choose_the_better_form(seed):
     """One class far more frequent: regression on indicators hides a middle class, Fisher's discriminant does not."""
     rng = np.random.default_rng(seed)

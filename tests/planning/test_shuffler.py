@@ -203,6 +203,7 @@ def test_wrong_usage(arguments, message):
 def test_a_classifier_behind_a_shuffler():
     found = plan_classifier(10, 64, 59_000, 1.0, trust="shuffler", messages=1)
     assert found.noise == pytest.approx(10 * math.sqrt(0.02755 / 59_000), rel=0.01)
+    assert "trust='shuffler', delta=1e-06, messages=1)" in found.python()
     # Sixteen times less noise than with nobody to trust, in squares and more.
     assert found.noise < plan_classifier(10, 64, 59_000, 1.0).noise / 10
     options = {"classes": 10, "dim": 5000, "clients": 100, "epsilon": 1.0, "trust": "shuffler", "messages": 1}
