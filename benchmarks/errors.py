@@ -150,7 +150,7 @@ def clip_ratio(norms: NDArray[np.float64], epsilon: float, seed: int) -> float:
     return float(error / suggest_clip(norms, mechanism, len(norms)).error)
 
 
-ROUNDS, LEVEL = 10_000, 0.95
+ROUNDS, LEVEL = 2000, 0.95
 
 Floats = NDArray[np.float64]
 
@@ -290,30 +290,22 @@ class Case:
 CASES = [
     Case("sstq", 2, 3.0, 100, "alike"),
     Case("sstq", 40, 0.5, 10_000, "zero"),
-    Case("sstq", 40, 12.0, 1_000_000, "different"),
     Case("sstq", 1000, 3.0, 1000, "short"),
     Case("sstq", 300, 3.0, 1_000_000, "alike"),
-    Case("frameunit", 2, 0.5, 100, "alike"),
     Case("frameunit", 2, 12.0, 10_000, "spike"),
-    Case("frameunit", 4, 12.0, 1_000_000, "alike"),
-    Case("frameunit", 4, 3.0, 10_000, "zero"),
-    Case("frameunit", 100, 0.5, 100, "different"),
     Case("frameunit", 250, 3.0, 10_000, "alike"),
     Case("frameunit", 100, 3.0, 10_000, "short"),
-    Case("frameunit", 1000, 0.5, 100, "alike"),
     Case("frameunit", 4, 12.0, 300, "alike", {"frames": 4}),
-    Case("frameunit", 4, 12.0, 300, "spike", {"frames": 64}),
     Case("frameunit", 100, 3.0, 300, "alike", {"frames": 64}),
     Case("frameunit", 100, 3.0, 300, "different", {"frames": 4096}),
     Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}),
-    Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 512}),
     Case("groupunit", 10, 1.0, 300, "different", {"groups": 10, "frames": 512}),
 ]
 
 
 @benchmark
 def coverage() -> Iterator[Result]:
-    """Rounds of 10,000 whose 95 % regions hold the mean, ball and box: at least 94 %."""
+    """Of 2,000 rounds, how many 95 % regions hold the mean, ball and box: at least 94 %."""
     for number, case in enumerate(CASES):
         error = case.mechanism().typical_error(case.clients)
         note = f"bias over noise {(error.bias2 / error.variance) ** 0.5:.2g}, if all are alike"

@@ -1,4 +1,4 @@
-"""Regions hold the mean as often as they say; `python -m benchmarks coverage` counts ten thousand rounds of each."""
+"""Regions hold the mean as often as they say; `python -m benchmarks coverage` counts two thousand rounds of each."""
 
 import numpy as np
 import pytest
