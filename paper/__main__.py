@@ -111,7 +111,11 @@ def train(
         str, typer.Option(metavar="hidden-layer|logistic", help="The paper's network, or a logistic regression.")
     ] = "hidden-layer",
     mechanism: Annotated[
-        list[str] | None, typer.Option(metavar="NAME[:ARGUMENT=VALUE,...]", help="Repeat to compare several.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:ARGUMENT=VALUE,...]",
+            help="Repeat to compare several. gaussian: noise of a total (ε, 1e-5) over all of a client's answers.",
+        ),
     ] = None,
     epsilon: Annotated[
         float, typer.Option(help="The ε of one answer; with --trust shuffler, a client's total at δ = 1e-6.")
@@ -125,6 +129,9 @@ def train(
     batch: Annotated[int | None, typer.Option(min=1, help="The number of examples per gradient.")] = None,
     clip: Annotated[float | None, typer.Option(help="Scale longer gradients down to this norm.")] = None,
     rate: Annotated[float | None, typer.Option(help="The server's learning rate.")] = None,
+    held_out: Annotated[
+        int, typer.Option(min=0, help="Test on this many training images, whose clients do not answer.")
+    ] = 0,
     output: OutputOption = Path("training"),
 ) -> None:
     """Train a model on examples spread over clients, each of which sends its gradients as private messages.
@@ -144,7 +151,7 @@ def train(
     settings = replace(SETTINGS[dataset], **{name: value for name, value in changes.items() if value is not None})
     answers: Any = participation if participation in (None, "once") else int(participation or 0)
     trusted: Any = trust
-    problem = _problem(dataset, model, settings)
+    problem = _problem(dataset, model, settings, held_out)
     histories = {}
     for label, built in _mechanisms(mechanism, trust, problem, epsilon, settings, answers).items():
         rows, start = [], time.perf_counter()
@@ -156,8 +163,11 @@ def train(
             batch=settings.batch,
             participation=answers,
             trust=trusted,
+            estimate=_gaussian(label, epsilon, settings.rounds, answers),
         ):
             row = asdict(report) | {"mechanism": label, "seconds": time.perf_counter() - start}
+            if label == "gaussian":
+                row |= {"epsilon": epsilon, "delta": 1e-5}
             del row["parameters"]
             rows.append(row)
             typer.echo(f"{label}: round {report.number}, loss {report.loss:.4g}", err=True)
@@ -186,7 +196,7 @@ def train(
     typer.echo(output / "training.png")
 
 
-def _problem(dataset: str, model: str, settings: Any) -> Any:
+def _problem(dataset: str, model: str, settings: Any, held_out: int) -> Any:
     from paper.datasets import load
     from paper.training.models import Logistic
     from paper.training.problems import image_problem, regression_problem
@@ -196,6 +206,15 @@ def _problem(dataset: str, model: str, settings: Any) -> Any:
     if dataset == "regression":
         return regression_problem(200, settings.clients, seed=0)
     images = load(dataset)
+    if held_out:
+        train, test = images.train_images, images.train_labels
+        images = replace(
+            images,
+            train_images=train[:-held_out],
+            train_labels=test[:-held_out],
+            test_images=train[-held_out:],
+            test_labels=test[-held_out:],
+        )
     other = Logistic(images.train_images.shape[1], len(images.classes)) if model == "logistic" else None
     return image_problem(images, settings.clients, seed=0, model=other)
 
@@ -222,6 +241,16 @@ def _mechanisms(given: list[str] | None, trust: str, problem: Any, epsilon: floa
     return {text: _mechanism(text, common) for text in given or ["frameunit"]}
 
 
+def _gaussian(label: str, epsilon: float, rounds: int, answers: Any) -> Any:
+    """Return the estimator of `--mechanism gaussian`; None for all others, which have messages of their own."""
+    from paper.training.rounds import gaussian_mean
+    from sstq.accounting.bounds import answers_of
+
+    if label != "gaussian":
+        return None
+    return gaussian_mean(epsilon, 1e-5, rounds if answers is None else answers_of(answers))
+
+
 def _mechanism(text: str, common: dict[str, Any]) -> Any:
     """Return the mechanism of NAME:ARGUMENT=VALUE,… with those common arguments that it accepts."""
     import inspect
@@ -229,7 +258,7 @@ def _mechanism(text: str, common: dict[str, Any]) -> Any:
     import sstq
     from sstq.mechanisms import mechanism_class
 
-    name, _, arguments = text.partition(":")
+    name, _, arguments = text.replace("gaussian", "clean").partition(":")
     own: dict[str, Any] = {}
     for pair in filter(None, arguments.split(",")):
         argument, _, value = pair.partition("=")
@@ -340,8 +369,10 @@ def bits(output: OutputOption = Path("bits")) -> None:
 
 @app.command()
 def orders() -> None:
-    """Measure the orders of the paper's Table 1 on exact errors."""
+    """Measure the orders of the paper's Table 1 on exact errors, and count the bits of Table 2."""
     from paper.orders import measured_orders
+    from paper.reproduction.methods import METHODS
+    from paper.reproduction.printed import paper_number
 
     show_table(
         "Table 1: the paper's orders, and exponents of exact errors",
@@ -359,6 +390,14 @@ def orders() -> None:
         ],
         "d from 1,024 to 4,096 at ε = 1; ε from 0.05 to 0.1; b from 9 to 10.",
     )
+    rows = []
+    for key in ("clean", "privunit", "vqsgd", "sqkr", "sstq-uniform", "frameunit"):
+        cells = []
+        for dim in (25_450, 98_666):
+            printed = paper_number("bits", f"d = {dim}", key)
+            cells += ["" if printed is None else printed.value, METHODS[key].build(dim, 1.0, bits=4).message_bits]
+        rows.append([METHODS[key].label, *cells])
+    show_table("Table 2: bits per client and round", ["method", "Fashion-MNIST", "ours", "CIFAR-10", "ours"], rows)
 
 
 @app.command()

@@ -16,7 +16,6 @@ from paper.reproduction.methods import Scale
 from paper.reproduction.mse import mse_jobs, mse_section
 from paper.reproduction.once import once_jobs, once_section
 from paper.reproduction.regression import bitwidth_jobs, bitwidth_section, regression_jobs, regression_section
-from paper.reproduction.tables import tables_jobs, tables_section
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,5 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "fashion-mnist": _images("fashion-mnist"),
     "cifar-10": _images("cifar-10"),
     "once": Experiment(once_jobs, once_section),
-    "tables": Experiment(tables_jobs, tables_section),
 }
 """In the order of the paper."""

@@ -186,7 +186,7 @@ _ONCE_COLOURS = {
 def _draw_once(section: Section) -> Any:
     figure = new_figure(8.6, 5.6, layout="constrained")
     axes = figure.subplots()
-    for method, rows in _by_method(_first_dataset(section)).items():
+    for method, rows in _by_method(section.curves).items():
         if method in _ONCE_COLOURS:
             _accuracies(axes, method, [row for row in rows if row["epsilon"] >= 1], ONCE_LABELS[method])
     axes.set_xlabel("total ε per person")
@@ -213,7 +213,7 @@ def _draw_trust(section: Section) -> Any:
     """Draw accuracy against total ε, by trust."""
     figure = new_figure(8.2, 4.4, layout="constrained")
     axes = figure.subplots()
-    curves = _by_method(_first_dataset(section))
+    curves = _by_method(section.curves)
     for method in TRUST_METHODS:
         _accuracies(axes, method, sorted(curves[method], key=lambda row: row["epsilon"]), _TRUST_NAMES[method])
     epsilons = sorted({row["epsilon"] for row in section.curves if math.isfinite(row["epsilon"])})
@@ -225,10 +225,6 @@ def _draw_trust(section: Section) -> Any:
     _finish(axes)
     axes.legend(title="who is trusted", loc="lower right", frameon=False, fontsize=9, alignment="left")
     return figure
-
-
-def _first_dataset(section: Section) -> list[Row]:
-    return [row for row in section.curves if row["dataset"] == section.curves[0]["dataset"]]
 
 
 def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None:

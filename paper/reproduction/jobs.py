@@ -17,17 +17,14 @@ from numpy.typing import NDArray
 
 from paper.datasets import load
 from paper.reproduction.methods import METHODS
-from paper.training.models import HiddenLayer
-from paper.training.problems import SETTINGS, Problem, Settings, iid_partition, image_problem, regression_problem
-from paper.training.rounds import Server, private_mean, train
+from paper.training.problems import SETTINGS, Problem, Settings, image_problem, regression_problem
+from paper.training.rounds import Server, train
 from sstq.mechanisms import Mechanism
 
 MSE_CLIP = 0.2
 _TRIALS_AT_A_TIME = 50
 # The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/paper.md).
 _START = "he"
-# The pixels of an image by the number of the network's parameters.
-_INPUTS = {25_450: 784, 98_666: 3072}
 
 
 @dataclass(frozen=True)
@@ -35,11 +32,11 @@ class Job:
     """One piece of an experiment.
 
     Attributes:
-        kind: "mse", "regression", "timing", the data set of a training, or that after "once-".
+        kind: "mse", "regression", the data set of a training, or that after "once-".
         method: a key of `METHODS`.
         seed: the seed of all randomness.
         bits: the bit width b, for methods that use it.
-        count: training rounds, trials of an error measurement, or timed rounds; 0 for exact results.
+        count: training rounds, or trials of an error measurement.
         dim: the dimension; 0 if the data set determines it.
         scaling: "clip", as private messages must be, or "norm" (see `nonprivate_norm_scaled_mean`).
         epsilon: the ε of a message, if not the paper's.
@@ -91,8 +88,6 @@ def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
 
     if job.kind == "mse":
         return _measure_error(job)
-    if job.kind == "timing":
-        return _time_rounds(job)
     if is_once(job):
         return run_once(job, data)
     return _train(job, data)
@@ -126,7 +121,6 @@ def _measure_error(job: Job) -> dict[str, Any]:
 
 
 def _train(job: Job, data: Path | None) -> dict[str, Any]:
-
     problem, settings, server = _set_up(job, data)
     mechanism = METHODS[job.method].build(problem.model.dim, settings.clip, job.bits)
     columns: dict[str, list[Any]] = {"loss": [], "train_loss": [], "accuracy": [], "mean_norm": []}
@@ -152,7 +146,6 @@ def _train(job: Job, data: Path | None) -> dict[str, Any]:
 
 
 def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
-
     settings = SETTINGS[job.kind]
     server = Server(settings.rate, settings.norm_cap)
     if job.kind == "regression":
@@ -162,28 +155,6 @@ def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
         settings,
         server,
     )
-
-
-def _time_rounds(job: Job) -> dict[str, Any]:
-    """Time a round of the paper's network with 100 clients; images of noise take as long as real ones."""
-    settings = SETTINGS["fashion-mnist"]
-    inputs = _INPUTS[job.dim]
-    rng = np.random.default_rng(job.seed)
-    x = rng.random((settings.clients * settings.batch, inputs), dtype=np.float32)
-    y = rng.integers(10, size=len(x))
-    model = HiddenLayer(inputs)
-    problem = Problem("noise", model, x, y, iid_partition(len(x), settings.clients, job.seed), x, y)
-    mechanism = METHODS[job.method].build(model.dim, settings.clip, job.bits)
-    server = Server(settings.rate, settings.norm_cap)
-    parameters = model.initial(job.seed)
-    seconds: list[float] = []
-    for number in range(1 + job.count):
-        start = time.perf_counter()
-        examples = problem.batches(settings.batch, job.seed, number)
-        mean = private_mean(mechanism, model.gradients(parameters, *examples), number, rng)
-        parameters, _ = server.step(parameters, mean, np.zeros(model.dim))
-        seconds.append(time.perf_counter() - start)
-    return {"seconds": seconds[1:], "message_bits": mechanism.message_bits}
 
 
 def _number(value: float | None) -> float | None:

@@ -32,22 +32,17 @@ ONCE_LABELS: Mapping[str, str] = {
     "central": "central Gaussian, δ = 1e-6 (trusted server)",
     "none": "the same linear method, no privacy",
     "logistic": "logistic regression on the same features, no privacy",
-    "capped": "GroupUnit, at most 50 directions",
-    "system": "GroupUnit with the operating system's randomness",
 }
 """The labels of the methods, for people."""
 
 _KIND = "once-"
 _DELTA = 1e-6
-# Not for every ε; and what other data sets than the first have.
-_APART, _OTHER_METHODS = ("none", "logistic", "capped", "system"), ("groupunit", "capped")
+_PUBLIC = ("none", "logistic")
 _SHUFFLED = {"shuffled": 1, "shuffled-16": 16}
 TRUST_METHODS = ("groupunit", *_SHUFFLED, "central", "none", "logistic")
 """The methods that differ only in whom people trust."""
 # The mechanism, the rounds and the rate of the first round: the best of four for the training people at ε = 3.
 _COHORTS = {"privunitg": ("privunitg", 5, 30.0), "sstq": ("sstq-optimized", 20, 10.0)}
-_CIFAR_EPSILON, _SYSTEM_EPSILON = 6.0, 3.0
-_CAP = 50
 # ε of the answers to the check of a classifier that was learned without privacy.
 _NO_PRIVACY = 20.0
 
@@ -64,29 +59,19 @@ class _Task:
 _TASKS = {
     "digits": _Task("Digits", 300, cell=2),
     "fashion-mnist": _Task("Fashion-MNIST", 1000),
-    "cifar-10": _Task("CIFAR-10", 1000),
 }
 
 
 def once_jobs(scale: Scale) -> list[Job]:
-    """Return one job per seed, ε and method; CIFAR-10 has one ε."""
-
-    def job(dataset: str, method: str, seed: int, epsilon: float) -> Job:
-        return Job(f"{_KIND}{dataset}", method, seed, bits=0, count=1, epsilon=epsilon)
-
+    """Return one job per seed, ε and method; those without privacy have one ε."""
+    private = [name for name in ONCE_LABELS if name not in _PUBLIC]
     jobs = []
     for seed in range(scale.seeds):
-        for dataset in scale.once_datasets:
-            first = dataset == scale.once_datasets[0]
-            for epsilon in scale.once_epsilons if first else (_CIFAR_EPSILON,):
-                methods = [name for name in ONCE_LABELS if name not in _APART] if first else _OTHER_METHODS
-                jobs += [job(dataset, method, seed, epsilon) for method in methods]
-            for epsilon in scale.once_small_epsilons if first else ():
-                jobs += [job(dataset, method, seed, epsilon) for method in TRUST_METHODS if method not in _APART]
-            jobs.append(job(dataset, "none", seed, math.inf))
-            if first:
-                jobs.append(job(dataset, "logistic", seed, math.inf))
-    jobs.append(job(scale.once_datasets[0], "system", 0, _SYSTEM_EPSILON))
+        asked = [(method, epsilon) for epsilon in scale.once_epsilons for method in private]
+        asked += [(name, epsilon) for epsilon in scale.once_small_epsilons for name in TRUST_METHODS if name in private]
+        asked += [(method, math.inf) for method in _PUBLIC]
+        for method, epsilon in asked:
+            jobs.append(Job(f"{_KIND}{scale.once_dataset}", method, seed, bits=0, count=1, epsilon=epsilon))
     return jobs
 
 
@@ -137,7 +122,7 @@ def _classifier(job: Job, found: Dataset, public: NDArray[np.int64]) -> PrivateC
     options: dict[str, Any] = {
         "epsilon": job.epsilon,
         "classes": range(10),
-        "random_state": None if job.method == "system" else job.seed,
+        "random_state": job.seed,
         "features": _Mapped(found),
     }
     if job.method == "alone":
@@ -149,8 +134,6 @@ def _classifier(job: Job, found: Dataset, public: NDArray[np.int64]) -> PrivateC
         return ExactClassifier(**options | {"epsilon": _NO_PRIVACY})
     if job.method in _SHUFFLED:
         options |= {"trust": "shuffler", "delta": _DELTA, "messages": _SHUFFLED[job.method]}
-    if job.method == "capped":
-        options["max_features"] = _CAP
     return PrivateClassifier(blocks=1 if job.method == "ball" else None, **options)
 
 
@@ -162,9 +145,8 @@ def _learn(
     known: dict[str, Any] = {"directions": report.directions, "predicted": report.predicted_accuracy}
     if job.method in _SHUFFLED:
         known["local_epsilon"] = report.local_epsilon
-    if job.method in _OTHER_METHODS:
+    if job.method == "groupunit":
         known["message_bits"] = report.message_bits["main"]
-        known["same_features"] = _without_noise(job, found, public, people, report.directions)
     return report.true_accuracy, known
 
 
@@ -175,22 +157,6 @@ def _logistic(found: Dataset, people: NDArray[np.int64]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it has not converged to the last digit
         model = LogisticRegression(max_iter=100).fit(found.train_images[people], found.train_labels[people])
-    return float(model.score(found.test_images, found.test_labels))
-
-
-def _without_noise(
-    job: Job, found: Dataset, public: NDArray[np.int64], people: NDArray[np.int64], directions: int
-) -> float:
-    """The accuracy with as many directions, without privacy."""
-    model = ExactClassifier(
-        _NO_PRIVACY,
-        features=_Mapped(found),
-        public=found.train_images[public],
-        classes=range(10),
-        max_features=directions,
-        random_state=job.seed,
-    )
-    model.fit(found.train_images[people], found.train_labels[people])
     return float(model.score(found.test_images, found.test_labels))
 
 
@@ -239,30 +205,19 @@ predict the accuracy without any test data.
 
 def once_section(scale: Scale, results: Results) -> Section:
     """Write the accuracies by total ε and method."""
-    groups: dict[tuple[str, float, str], list[Job]] = {}
+    groups: dict[tuple[float, str], list[Mapping[str, Any]]] = {}
     for job in once_jobs(scale):
-        groups.setdefault((job.kind.removeprefix(_KIND), job.epsilon or 0.0, job.method), []).append(job)
+        groups.setdefault((_epsilon(job), job.method), []).append(results[job])
     lines, curves = [], []
-    for (dataset, epsilon, method), jobs in groups.items():
-        found = [results[job] for job in jobs]
+    for (epsilon, method), found in groups.items():
         mean, half = interval([100 * result["accuracy"] for result in found])
+        delta = _DELTA if method in ("central", *_SHUFFLED) else 0.0
         total = "no privacy" if math.isinf(epsilon) else f"total ε = {epsilon:g} per person"
-        total += f" (δ = {_DELTA:g})" if method in ("central", *_SHUFFLED) else ""
-        setting = f"{_TASKS[dataset].title}, {total}"
-        lines.append(Line(setting, method, ONCE_LABELS[method], mean, half, len(jobs), mean, remark=_remark(found)))
-        curves.append(
-            {
-                "dataset": dataset,
-                "method": method,
-                "epsilon": epsilon,
-                "delta": _DELTA if method in ("central", *_SHUFFLED) else 0.0,
-                "accuracy": mean,
-                "accuracy_half_width": half,
-                "seeds": len(jobs),
-            }
-        )
-    first = scale.once_datasets[0]
-    text = _TEXT.format(public=_TASKS[first].public, seeds=scale.seeds)
+        setting = f"{_TASKS[scale.once_dataset].title}, {total}" + (f" (δ = {delta:g})" if delta else "")
+        lines.append(Line(setting, method, ONCE_LABELS[method], mean, half, len(found), mean, remark=_remark(found)))
+        ends = {"accuracy": mean, "accuracy_half_width": half, "seeds": len(found)}
+        curves.append({"dataset": scale.once_dataset, "method": method, "epsilon": epsilon, "delta": delta, **ends})
+    text = _TEXT.format(public=_TASKS[scale.once_dataset].public, seeds=scale.seeds)
     return Section("once", "One message per person, once", text, lines, ("once.png", "trust.png"), curves)
 
 
@@ -277,6 +232,4 @@ def _remark(found: list[Mapping[str, Any]]) -> str:
         parts.append(f"a local ε of {mean('local_epsilon'):.3g} if the shuffler cheats")
     if "predicted" in found[0]:
         parts.append(f"{100 * mean('predicted'):.1f} % predicted privately")
-    if "same_features" in found[0]:
-        parts.append(f"{100 * mean('same_features'):.1f} % without privacy along as many directions")
     return ", ".join(parts) + "."

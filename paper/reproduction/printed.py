@@ -20,8 +20,6 @@ fashion-mnist | loss | Section 7, Figure 1 | clean=1.2 privunit=1.25 vqsgd=4 sqk
 cifar-10 | loss | Section 7, Figure 1 | vqsgd=5.7 sqkr=2.2 sstq-optimized=2.2 sstq-uniform=2.2 sstq-metric=2.2
 bits | d = 25450 | Section 7, Table 2 | clean=814400 privunit=814400 vqsgd=16 sqkr=64 sstq-optimized=20 sstq-uniform=20 sstq-metric=20
 bits | d = 98666 | Section 7, Table 2 | clean=3157312 privunit=3157312 vqsgd=18 sqkr=72 sstq-optimized=22 sstq-uniform=22 sstq-metric=22
-timing | d = 25450 | Section 7, Computational Cost | sqkr=18 sstq-optimized=18 sstq-uniform=18 sstq-metric=18
-timing | d = 98666 | Section 7, Computational Cost | sqkr=65 sstq-optimized=65 sstq-uniform=65 sstq-metric=65
 """  # noqa: E501
 
 

@@ -40,7 +40,7 @@ def run_jobs(
     data: Path | None = None,
     finished: Finished = lambda _job, _seconds: None,
 ) -> None:
-    """Run the jobs that have no result yet; timings come last and alone, on all cores.
+    """Run the jobs that have no result yet.
 
     Args:
         jobs: the jobs; finished ones are skipped.
@@ -58,23 +58,22 @@ def run_jobs(
         640
     """
     pending = [job for job in dict.fromkeys(jobs) if read_result(job, folder) is None]
-    together = [job for job in pending if job.kind != "timing"]
-    workers = min(workers or core_count(), max(len(together), 1))
-    if workers > 1:
+    workers = min(workers or core_count(), len(pending))
+    if workers <= 1:
+        for job in pending:
+            finished(job, _do(job, folder, data))
+    else:
         # Fresh interpreters: forking a process that has threads may hang it.
         context = multiprocessing.get_context("spawn")
         settings = dict.fromkeys(_THREAD_SETTINGS, str(max(1, core_count() // workers))) | {"SSTQ_QUIET": "1"}
         with patch.dict(os.environ, settings), ProcessPoolExecutor(workers, context) as pool:
             try:
-                running = {pool.submit(_do, job, folder, data): job for job in together}
+                running = {pool.submit(_do, job, folder, data): job for job in pending}
                 for future in as_completed(running):
                     finished(running[future], future.result())
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-    for job in pending:
-        if workers == 1 or job.kind == "timing":
-            finished(job, _do(job, folder, data))
 
 
 def _do(job: Job, folder: Path, data: Path | None) -> float:

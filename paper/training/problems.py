@@ -98,27 +98,12 @@ def image_problem(
     clients: int,
     seed: int,
     *,
-    hidden: int = 32,
     start: str = "uniform",
     model: Model | None = None,
 ) -> Problem:
-    """Create the problem of the paper's network, or another model, on a data set of images.
-
-    Args:
-        dataset: a data set from `paper.datasets.load`.
-        clients: the number of clients that share its training examples.
-        seed: the seed of the partition.
-        hidden: the number of hidden units.
-        start: the start of the network, "uniform" or "he" (see `HiddenLayer`).
-        model: a model instead of the paper's network; then `hidden` and `start` are not used.
-
-    Examples:
-        >>> from paper.datasets import load
-        >>> image_problem(load("digits"), clients=10, seed=0).model.dim
-        2410
-    """
+    """Create the problem of the paper's network, started "uniform" or "he", or of another model, on images."""
     if model is None:
-        model = HiddenLayer(dataset.train_images.shape[1], hidden, len(dataset.classes), start)
+        model = HiddenLayer(dataset.train_images.shape[1], classes=len(dataset.classes), start=start)
     labels = dataset.train_labels
     parts = iid_partition(len(labels), clients, seed)
     return Problem(dataset.name, model, dataset.train_images, labels, parts, dataset.test_images, dataset.test_labels)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paper.training.cohorts import Cohorts
 from paper.training.problems import Problem
 from sstq import FrameUnit, Mechanism
-from sstq.accounting import price, shuffled_epsilon
+from sstq.accounting import gaussian_sigma, price, shuffled_epsilon
 from sstq.accounting.bounds import Participation, answers_of
 from sstq.checks import check_number, check_option
 from sstq.randomness.streams import mix_seed
@@ -31,37 +31,31 @@ _CLIENTS_AT_A_TIME = 256
 
 @dataclass(frozen=True)
 class Server:
-    """A step of stochastic gradient descent with a norm cap and heavy-ball momentum.
+    """A step of stochastic gradient descent with a norm cap.
 
     Args:
         rate: the learning rate.
         norm_cap: a mean longer than this is scaled down to it, which biases it; None for no cap.
-        momentum: the share of the last step that is repeated, from 0 to below 1.
 
     Examples:
-        >>> Server(rate=0.5, norm_cap=1.0).step(np.zeros(2), np.array([3.0, 4.0]), np.zeros(2))[0]
+        >>> Server(rate=0.5, norm_cap=1.0).step(np.zeros(2), np.array([3.0, 4.0]))
         array([-0.3, -0.4], dtype=float32)
     """
 
     rate: float = 0.2
     norm_cap: float | None = 10.0
-    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("rate", self.rate, 1e-12, 1e12)
         if self.norm_cap is not None:
             check_number("norm_cap", self.norm_cap, 1e-12, 1e12)
-        check_number("momentum", self.momentum, 0.0, 0.999)
 
-    def step(
-        self, parameters: NDArray[np.floating], mean: NDArray[np.float64], velocity: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Return the parameters and the velocity after a round with this estimated mean gradient."""
+    def step(self, parameters: NDArray[np.floating], mean: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the parameters after a round with this estimated mean gradient."""
         norm = float(np.linalg.norm(mean))
         if self.norm_cap is not None and norm > self.norm_cap:
             mean = mean * (self.norm_cap / norm)
-        velocity = self.momentum * velocity + mean
-        return (parameters - self.rate * velocity).astype(np.float32), velocity
+        return (parameters - self.rate * mean).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,6 @@ def train(
     batch: int = 64,
     seed: int = 0,
     private_seed: int | None = None,
-    fresh_frames: bool = True,
     participation: Participation | None = None,
     trust: Literal["local", "shuffler"] = "local",
     delta: float = 1e-6,
@@ -123,7 +116,6 @@ def train(
         batch: the number of examples per gradient.
         seed: the seed of the start, the batches and the frames.
         private_seed: the seed of the privacy noise, for simulations; by default the operating system's randomness.
-        fresh_frames: whether every round has its own frame, if the mechanism has frames.
         participation: in how many of the rounds each client answers, "once" or a number: `Cohorts` of clients take
             turns, by the seed alone. By default all clients answer in every round.
         trust: "local", or "shuffler": then the messages of each slot of a round are mixed before the server sees them.
@@ -153,21 +145,20 @@ def train(
         if estimate is not None:
             raise ValueError("estimate must be None with trust='shuffler'")
         estimate = _shuffled_mean
-    model, velocity = problem.model, np.zeros(problem.model.dim)
-    parameters = model.initial(seed)
+    model, parameters = problem.model, problem.model.initial(seed)
     train_loss = mean_norm = nan
     for number in range(rounds + 1):
         members = np.arange(0)
         if number:
             members = np.arange(problem.clients) if cohorts is None else cohorts.members(seed, number)
-            this_round = mechanism.with_seed(mix_seed(seed, number)) if fresh_frames else mechanism
+            this_round = mechanism.with_seed(mix_seed(seed, number))
             rng = None if private_seed is None else np.random.default_rng([private_seed, number])
             x, y = problem.batches(batch, seed, number, members)
             gradients = model.gradients(parameters, x, y)
             train_loss = model.evaluate(parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)).loss
             mean = (estimate or private_mean)(this_round, gradients, number, rng)
             mean_norm = float(np.linalg.norm(mean))
-            parameters, velocity = server.step(parameters, mean, velocity)
+            parameters = server.step(parameters, mean)
         tested = model.evaluate(parameters, problem.test_x, problem.test_y)
         fewest = problem.clients if cohorts is None else cohorts.least
         yield Round(
@@ -205,6 +196,26 @@ def private_mean(
         identities = None if clients is None else clients[part]
         aggregator.update(mechanism.encode(gradients[part], rng=rng, clients=identities))
     return aggregator.mean().value
+
+
+def gaussian_mean(epsilon: float, delta: float, answers: int) -> Estimator:
+    """Return an estimator of means with Gaussian noise on every client, (ε, δ) in total over its answers.
+
+    Replacing a client's vector changes it by at most 2·clip. The noise is the least that is enough (Balle and Wang,
+    2018, Theorem 8); k answers need √k times the noise of one.
+    """
+    sigma = 2 * gaussian_sigma(epsilon, delta) * answers**0.5
+
+    def estimate(
+        mechanism: Mechanism, gradients: NDArray[np.float32], _number: int, rng: np.random.Generator | None
+    ) -> NDArray[np.float64]:
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        clipped = gradients * np.minimum(1, mechanism.clip / np.maximum(norms, 1e-30))
+        noise = (rng or np.random.default_rng()).standard_normal(gradients.shape[1])
+        mean: NDArray[np.float64] = clipped.mean(axis=0) + sigma * mechanism.clip / len(gradients) ** 0.5 * noise
+        return mean
+
+    return estimate
 
 
 def _shuffled_mean(

@@ -26,7 +26,6 @@ TINY = Scale(
     regression_dims=(20,),
     bit_widths=(4,),
     rounds=(("regression", 2), ("digits", 2), ("fashion-mnist", 2), ("cifar-10", 2)),
-    timing_dims=(),
 )
 SMALL_JOB = Job("mse", "privunit", seed=0, bits=8, count=10, dim=20)
 
