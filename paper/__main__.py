@@ -347,24 +347,25 @@ def learn(
 
 
 @app.command()
-def bits(output: OutputOption = Path("bits")) -> None:
-    """Compute the exact error of SSTQ against the bit width b at three ε: the abstract's claim as one figure."""
-    from paper.orders import bit_widths, draw_bits
+def bits() -> None:
+    """Compute the exact error of SSTQ against the bit width b at three ε: the abstract's claim."""
+    from paper.orders import bit_widths
 
-    rows = bit_widths()
-    output.mkdir(parents=True, exist_ok=True)
-    draw_bits(rows, output / "bits.png")
-    table = []
-    for row in rows:
-        growth = "" if math.isnan(row["growth"]) else f"{row['growth']:.2f}"
-        numbers = (f"{row['epsilon']:g}", row["bits"], f"{row['error']:.3g}", f"{row['bias2']:.2g}", growth)
-        table.append([row["label"], *numbers])
     show_table(
         "Exact error of one message over d, and what the last bit costs",
         ["variant", "ε", "b", "error/d", "bias²", "× per bit"],
-        table,
+        [
+            [
+                row["label"],
+                f"{row['epsilon']:g}",
+                row["bits"],
+                f"{row['error']:.3g}",
+                f"{row['bias2']:.2g}",
+                f"{row['growth']:.2f}",
+            ]
+            for row in bit_widths()
+        ],
     )
-    typer.echo(output / "bits.png")
 
 
 @app.command()

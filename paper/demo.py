@@ -1,9 +1,9 @@
 """The demo: the paper's Figure 1 on handwritten digits, and digits learned from one private message per person.
 
 The data are scikit-learn's 1,797 images of 8×8 pixels. 1,437 of them are split at random, image by image: three fifths
-are held by people who teach, a fifth by people who check, and a fifth by nobody: they are the test. The other 360 are
-by other writers and are tested apart. Only then is each image given to one person, or to 100 people: a simulated larger
-crowd. Nobody who checks or tests holds an image that was learned from. No image is public.
+are held by people who teach, a fifth by people who check, and a fifth by nobody: they are the test. Only then is each
+image given to one person, or to 100 people: a simulated larger crowd. Nobody who checks or tests holds an image that
+was learned from. No image is public.
 
 In the first part 100 clients train the paper's network in rounds, and ε adds up. In the second a person's digit and
 image are both private, and everybody answers once, so the ε of the message is their total.
@@ -56,13 +56,11 @@ class Digits:
         teach: what the people hold whose messages are learned from.
         check: what the people hold who report privately whether the classifier is right.
         test: held by nobody.
-        others: by other writers, held by nobody.
     """
 
     teach: Labelled
     check: Labelled
     test: Labelled
-    others: Labelled
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +77,6 @@ class Crowd:
         predicted_stderr: its standard error, that of having few images to check included.
         accuracy: the accuracy on the test images.
         accuracy_stderr: its standard error.
-        others_accuracy: the accuracy on the images by other writers.
-        others_stderr: its standard error.
         shares: the estimated shares of the digits, (10,), projected onto the simplex.
         images: (10, 64), the estimated mean images of length-1 images; nan where a share is estimated as 0 or less.
     """
@@ -94,8 +90,6 @@ class Crowd:
     predicted_stderr: float
     accuracy: float
     accuracy_stderr: float
-    others_accuracy: float
-    others_stderr: float
     shares: Floats
     images: Floats
 
@@ -107,7 +101,6 @@ class Demo:
     Attributes:
         truth: the true mean images of those who teach, (10, 64).
         exact: accuracy and standard error of the same classifier from exact class sums, without privacy.
-        exact_others: the same on the images by other writers.
         tested: the number of test images.
         crowds: the results for every crowd at every ε.
         training: the rounds of the first part, as rows for `draw_networks`.
@@ -116,7 +109,6 @@ class Demo:
 
     truth: Floats
     exact: tuple[float, float]
-    exact_others: tuple[float, float]
     tested: int
     crowds: tuple[Crowd, ...]
     training: tuple[dict[str, Any], ...]
@@ -124,19 +116,18 @@ class Demo:
 
 
 def split_digits(rng: np.random.Generator) -> Digits:
-    """Split the images at random; the images by other writers stay together.
+    """Split the images at random.
 
     Examples:
         >>> [len(part[1]) for part in vars(split_digits(np.random.default_rng(0))).values()]
-        [863, 287, 287, 360]
+        [863, 287, 287]
     """
     digits = load("digits")
     images, labels = digits.train_images.astype(np.float64), digits.train_labels
     order = rng.permutation(len(labels))
     fifth = len(labels) // 5
     teach, check, test = order[2 * fifth :], order[:fifth], order[fifth : 2 * fifth]
-    others = digits.test_images.astype(np.float64), digits.test_labels
-    return Digits((images[teach], labels[teach]), (images[check], labels[check]), (images[test], labels[test]), others)
+    return Digits(*((images[part], labels[part]) for part in (teach, check, test)))
 
 
 def run_demo(
@@ -146,15 +137,7 @@ def run_demo(
     rounds: int = ROUNDS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Demo:
-    """Train the paper's network with every mechanism, then learn from one message at every ε with every crowd.
-
-    Args:
-        rng: None for the operating system's randomness; a seed or Generator to repeat a result.
-        epsilons: the values of a person's total ε in the second part.
-        copies: the crowds, as numbers of people who hold each image.
-        rounds: the rounds of the first part; each costs a client ε = 3.
-        progress: called with a line after every piece.
-    """
+    """Train the paper's network with every mechanism, then learn from one message at every ε with every crowd."""
     source = None if rng is None else np.random.default_rng(rng)
     digits = split_digits(source or np.random.default_rng())
     training: list[dict[str, Any]] = []
@@ -171,7 +154,6 @@ def run_demo(
     return Demo(
         truth=np.stack([images[labels == digit].mean(axis=0) for digit in range(10)]),
         exact=_score(exact, digits.test),
-        exact_others=_score(exact, digits.others),
         tested=len(digits.test[1]),
         crowds=tuple(crowds),
         training=tuple(training),
@@ -245,7 +227,6 @@ def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator |
         predicted,
         stderr,
         *_score(model, digits.test),
-        *_score(model, digits.others),
         classes.simplex_shares(),
         mean_images(seen["centre"], classes.means),
     )

@@ -63,9 +63,6 @@ def demo_tables(demo: Demo) -> list[Table]:
         accuracies = (_plus_minus(row.predicted, row.predicted_stderr), _plus_minus(row.accuracy, row.accuracy_stderr))
         sizes = (str(row.copies), f"{row.bits_per_person:.0f}", f"{row.bytes_sent:,}")
         asked.append([f"{row.epsilon:g}", f"{row.people:,}", *accuracies, *sizes])
-    others = _plus_minus(row.others_accuracy, row.others_stderr)
-    asked.append(["not private, other writers", "", "", _plus_minus(*demo.exact_others), "", "", ""])
-    asked.append([f"{row.epsilon:g}, other writers", f"{row.people:,}", "", others, *sizes])
     return [
         Table(
             f"The paper's Figure 1 on digits: 100 clients, {rounds} rounds, ε = 3 per round",
@@ -80,8 +77,8 @@ def demo_tables(demo: Demo) -> list[Table]:
             asked,
             "total ε: per person, who answers once. predicted: what people who hold other images report, each "
             f"privately. accuracy: on {demo.tested} images that nobody holds. ±: standard error; “–” where it exceeds "
-            "5 points. The last rows are tested on 360 images by other writers, whom nobody learned from. 100 people "
-            "per image are simulated: they hold the same image. An image as 64 floats would take 2,048 bits.",
+            "5 points. 100 people per image are simulated: they hold the same image. An image as 64 floats would take "
+            "2,048 bits.",
         ),
     ]
 
@@ -96,8 +93,8 @@ def write_demo(demo: Demo, folder: Path) -> Path:
     save(draw_networks({"handwritten digits, d = 2,410": demo.training}), folder / "figure-1.png")
     draw_demo(demo, folder / "digits.png")
     rows = [asdict(row) | {"shares": row.shares.tolist(), "images": None} for row in demo.crowds]
-    numbers = {"simulated": demo.simulated, "exact": demo.exact, "exact_others": demo.exact_others}
-    document = numbers | {"tested": demo.tested, "crowds": rows, "training": demo.training}
+    numbers = {"simulated": demo.simulated, "exact": demo.exact, "tested": demo.tested}
+    document = numbers | {"crowds": rows, "training": demo.training}
     with atomic_file(folder / "results.json") as file:
         file.write(json.dumps(document, indent=2).encode() + b"\n")
     page = folder / "report.html"

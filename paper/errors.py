@@ -59,16 +59,7 @@ def people() -> NDArray[np.float64]:
 
 
 def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) -> Iterator[dict[str, Any]]:
-    """Estimate the mean of all people by every mechanism.
-
-    Args:
-        families: keys of `FAMILIES`.
-        runs: how often each mean is estimated.
-
-    Yields:
-        A row per mechanism: family, label, bits of a message, measured and predicted error, and the part of the
-        prediction that no crowd makes smaller.
-    """
+    """Estimate the mean of all people by every mechanism."""
     vectors = people()
     truth = vectors.mean(axis=0)
     for family in families:
@@ -119,18 +110,13 @@ def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     """Draw errors against bits, PrivUnit with its thousands of bits in a panel of its own."""
     figure = new_figure(8.4, 4.9, layout="constrained")
     short, long = figure.subplots(1, 2, width_ratios=(7, 1), sharey=True)
-    marks = []
     for family, (label, _, _, colour, mark) in FAMILIES.items():
         own = [row for row in rows if row["family"] == family]
         axes = short if own[0]["bits"] < _LONG else long
         bits, size = [row["bits"] for row in own], 14 if family == "frameunit" else 7
         axes.plot(bits, [row["predicted"] for row in own], color=colour, linewidth=1.4, zorder=2)
         measured = [row["measured"] for row in own]
-        axes.plot(bits, measured, mark, color=colour, markersize=size, markeredgecolor="white", zorder=3)
-        if axes is short:
-            marks += [(row["bits"], row["measured"], label if row is own[-1] else "") for row in own]
-        else:
-            axes.annotate(label, (bits[0], measured[0]), (0, 9), textcoords="offset points", ha="center", fontsize=8)
+        axes.plot(bits, measured, mark, color=colour, markersize=size, markeredgecolor="white", zorder=3, label=label)
     short.set_xlim(7.5, 43)
     short.set_xticks(range(8, 44, 4))
     short.set_xlabel("bits per person")
@@ -151,33 +137,5 @@ def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
         fontsize=10,
         color=INK,
     )
-    figure.draw_without_rendering()
-    _label_marks(short, marks, width=6.3, height=3.8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     save(figure, path)
-
-
-def _label_marks(axes: Any, marks: Sequence[tuple[float, float, str]], *, width: float, height: float) -> None:
-    """Write names to the right of the marks, each at the nearest height where it touches no other name and no mark.
-
-    Places are fractions of the (logarithmic) axes, so the limits must be final.
-
-    Args:
-        axes: the axes to write on.
-        marks: the positions, in data units, and their names; an empty name only keeps the position clear.
-        width: the approximate width of the axes in inches.
-        height: the approximate height of the axes in inches.
-    """
-    style = {"textcoords": "axes fraction", "fontsize": 8, "color": INK, "va": "center"}
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over the lines of the axes
-    arrow = {"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 1}
-    line, letter = 0.145 / height, 0.065 / width  # of an eight-point font, in inches
-    places = axes.transAxes.inverted().transform(axes.transData.transform([mark[:2] for mark in marks]))
-    taken = [(across - 0.006, across + 0.006, up) for across, up in places]
-    named = [(place, mark) for place, mark in zip(places.tolist(), marks, strict=True) if mark[2]]
-    for (across, up), (bits, error, label) in sorted(named):
-        left, right = across + 0.02, across + 0.02 + letter * len(label)
-        near = [level for start, stop, level in taken if left < stop and start < right]
-        heights = (up + step * line / 4 for step in sorted(range(-80, 81), key=abs))
-        level = next((h for h in heights if 0 < h < 1 and all(abs(h - other) >= line for other in near)), up)
-        taken.append((left, right, level))
-        axes.annotate(label, (bits, error), xytext=(left, level), bbox=box, arrowprops=arrow, **style)

@@ -15,14 +15,7 @@ _COLOURS = (ACCENT, SECOND, "#3c7d3c", "#8b5aa8", "#c08a1e", "#2a8f8f", "#a03060
 def draw_training(
     histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str | os.PathLike[str], *, title: str
 ) -> None:
-    """Draw every mechanism's rounds to a .png, .svg or .pdf.
-
-    Args:
-        histories: the rounds by label: mappings with number, loss, accuracy (or None), bits and epsilon, with delta
-            if it is not 0, and with answers if they are fewer than the rounds.
-        path: the file to write.
-        title: the title of the picture.
-    """
+    """Draw every mechanism's rounds to a .png, .svg or .pdf."""
     figure = new_figure(11.2, 4.6, layout="constrained")
     curves, ends = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
     measure = "accuracy" if all(rows[-1]["accuracy"] is not None for rows in histories.values()) else "loss"

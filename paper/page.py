@@ -9,7 +9,6 @@ from typing import Any
 
 from paper.errors import draw_errors, read_errors
 from paper.glance import draw_glance
-from paper.orders import bit_widths, draw_bits
 from paper.reproduction.figures import draw_mse, draw_networks, draw_regressions
 from paper.reproduction.methods import METHODS
 from paper.reproduction.printed import paper_number
@@ -26,12 +25,7 @@ def _results(name: str, file: str = "results.csv") -> list[Row]:
 
 
 def read_curves(name: str) -> list[dict[str, Any]]:
-    """Read the curves of an experiment: whatever looks like a number is one, and nan if it is missing.
-
-    Examples:
-        >>> read_curves("mse")[0]["dim"]
-        100
-    """
+    """Read the curves of an experiment: whatever looks like a number is one, and nan if it is missing."""
     return [{key: _value(text) for key, text in row.items()} for row in _results(name, "curves.csv")]
 
 
@@ -57,9 +51,8 @@ def draw_gallery(folder: Path) -> list[Path]:
     for name, figure in pictures.items():
         save(figure, folder / name)
     draw_errors(read_errors(), folder / "errors.png")
-    draw_bits(bit_widths(), folder / "bits.png")
     draw_glance(folder / "glance.png")
-    return [folder / name for name in ("errors.png", "bits.png", "glance.png", *pictures)]
+    return [folder / name for name in ("errors.png", "glance.png", *pictures)]
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -186,11 +186,7 @@ _split = lru_cache(maxsize=1)(_Split)
 
 
 def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -> dict[str, Any]:
-    """Learn from a table once; accuracies are on people who did not answer.
-
-    Raises:
-        FileNotFoundError: if the table's package is not installed.
-    """
+    """Learn from a table once; accuracies are on people who did not answer."""
     from sklearn.metrics import balanced_accuracy_score
 
     split = _split(name, seed, library)

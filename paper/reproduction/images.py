@@ -25,13 +25,7 @@ _PAPER_ROUNDS = 100
 
 
 def image_jobs(kind: str, scale: Scale) -> list[Job]:
-    """Return one job per seed and method, seed by seed, so that an interrupted run has complete seeds.
-
-    Examples:
-        >>> from paper.reproduction.methods import FULL
-        >>> len(image_jobs("fashion-mnist", FULL))
-        60
-    """
+    """Return one job per seed and method, seed by seed, so that an interrupted run has complete seeds."""
     return [
         Job(kind, method, seed, _BITS, scale.rounds_of(kind))
         for seed in range(scale.seeds)

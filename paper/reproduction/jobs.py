@@ -53,12 +53,7 @@ class Job:
 
     @property
     def path(self) -> Path:
-        """The path of its result file, relative to the folder of results.
-
-        Examples:
-            >>> Job("mse", "vqsgd", seed=1, bits=8, count=200, dim=100).path.as_posix()
-            'mse/vqsgd-b8-d100-n200-s1.json'
-        """
+        """The path of its result file, relative to the folder of results."""
         parts = [self.method, f"b{self.bits}", *([f"d{self.dim}"] if self.dim else []), f"n{self.count}"]
         parts += [] if self.epsilon is None else [f"e{self.epsilon:g}"]
         leaky = [] if self.scaling == "clip" else [self.scaling]
@@ -73,17 +68,7 @@ class Job:
 
 
 def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
-    """Run a job and return its result as JSON values.
-
-    Args:
-        job: the job to run.
-        data: a folder with the data sets' files, instead of the default places.
-
-    Examples:
-        >>> result = run_job(Job("mse", "privunit", seed=0, bits=8, count=10, dim=20))
-        >>> 0 < result["bias2"] + result["variance"] < 10
-        True
-    """
+    """Run a job and return its result as JSON values."""
     from paper.reproduction.once import is_once, run_once
 
     if job.kind == "mse":
@@ -176,13 +161,6 @@ def nonprivate_norm_scaled_mean(
     With noise for vectors of norm up to C = 1, as local privacy requires, PrivUnit ends at 172 for d = 200 where the
     paper prints 130. The paper's numbers are those of messages about g/‖g‖ whose decoded vectors are multiplied by
     ‖g‖, about 0.2 there: the server would have to know every client's exact norm, which nothing protects.
-
-    Examples:
-        >>> import sstq
-        >>> mechanism = sstq.mechanism("privunitg", dim=50, epsilon=3.0)
-        >>> tiny = np.full((10, 50), 1e-6)
-        >>> bool(np.abs(nonprivate_norm_scaled_mean(mechanism, tiny, 1, np.random.default_rng(0))).max() < 1e-4)
-        True
     """
     norms = np.linalg.norm(gradients.astype(np.float64), axis=1, keepdims=True)
     directions = gradients * (_BELOW_ONE * mechanism.clip / np.maximum(norms, 1e-300))

@@ -41,12 +41,7 @@ class Method:
     takes_bits: bool = False
 
     def build(self, dim: int, clip: float, bits: int, *, epsilon: float = EPSILON, frame_seed: int = 0) -> Mechanism:
-        """Create the mechanism for vectors of this dimension and norm.
-
-        Examples:
-            >>> METHODS["sstq-uniform"].build(dim=25_450, clip=0.1, bits=4).message_bits
-            20
-        """
+        """Create the mechanism for vectors of this dimension and norm."""
         from sstq.mechanisms import mechanism
 
         given = dict(self.arguments)

@@ -43,13 +43,7 @@ _ALWAYS = {
 
 
 def mse_jobs(scale: Scale) -> list[Job]:
-    """Return one job per method, dimension and seed.
-
-    Examples:
-        >>> from paper.reproduction.methods import QUICK
-        >>> len(mse_jobs(QUICK))
-        26
-    """
+    """Return one job per method, dimension and seed."""
     return [
         Job("mse", method, seed, BITS, scale.trials, dim)
         for dim in scale.mse_dims

@@ -25,15 +25,7 @@ bits | d = 98666 | Section 7, Table 2 | clean=3157312 privunit=3157312 vqsgd=18 
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """A number of the paper.
-
-    Attributes:
-        experiment: the name of the experiment.
-        setting: the setting within the experiment, such as "d = 200" or "loss".
-        method: a key of `METHODS`.
-        value: the number as printed; accuracies in per cent.
-        place: where it is printed.
-    """
+    """A number of the paper."""
 
     experiment: str
     setting: str

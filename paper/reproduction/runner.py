@@ -40,23 +40,7 @@ def run_jobs(
     data: Path | None = None,
     finished: Finished = lambda _job, _seconds: None,
 ) -> None:
-    """Run the jobs that have no result yet.
-
-    Args:
-        jobs: the jobs; finished ones are skipped.
-        folder: the folder of the results.
-        workers: the number of processes, by default one per core; 1 works in this process.
-        data: a folder with the data sets' files.
-        finished: called after every job with the seconds it took.
-
-    Examples:
-        >>> import tempfile
-        >>> job = Job("mse", "privunit", seed=0, bits=8, count=10, dim=20)
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     run_jobs([job], Path(name), workers=1)
-        ...     read_result(job, Path(name))["message_bits"]
-        640
-    """
+    """Run the jobs that have no result yet."""
     pending = [job for job in dict.fromkeys(jobs) if read_result(job, folder) is None]
     workers = min(workers or core_count(), len(pending))
     if workers <= 1:

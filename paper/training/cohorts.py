@@ -22,18 +22,6 @@ class Cohorts:
     if k divides T, the same T/k cohorts repeat k times.
 
     A cohort is a function of the seed and the round's number alone, so a resumed run continues with the same one.
-
-    Args:
-        people: n, the number of people.
-        rounds: T, the number of rounds.
-        answers: k, the answers per person, at most T.
-
-    Examples:
-        >>> cohorts = Cohorts(people=7, rounds=3, answers=1)
-        >>> [cohorts.members(seed=0, number=number).tolist() for number in (1, 2, 3)]
-        [[0, 1], [3, 6], [2, 4, 5]]
-        >>> Cohorts(people=6_000, rounds=60, answers=1).size
-        100
     """
 
     people: int

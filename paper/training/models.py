@@ -67,10 +67,6 @@ class HiddenLayer:
         classes: the number of classes.
         start: "uniform" in ±1/√(inputs of the layer), as is usual for such layers, or "he": weights from
             N(0, 2/(inputs of the layer)) and biases of zero. The paper does not say; its losses are those of "he".
-
-    Examples:
-        >>> HiddenLayer(inputs=784).dim, HiddenLayer(inputs=3072).dim
-        (25450, 98666)
     """
 
     inputs: int
@@ -144,10 +140,6 @@ class Logistic:
     Args:
         inputs: the number of values per example.
         classes: the number of classes.
-
-    Examples:
-        >>> Logistic(inputs=784).dim
-        7850
     """
 
     inputs: int
@@ -209,11 +201,6 @@ class LeastSquares:
 
     Args:
         truth: θ*, (d,).
-
-    Examples:
-        >>> model = LeastSquares(np.ones(3, dtype=np.float32))
-        >>> model.evaluate(model.initial(0), np.eye(3, dtype=np.float32), np.ones(3, dtype=np.float32)).loss
-        3.0
     """
 
     truth: Floats

@@ -110,13 +110,7 @@ def image_problem(
 
 
 def regression_problem(dim: int, clients: int, seed: int, *, examples: int = 4000) -> Problem:
-    """Create the paper's linear regression: rows of A from N(0, 1/d), θ* from N(0, I), targets Aθ* without noise.
-
-    Examples:
-        >>> problem = regression_problem(dim=5, clients=20, seed=0, examples=100)
-        >>> problem.clients, problem.model.dim
-        (20, 5)
-    """
+    """Create the paper's linear regression: rows of A from N(0, 1/d), θ* from N(0, I), targets Aθ* without noise."""
     dim = check_number("dim", dim, 1, 2**20, integer=True)
     rng = np.random.default_rng([seed, 4])
     x = (rng.standard_normal((examples, dim)) * dim**-0.5).astype(np.float32)
@@ -126,11 +120,6 @@ def regression_problem(dim: int, clients: int, seed: int, *, examples: int = 400
 
 
 def iid_partition(examples: int, clients: int, seed: int) -> Partition:
-    """Return disjoint random parts of (nearly) equal size, one per client.
-
-    Examples:
-        >>> [len(part) for part in iid_partition(10, 3, seed=0)]
-        [4, 3, 3]
-    """
+    """Return disjoint random parts of (nearly) equal size, one per client."""
     clients = check_number("clients", clients, 1, examples, integer=True)
     return np.array_split(np.random.default_rng([seed, 1]).permutation(examples), clients)

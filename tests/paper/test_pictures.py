@@ -39,9 +39,9 @@ def test_digits(drawn, epsilons):
     images = np.full((10, 64), 0.1)
     unknown = np.vstack([np.full((1, 64), np.nan), images[1:]])
     rows = [
-        Crowd(epsilon, copies, 1150 * copies, 14.0, 2000, 0.9, 0.1, 0.9, 0.02, 0.8, 0.02, np.full(10, 0.1), unknown)
+        Crowd(epsilon, copies, 1150 * copies, 14.0, 2000, 0.9, 0.1, 0.9, 0.02, np.full(10, 0.1), unknown)
         for copies in (1, 100)
         for epsilon in epsilons
     ]
-    draw_demo(Demo(images, (0.9, 0.02), (0.8, 0.02), 287, tuple(rows), (), simulated=True), "digits.png")
+    draw_demo(Demo(images, (0.9, 0.02), 287, tuple(rows), (), simulated=True), "digits.png")
     assert_legible(drawn[0])
