@@ -32,6 +32,8 @@ COLOURS = {
 # They differ without colour.
 _MARKS = dict(zip(COLOURS, "oPXDdsv^<>*phH", strict=True))
 _GRID = "#e5e5e5"
+# An interval of fewer seeds is too wide to say anything.
+_LEAST_SEEDS = 3
 # The paper's numbers are those after so many rounds; shorter runs are not compared with them.
 _PAPER_ROUNDS = 100
 # A regression that ends this many times further away than it began diverges.
@@ -195,7 +197,9 @@ def _draw_once(section: Section) -> Any:
     _finish(axes)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
-    figure.suptitle("everybody answers once; bars: 95 % interval over seeds", fontsize=9, color=FAINT)
+    seeds = section.curves[0]["seeds"]
+    note = "; bars: 95 % interval" if seeds >= _LEAST_SEEDS else ""
+    figure.suptitle(f"everybody answers once; mean of {seeds} seeds{note}", fontsize=9, color=FAINT)
     return figure
 
 
@@ -238,7 +242,7 @@ def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None
     axes.errorbar(
         [row["epsilon"] for row in rows],
         [row["accuracy"] for row in rows],
-        yerr=None if any(map(math.isnan, half)) else half,
+        yerr=None if any(map(math.isnan, half)) or rows[0]["seeds"] < _LEAST_SEEDS else half,
         color=colour,
         marker="o",
         markersize=4,
