@@ -171,7 +171,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, flag("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool, flag("Show the version and exit.", "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Read the options that come before a command."""

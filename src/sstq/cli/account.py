@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sstq.cli.common import WrongUsage, check_usage, read_mechanism
+from sstq.cli.common import WrongUsage, check_usage, option, read_mechanism
 from sstq.cli.terminal import safe_figure, show_facts, show_table, warn
 
 _CAPTION = (
@@ -21,21 +19,14 @@ _SHUFFLED = (
 
 
 def account(
-    epsilon: Annotated[float | None, typer.Option(help="The ε of one round.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="The number of rounds that a client answers.")] = None,
-    delta: Annotated[float, typer.Option(help="The total δ of all rounds; 0 for pure ε.")] = 0.0,
-    total_epsilon: Annotated[float | None, typer.Option(help="The total ε of all rounds: solve for the rest.")] = None,
-    clients: Annotated[
-        int | None, typer.Option(help="Let a trusted shuffler mix the messages of this many clients in each round.")
-    ] = None,
-    mechanism: Annotated[
-        Path | None,
-        typer.Option("--mechanism", "-m", help="Use the law of the mechanism in this JSON file when it is shuffled."),
-    ] = None,
-    messages: Annotated[
-        int | None, typer.Option(help="The shuffled messages per client and round, each in its own slot.")
-    ] = None,
-    ledger: Annotated[Path | None, typer.Option(help="Show this ledger instead.")] = None,
+    epsilon: Annotated[float | None, option("The ε of one round.")] = None,
+    rounds: Annotated[int | None, option("The number of rounds that a client answers.")] = None,
+    delta: Annotated[float, option("The total δ of all rounds; 0 for pure ε.")] = 0.0,
+    total_epsilon: Annotated[float | None, option("The total ε of all rounds: solve for the rest.")] = None,
+    clients: Annotated[int | None, option("Let a trusted shuffler mix the messages of this many clients.")] = None,
+    mechanism: Annotated[Path | None, option("Use the law of this mechanism, shuffled.", "--mechanism", "-m")] = None,
+    messages: Annotated[int | None, option("The shuffled messages per client and round, each in its own slot.")] = None,
+    ledger: Annotated[Path | None, option("Show this ledger instead.")] = None,
 ) -> None:
     """Compute a client's total ε over many rounds, without and with δ; or show a client's ledger.
 

@@ -14,9 +14,11 @@ from sstq.cli.common import (
     MechanismOption,
     VerboseOption,
     WrongUsage,
+    argument,
     check_output,
     check_usage,
     flag,
+    option,
     output_option,
     read_group_names,
     read_mechanism,
@@ -36,37 +38,20 @@ if TYPE_CHECKING:
 def aggregate(
     messages: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MESSAGES...",
-            help="Aggregate these message files (sstq encode): framed, or Parquet, also at s3://, gs:// and https://.",
-        ),
+        argument("Aggregate these message files; Parquet also at s3://, gs://, https://.", metavar="MESSAGES..."),
     ],
     mechanism: MechanismOption,
-    output: Annotated[
-        Path,
-        output_option(help="Write mean.npy (means.npy and groups.csv), stderr.npy and summary.json to this folder."),
-    ],
+    output: Annotated[Path, output_option("Write the mean, its errors and a summary to this folder.")],
     state: Annotated[
-        Path | None,
-        typer.Option(help="Save the progress in this file.", show_default="state.npz in the output folder"),
+        Path | None, option("Save the progress in this file.", show_default="state.npz in the output folder")
     ] = None,
-    counts: Annotated[
-        bool, flag("--counts", help="Read tables of counts, Parquet or CSV, instead of messages (sstq sql).")
-    ] = False,
+    counts: Annotated[bool, flag("Read tables of counts, not messages (sstq sql).", "--counts")] = False,
     query: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="Read the counts that this query of a DuckDB or SQLite file gives."),
+        str | None, option("Read the counts of this query of DuckDB or SQLite files.", metavar="SQL")
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Estimate one mean per group of this column of the Parquet files or counts."
-        ),
-    ] = None,
+    by: Annotated[str | None, option("Estimate one mean per group of this column.", metavar="COLUMN")] = None,
     group_names: GroupNamesOption = None,
-    skip_bad: Annotated[
-        bool, flag("--skip-bad", help="Continue without files that are refused; the exit code is still 1.")
-    ] = False,
+    skip_bad: Annotated[bool, flag("Continue without files that are refused; exit with 1.", "--skip-bad")] = False,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import ForceOption, check_output, output_option, read_mechanism, write_text
+from sstq.cli.common import ForceOption, argument, check_output, option, output_option, read_mechanism, write_text
 from sstq.cli.terminal import Facts, complain, progress, show_facts, show_table, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sstq.audit import ExactAudit
 
 HELP = "Check the privacy claim, exactly from the integers or from messages alone."
-_PARTS = 1000
 
-_Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="Audit the mechanism in this JSON file (sstq spec).")]
-_Seed = Annotated[int | None, typer.Option(min=0, help="Repeat an audit with this seed instead of secret randomness.")]
+_Spec = Annotated[Path, argument("Audit the mechanism in this JSON file (sstq spec).", metavar="SPEC")]
+_Seed = Annotated[int | None, option("Repeat an audit with this seed instead of secret randomness.", min=0)]
 
 
 def exact(spec: _Spec, seed: _Seed = None) -> None:
@@ -34,8 +31,8 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 
     mechanism = read_mechanism(spec)
     found = exact_audit(mechanism)
-    with progress("Testing the encoder", _PARTS) as advance:
-        check = check_encoder(mechanism, rng=seed, progress=_shares(advance))
+    with progress("Testing the encoder", 1) as advance:
+        check = check_encoder(mechanism, rng=seed, progress=lambda _, total: advance(1 / total))
     how_many = "all" if check.complete else f"a sample of {check.cells}"
     show_facts(
         str(spec),
@@ -56,7 +53,7 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 
 def empirical(
     spec: _Spec,
-    samples: Annotated[int, typer.Option(min=100, help="Encode each input of a pair this many times.")] = 20_000,
+    samples: Annotated[int, option("Encode each input of a pair this many times.", min=100)] = 20_000,
     seed: _Seed = None,
 ) -> None:
     """Bound ε from below by messages alone, treating the encoder as a black box.
@@ -69,8 +66,8 @@ def empirical(
     from sstq.audit import empirical_audit
 
     mechanism = read_mechanism(spec)
-    with progress("Encoding", _PARTS) as advance:
-        found = empirical_audit(mechanism, samples, rng=seed, progress=_shares(advance))
+    with progress("Encoding", 1) as advance:
+        found = empirical_audit(mechanism, samples, rng=seed, progress=lambda _, total: advance(1 / total))
     show_table(
         str(spec),
         ["pair", "event is a set of", "likely", "unlikely", "epsilon is at least"],
@@ -94,7 +91,7 @@ def empirical(
 
 def certify(
     spec: _Spec,
-    output: Annotated[Path, output_option(help="Write the certificate to this file.")] = Path("certificate.json"),
+    output: Annotated[Path, output_option("Write the certificate to this file.")] = Path("certificate.json"),
     force: ForceOption = False,
 ) -> None:
     """Write a certificate with the integer weights and their exact ε, which can be verified without this library.
@@ -108,12 +105,8 @@ def certify(
 
 
 def verify(
-    certificate: Annotated[
-        Path, typer.Argument(metavar="CERTIFICATE", help="Verify this file, written by sstq audit certify.")
-    ],
-    spec: Annotated[
-        Path | None, typer.Argument(metavar="[SPEC]", help="Check that it certifies this mechanism.")
-    ] = None,
+    certificate: Annotated[Path, argument("Verify this file, written by sstq audit certify.", metavar="CERTIFICATE")],
+    spec: Annotated[Path | None, argument("Check that it certifies this mechanism.", metavar="[SPEC]")] = None,
 ) -> None:
     """Verify a certificate and, if a mechanism is given, that it certifies that mechanism.
 
@@ -144,8 +137,3 @@ def _exact_facts(found: ExactAudit) -> Facts:
         ("within e^epsilon", "yes, in rational arithmetic" if found.holds else "NO"),
         ("law", f"{found.law.kind}, size {found.law.to_dict()['size']}"),
     ]
-
-
-def _shares(advance: Callable[[int], None]) -> Callable[[int, int], None]:
-    """Report progress (done of total) as parts of a progress bar."""
-    return lambda done, total: advance(_PARTS * done // total - _PARTS * (done - 1) // total)

@@ -13,9 +13,11 @@ from sstq.cli.common import (
     ForceOption,
     MechanismOption,
     WrongUsage,
+    argument,
     check_output,
     check_usage,
     flag,
+    option,
     output_option,
     read_mechanism,
 )
@@ -32,26 +34,15 @@ The address and the administrator's token come from --url and --token, or SSTQ_U
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
 
-_Name = Annotated[str, typer.Argument(help="The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens.")]
-_Url = Annotated[str, typer.Option("--url", envvar="SSTQ_URL", help="Use the collector at this address.")]
-_Token = Annotated[
-    str, typer.Option("--token", envvar="SSTQ_ADMINISTRATOR_TOKEN", help="Use this administrator token.")
-]
-_Closes = Annotated[
-    str | None, typer.Option(help="Stop accepting messages at this time, such as 2027-02-07T18:00:00Z.")
-]
+_Name = Annotated[str, argument("The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens.")]
+_Url = Annotated[str, option("Use the collector at this address.", "--url", envvar="SSTQ_URL")]
+_Token = Annotated[str, option("Use this administrator token.", "--token", envvar="SSTQ_ADMINISTRATOR_TOKEN")]
+_Closes = Annotated[str | None, option("Stop accepting messages then, such as at 2027-02-07T18:00:00Z.")]
 _Readers = Annotated[
     str | None,
-    typer.Option(
-        metavar="administrator|token|public", help="Choose who may read the estimate.", show_default="administrator"
-    ),
+    option("Choose who may read the estimate.", metavar="administrator|token|public", show_default="administrator"),
 ]
-_Terms = Annotated[
-    Path | None,
-    typer.Option(
-        help='Add the terms of this JSON file, such as {"labels": ["a", "b"], "opens": "2027-01-31T18:00:00Z"}.'
-    ),
-]
+_Terms = Annotated[Path | None, option('Add the terms of this JSON file, such as {"labels": ["home", "work"]}.')]
 
 
 def create(
@@ -61,12 +52,10 @@ def create(
     url: _Url = _DEFAULT_URL,
     closes: _Closes = None,
     senders: Annotated[
-        str, typer.Option(metavar="everybody|token|single-use", help="Choose who may send messages.")
+        str, option("Choose who may send messages.", metavar="everybody|token|single-use")
     ] = "everybody",
     readers: _Readers = None,
-    shuffling: Annotated[
-        Path | None, typer.Option(help="Let a shuffler mix the messages: a JSON file with its url, key and threshold.")
-    ] = None,
+    shuffling: Annotated[Path | None, option("Let the shuffler of this JSON file mix the messages.")] = None,
     terms: _Terms = None,
 ) -> None:
     """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
@@ -141,12 +130,10 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 def export(
     name: _Name,
-    output: Annotated[Path, output_option(help="Write this file: .npz for the state, .csv or .json for the estimate.")],
+    output: Annotated[Path, output_option("Write this file: .npz for the state, .csv or .json for the estimate.")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    registry: Annotated[
-        bool, flag("--registry", help="Write a draft for OpenDP's registry of deployments (.yaml) instead.")
-    ] = False,
+    registry: Annotated[bool, flag("Write a draft for OpenDP's registry (.yaml) instead.", "--registry")] = False,
     force: ForceOption = False,
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
@@ -181,7 +168,7 @@ def _registry_entry(name: str, url: str, token: str) -> str:
 
 def tokens(
     name: _Name,
-    count: Annotated[int, typer.Option(help="Create this many tokens.", min=1)],
+    count: Annotated[int, option("Create this many tokens.", min=1)],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
@@ -201,7 +188,7 @@ def tokens(
 
 def senders(
     name: _Name,
-    people: Annotated[int, typer.Option(help="Let the token's holder send for this many people in all.", min=1)],
+    people: Annotated[int, option("Let the token's holder send for this many people in all.", min=1)],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
@@ -220,12 +207,9 @@ def change(
     url: _Url = _DEFAULT_URL,
     closes: _Closes = None,
     readers: _Readers = None,
-    origins: Annotated[
-        list[str] | None,
-        typer.Option("--origin", help="Let web pages of this origin send, such as https://poll.example; repeatable."),
-    ] = None,
+    origins: Annotated[list[str] | None, option("Let web pages of this origin send; repeatable.", "--origin")] = None,
     release_every: Annotated[
-        int | None, typer.Option(help="Show readers a new estimate after this many messages.", show_default="20")
+        int | None, option("Show readers an estimate after so many messages.", show_default="20")
     ] = None,
     terms: _Terms = None,
 ) -> None:
@@ -244,7 +228,7 @@ def change(
 
 def renew(
     name: _Name,
-    which: Annotated[str, typer.Argument(metavar="send-token|read-token|sealing-key", help="Renew this one.")],
+    which: Annotated[str, argument("Renew this one.", metavar="send-token|read-token|sealing-key")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
 ) -> None:
@@ -266,7 +250,7 @@ def delete(
     name: _Name,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    yes: Annotated[bool, flag("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, flag("Do not ask.", "--yes")] = False,
 ) -> None:
     """Delete a campaign and everything collected for it, for good.
 

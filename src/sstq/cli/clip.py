@@ -5,23 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sstq.cli.common import ColumnsOption, MechanismOption, open_files, read_mechanism
+from sstq.cli.common import ColumnsOption, MechanismOption, argument, open_files, option, read_mechanism
 from sstq.cli.terminal import progress, show_facts, warn
 
 
 def clip(
     vectors: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="VECTORS...", help="Take the norms of these vectors: a sample, public data or last year's."
-        ),
+        list[Path], argument("Take the norms of these vectors, such as public data.", metavar="VECTORS...")
     ],
     mechanism: MechanismOption,
     clients: Annotated[
-        int | None,
-        typer.Option(min=1, help="The number of clients of the mean.", show_default="as many as vectors"),
+        int | None, option("The number of clients of the mean.", min=1, show_default="as many as vectors")
     ] = None,
     columns: ColumnsOption = None,
 ) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,26 +28,33 @@ _UNBIASED = {
     "never": "no",
 }
 
-flag = partial(typer.Option, metavar="")  # newer versions of typer would print <bool>
 
-MechanismOption = Annotated[
-    Path, typer.Option("--mechanism", "-m", help="Use the mechanism in this JSON file (sstq spec).")
-]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(help="Read these columns, such as age,bmi; or one list column of Parquet."),
-]
-BoundsOption = Annotated[
-    Path | None,
-    typer.Option(help='Take vectors in these units: a JSON file such as {"age": [0, 110], "bmi": [10, 60]}.'),
-]
-GroupNamesOption = Annotated[
-    Path | None,
-    typer.Option(help="Read the names of the private groups from this shared text file, one per line, group 0 first."),
-]
-VerboseOption = Annotated[bool, flag("--verbose", "-v", help="Show all facts.")]
-output_option = partial(typer.Option, "--output", "-o")
-ForceOption = Annotated[bool, flag("--force", help="Overwrite existing files.")]
+def option(text: str, *flags: str, **settings: Any) -> Any:
+    """Return an option with its help."""
+    return typer.Option(*flags, help=text, **settings)
+
+
+def flag(text: str, *names: str, **settings: Any) -> Any:
+    """Return an option without a value; newer versions of typer would print <bool> beside it."""
+    return typer.Option(*names, help=text, metavar="", **settings)
+
+
+def argument(text: str, **settings: Any) -> Any:
+    """Return an argument with its help."""
+    return typer.Argument(help=text, **settings)
+
+
+def output_option(text: str) -> Any:
+    """Return the option --output."""
+    return typer.Option("--output", "-o", help=text)
+
+
+MechanismOption = Annotated[Path, option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m")]
+ColumnsOption = Annotated[str | None, option("Read these columns, such as age,bmi; or one list column of Parquet.")]
+BoundsOption = Annotated[Path | None, option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')]
+GroupNamesOption = Annotated[Path | None, option("Read the names of private groups from this text file, one per line.")]
+VerboseOption = Annotated[bool, flag("Show all facts.", "--verbose", "-v")]
+ForceOption = Annotated[bool, flag("Overwrite existing files.", "--force")]
 
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)

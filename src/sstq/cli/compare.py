@@ -7,9 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sstq.cli.common import ForceOption, check_output, output_option, write_text
+from sstq.cli.common import ForceOption, check_output, option, output_option, write_text
 from sstq.cli.terminal import note, progress, show_table
 
 # A squared error below is a rounding error.
@@ -17,10 +15,10 @@ _ROUNDING = 1e-12
 
 
 def compare(
-    dim: Annotated[int, typer.Option(help="Compare for vectors of this length.")] = 1000,
-    epsilon: Annotated[float, typer.Option(help="Allow each message this ε.")] = 3.0,
-    clients: Annotated[int, typer.Option(help="Compare means of this many people.")] = 1000,
-    output: Annotated[Path | None, output_option(help="Write all numbers (.json) or draw them (.png, .svg).")] = None,
+    dim: Annotated[int, option("Compare for vectors of this length.")] = 1000,
+    epsilon: Annotated[float, option("Allow each message this ε.")] = 3.0,
+    clients: Annotated[int, option("Compare means of this many people.")] = 1000,
+    output: Annotated[Path | None, output_option("Write all numbers (.json) or draw them (.png, .svg).")] = None,
     force: ForceOption = False,
 ) -> None:
     """Compare all mechanisms on a typical unit vector by bits, error and trust.

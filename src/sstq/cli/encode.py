@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sstq.cli.common import (
     ColumnsOption,
     GroupNamesOption,
     MechanismOption,
     VerboseOption,
     WrongUsage,
+    argument,
     check_output,
     flag,
     open_files,
+    option,
     output_option,
     privacy_of,
     read_group_names,
@@ -31,36 +31,22 @@ if TYPE_CHECKING:
 
 def encode(
     vectors: Annotated[
-        list[Path],
-        typer.Argument(metavar="VECTORS...", help="Encode these vectors, one row per client: .npy, Parquet or CSV."),
+        list[Path], argument("Encode these vectors: .npy, Parquet or CSV, a row per person.", metavar="VECTORS...")
     ],
     mechanism: MechanismOption,
-    output: Annotated[Path, output_option(help="Write this message file, Parquet if its name ends in .parquet.")],
+    output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
     columns: ColumnsOption = None,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Keep this column as PUBLIC labels of Parquet messages: all see them."),
+        str | None, option("Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN")
     ] = None,
     private_group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN|FILE.npy",
-            help="Encode these PRIVATE groups (GroupUnit) with the vectors: nobody sees them.",
-        ),
+        str | None, option("Encode these PRIVATE groups with the vectors.", metavar="COLUMN|FILE.npy")
     ] = None,
     group_names: GroupNamesOption = None,
-    clients: Annotated[
-        Path | None,
-        typer.Option(help="Read client identifiers for a public coin from this .npy: distinct integers, one each."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Simulate with this seed instead of secret randomness. The result is NOT private."),
-    ] = None,
+    clients: Annotated[Path | None, option("Read identifiers for a public coin from this .npy.")] = None,
+    seed: Annotated[int | None, option("Simulate with this seed. The result is NOT private.", min=0)] = None,
     verbose: VerboseOption = False,
-    force: Annotated[
-        bool, flag("--force", help="Overwrite the message file. People who are encoded again spend ε again.")
-    ] = False,
+    force: Annotated[bool, flag("Overwrite the file. People encoded again spend ε again.", "--force")] = False,
 ) -> None:
     """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
 

@@ -11,9 +11,11 @@ from sstq.cli.common import (
     ForceOption,
     VerboseOption,
     WrongUsage,
+    argument,
     check_output,
     check_usage,
     describe_mechanism,
+    option,
     privacy_of,
     read_mechanism,
     write_text,
@@ -28,16 +30,11 @@ _UNKNOWN = "unknown: tables of counts do not say it"
 
 
 def inspect(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Inspect this mechanism, message file or aggregator's state.")
-    ],
+    path: Annotated[Path, argument("Inspect this mechanism, message file or aggregator's state.", metavar="FILE")],
     mechanism: Annotated[
-        Path | None,
-        typer.Option("--mechanism", "-m", help="Check that the file belongs to this mechanism; exit with 1 if not."),
+        Path | None, option("Check that the file belongs to this mechanism.", "--mechanism", "-m")
     ] = None,
-    c_header: Annotated[
-        Path | None, typer.Option(help="Write a mechanism's parameters for the C client to this header, as rooms.h.")
-    ] = None,
+    c_header: Annotated[Path | None, option("Write the parameters for the C client to this header.")] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:

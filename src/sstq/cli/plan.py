@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from sstq.cli.common import ForceOption, VerboseOption, WrongUsage, check_output, output_option, write_text
+from sstq.cli.common import ForceOption, VerboseOption, WrongUsage, check_output, option, output_option, write_text
 from sstq.cli.terminal import Facts, safe_figure, show_facts
 
 if TYPE_CHECKING:
@@ -15,29 +13,24 @@ if TYPE_CHECKING:
 
 
 def plan(
-    dim: Annotated[int, typer.Option(help="Plan for vectors of this length; with --classes, of features.")],
-    clients: Annotated[int | None, typer.Option(help="Plan for this many people per round.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Allow each person this total ε, over all rounds.")] = None,
-    target_error: Annotated[
-        float | None, typer.Option(help="Reach this error of the mean, as a fraction of clip.")
-    ] = None,
+    dim: Annotated[int, option("Plan for vectors of this length; with --classes, of features.")],
+    clients: Annotated[int | None, option("Plan for this many people per round.")] = None,
+    epsilon: Annotated[float | None, option("Allow each person this total ε, over all rounds.")] = None,
+    target_error: Annotated[float | None, option("Reach this error of the mean, as a fraction of clip.")] = None,
     mean_norm: Annotated[
-        float | None, typer.Option(help="Expect a mean of this norm, as a fraction of clip, for the verdict.")
+        float | None, option("Expect a mean of this norm, as a fraction of clip, for the verdict.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Let each person take part in this many rounds.")] = 1,
+    rounds: Annotated[int, option("Let each person take part in this many rounds.")] = 1,
     delta: Annotated[
-        float | None,
-        typer.Option(help="Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler"),
+        float | None, option("Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler")
     ] = None,
     trust: Annotated[
-        str, typer.Option(metavar="local|shuffler", help="Trust nobody, or a shuffler that mixes the messages.")
+        str, option("Trust nobody, or a shuffler that mixes the messages.", metavar="local|shuffler")
     ] = "local",
     classes: Annotated[
-        int | None, typer.Option(help="Plan a classifier for this many classes from one answer per person.")
+        int | None, option("Plan a classifier for this many classes from one answer per person.")
     ] = None,
-    output: Annotated[
-        Path | None, output_option(help="Write the mechanism's JSON for sstq encode to this file.")
-    ] = None,
+    output: Annotated[Path | None, output_option("Write the mechanism's JSON for sstq encode to this file.")] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:

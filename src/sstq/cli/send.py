@@ -5,55 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sstq.cli.common import ColumnsOption, WrongUsage, check_usage, flag, open_files, several_messages
+from sstq.cli.common import ColumnsOption, WrongUsage, argument, check_usage, flag, open_files, option, several_messages
 from sstq.cli.encode import group_numbers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
 
 def send(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL", help="Send to this campaign: the address, a slash and the campaign's name, or its link."
-        ),
-    ],
+    url: Annotated[str, argument("Send to this campaign: its address or link.", metavar="URL")],
     vectors: Annotated[
-        list[Path],
-        typer.Argument(metavar="VECTORS...", help="Send these vectors, one row per person: .npy, Parquet or CSV."),
+        list[Path], argument("Send these vectors: .npy, Parquet or CSV, a row per person.", metavar="VECTORS...")
     ],
-    most_epsilon: Annotated[float, typer.Option(help="Refuse a campaign that asks for a larger ε per person.")],
+    most_epsilon: Annotated[float, option("Refuse a campaign that asks for a larger ε per person.")],
     pinned_key: Annotated[
-        str | None,
-        typer.Option("--collector-key", envvar="SSTQ_COLLECTOR_KEY", help="Refuse a collector without this key."),
+        str | None, option("Refuse a collector without this key.", "--collector-key", envvar="SSTQ_COLLECTOR_KEY")
     ] = None,
     pinned_shuffler: Annotated[
-        str | None,
-        typer.Option("--shuffler-key", envvar="SSTQ_SHUFFLER_KEY", help="Refuse a shuffler without this key."),
+        str | None, option("Refuse a shuffler without this key.", "--shuffler-key", envvar="SSTQ_SHUFFLER_KEY")
     ] = None,
-    least_threshold: Annotated[
-        int | None, typer.Option(help="Refuse a campaign that forwards crowds of fewer people than this.", min=2)
-    ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Charge this ledger before anything is sent; create it with --total-epsilon.")
-    ] = None,
-    total_epsilon: Annotated[
-        float | None, typer.Option(help="Allow this total ε in a new ledger; an existing one keeps its own.")
-    ] = None,
+    least_threshold: Annotated[int | None, option("Refuse a campaign with crowds of fewer people.", min=2)] = None,
+    ledger: Annotated[Path | None, option("Charge this ledger file before anything is sent.")] = None,
+    total_epsilon: Annotated[float | None, option("Create the ledger with this total ε.")] = None,
     columns: ColumnsOption = None,
-    private_group: Annotated[
-        Path | None, typer.Option(help="Send the PRIVATE groups in this .npy (GroupUnit), one integer per vector.")
-    ] = None,
-    token: Annotated[
-        str | None, typer.Option(envvar="SSTQ_SEND_TOKEN", help="Use this token for campaigns that need one.")
-    ] = None,
-    tokens: Annotated[
-        Path | None, typer.Option(help="Use the single-use tokens in this text file, one line per vector.")
-    ] = None,
-    again: Annotated[
-        bool, flag("--again", help="Send files that were sent to this campaign before, and spend ε again.")
-    ] = False,
+    private_group: Annotated[Path | None, option("Send the PRIVATE groups in this .npy with the vectors.")] = None,
+    token: Annotated[str | None, option("Use this token where one is needed.", envvar="SSTQ_SEND_TOKEN")] = None,
+    tokens: Annotated[Path | None, option("Use the single-use tokens in this file, one per line.")] = None,
+    again: Annotated[bool, flag("Send files again that were sent before, and spend ε again.", "--again")] = False,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 

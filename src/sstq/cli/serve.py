@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sstq.cli.common import WrongUsage, check_usage, flag
+from sstq.cli.common import WrongUsage, check_usage, flag, option
 from sstq.cli.terminal import note
 
 if TYPE_CHECKING:
@@ -22,27 +22,15 @@ if TYPE_CHECKING:
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
 
-_Folder = Annotated[
-    Path,
-    typer.Option("--folder", envvar="SSTQ_FOLDER", help="Keep the database and the administrator's token here."),
-]
-_Host = Annotated[str, typer.Option(envvar="SSTQ_HOST", help="Listen on this address.")]
-_Port = Annotated[int, typer.Option(envvar="SSTQ_PORT", help="Listen on this port; 0 for a free one.")]
-_Database = Annotated[
-    str | None,
-    typer.Option(
-        envvar="SSTQ_DATABASE", help="Use this database (postgresql+psycopg://…) instead of a file in the folder."
-    ),
-]
+_Folder = Annotated[Path, option("Keep the database and the token here.", "--folder", envvar="SSTQ_FOLDER")]
+_Host = Annotated[str, option("Listen on this address.", envvar="SSTQ_HOST")]
+_Port = Annotated[int, option("Listen on this port; 0 for a free one.", envvar="SSTQ_PORT")]
+_Database = Annotated[str | None, option("Use this database (postgresql+psycopg://…).", envvar="SSTQ_DATABASE")]
 _Certificate = Annotated[
-    Path | None,
-    typer.Option(envvar="SSTQ_CERTIFICATE", help="Use TLS with this certificate chain (PEM).", exists=True),
+    Path | None, option("Use TLS with this certificate (PEM).", envvar="SSTQ_CERTIFICATE", exists=True)
 ]
-_PrivateKey = Annotated[
-    Path | None,
-    typer.Option(envvar="SSTQ_PRIVATE_KEY", help="Use this private key for the certificate (PEM).", exists=True),
-]
-_Upgrade = Annotated[bool, flag("--upgrade", help="Upgrade a database of an earlier release; make a copy of it first.")]
+_PrivateKey = Annotated[Path | None, option("Use this private key (PEM).", envvar="SSTQ_PRIVATE_KEY", exists=True)]
+_Upgrade = Annotated[bool, flag("Upgrade a database of an earlier release; copy it first.", "--upgrade")]
 
 
 def serve(
@@ -53,7 +41,7 @@ def serve(
     certificate: _Certificate = None,
     private_key: _PrivateKey = None,
     upgrade: _Upgrade = False,
-    demo: Annotated[bool, flag("--demo", envvar="SSTQ_DEMO", help="Serve a demonstration poll at /demo/.")] = False,
+    demo: Annotated[bool, flag("Serve a demonstration poll at /demo/.", "--demo", envvar="SSTQ_DEMO")] = False,
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
@@ -89,20 +77,21 @@ def serve(
 
 def shuffler(
     folder: _Folder,
-    collector: Annotated[str, typer.Option(envvar="SSTQ_COLLECTOR", help="Forward to the collector at this address.")],
+    collector: Annotated[str, option("Forward to the collector at this address.", envvar="SSTQ_COLLECTOR")],
     public_url: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Sign only campaigns that name this address.",
             envvar="SSTQ_PUBLIC_URL",
-            help="Sign only campaigns that name this address, under which clients reach this shuffler; "
-            "by default the address that it listens on.",
+            show_default="the address that it listens on",
         ),
     ] = None,
     collector_key: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Refuse a collector without this public key.",
             envvar="SSTQ_COLLECTOR_KEY",
-            help="Refuse a collector without this public key; by default the first one seen is kept.",
+            show_default="the first one seen",
         ),
     ] = None,
     host: _Host = "127.0.0.1",

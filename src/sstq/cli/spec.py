@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sstq.cli.common import (
     BoundsOption,
     ForceOption,
@@ -16,6 +14,7 @@ from sstq.cli.common import (
     check_output,
     check_usage,
     describe_mechanism,
+    option,
     output_option,
     read_bounds,
     write_text,
@@ -27,23 +26,19 @@ if TYPE_CHECKING:
 
 
 def spec(
-    dim: Annotated[int | None, typer.Option(help="Encode vectors of this length.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Spend this ε per message.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Expect this many people per round.")] = None,
+    dim: Annotated[int | None, option("Encode vectors of this length.")] = None,
+    epsilon: Annotated[float | None, option("Spend this ε per message.")] = None,
+    clients: Annotated[int | None, option("Expect this many people per round.")] = None,
     mechanism: Annotated[
-        str | None,
-        typer.Option("--name", help="Use this mechanism (see `sstq compare`).", show_default="as sstq plan chooses"),
+        str | None, option("Use this mechanism (see sstq compare).", "--name", show_default="as sstq plan chooses")
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="Use codes of this many bits.")] = None,
-    clip: Annotated[float, typer.Option(help="Scale longer vectors down to this norm.")] = 1.0,
+    bits: Annotated[int | None, option("Use codes of this many bits.")] = None,
+    clip: Annotated[float, option("Scale longer vectors down to this norm.")] = 1.0,
     setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="ARGUMENT=VALUE", help="Set another argument of the mechanism, as in Python; repeatable."
-        ),
+        list[str] | None, option("Set another argument, as in Python; repeatable.", "--set", metavar="ARGUMENT=VALUE")
     ] = None,
     bounds: BoundsOption = None,
-    output: Annotated[Path, output_option(help="Write this JSON file.")] = Path("mechanism.json"),
+    output: Annotated[Path, output_option("Write this JSON file.")] = Path("mechanism.json"),
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:

@@ -7,20 +7,16 @@ from typing import Annotated
 
 import typer
 
-from sstq.cli.common import check_usage, read_mechanism
+from sstq.cli.common import argument, check_usage, option, read_mechanism
 
 
 def sql(
-    mechanism: Annotated[Path, typer.Argument(help="Count messages of the mechanism in this JSON file (sstq spec).")],
-    table: Annotated[
-        str, typer.Option(help="Count this table, or this Parquet file (DuckDB, Spark and ClickHouse).")
-    ] = "messages",
+    mechanism: Annotated[Path, argument("Count messages of the mechanism in this JSON file (sstq spec).")],
+    table: Annotated[str, option("Count this table, or this Parquet file.")] = "messages",
     dialect: Annotated[
-        str, typer.Option(metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite", help="Choose the engine.")
+        str, option("Choose the engine.", metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite")
     ] = "duckdb",
-    by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Count each group of this public column on its own.")
-    ] = None,
+    by: Annotated[str | None, option("Count each group of this public column on its own.", metavar="COLUMN")] = None,
 ) -> None:
     """Print the query that counts messages in a SQL engine: its result is all that an estimate needs.
 

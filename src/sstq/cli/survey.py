@@ -6,9 +6,16 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sstq.cli.common import ForceOption, WrongUsage, check_output, output_option, read_mechanism, write_text
+from sstq.cli.common import (
+    ForceOption,
+    WrongUsage,
+    argument,
+    check_output,
+    option,
+    output_option,
+    read_mechanism,
+    write_text,
+)
 from sstq.cli.terminal import note, show_table
 
 HELP = """
@@ -20,9 +27,9 @@ Ask several questions in one private message per person: choices, numbers, vecto
 
 
 def init(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Take the columns of this CSV or Parquet file.")],
-    epsilon: Annotated[float, typer.Option(help="Spend this ε per person, in total.")],
-    output: Annotated[Path, output_option(help="Write this schema.")] = Path("survey.json"),
+    table: Annotated[Path, argument("Take the columns of this CSV or Parquet file.", metavar="TABLE")],
+    epsilon: Annotated[float, option("Spend this ε per person, in total.")],
+    output: Annotated[Path, output_option("Write this schema.")] = Path("survey.json"),
     force: ForceOption = False,
 ) -> None:
     """Write a schema with one question per column, guessed from names and types only.
@@ -45,8 +52,8 @@ def init(
 
 
 def plan(
-    schema: Annotated[Path, typer.Argument(metavar="SURVEY", help="Plan this schema or mechanism.")],
-    clients: Annotated[int, typer.Option(help="Plan for this many people.")],
+    schema: Annotated[Path, argument("Plan this schema or mechanism.", metavar="SURVEY")],
+    clients: Annotated[int, option("Plan for this many people.")],
 ) -> None:
     """Show the expected error of every question, and which cannot work with so many people.
 

@@ -114,7 +114,7 @@ def safe_figure(value: float, *, up: bool = True) -> str:
 
 
 @contextmanager
-def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int) -> Iterator[Callable[[float], None]]:
     """Show a progress bar on stderr if it is a terminal; yields the function that advances it."""
     from rich.progress import Progress
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sstq.cli.common import BoundsOption, ColumnsOption, WrongUsage, open_files, read_bounds
+from sstq.cli.common import BoundsOption, ColumnsOption, WrongUsage, argument, open_files, option, read_bounds
 from sstq.cli.terminal import note, show_table
 
 
 def try_(
-    vectors: Annotated[Path, typer.Argument(help="Try with these vectors, one row per person: .npy, Parquet or CSV.")],
-    epsilon: Annotated[float, typer.Option(help="Spend this ε per person.")],
-    mechanism: Annotated[str, typer.Option("--name", help="Use this mechanism (see `sstq compare`).")] = "frameunit",
-    clip: Annotated[float | None, typer.Option(help="Scale longer vectors down to this norm.")] = None,
+    vectors: Annotated[Path, argument("Try with these vectors, one row per person: .npy, Parquet or CSV.")],
+    epsilon: Annotated[float, option("Spend this ε per person.")],
+    mechanism: Annotated[str, option("Use this mechanism (see sstq compare).", "--name")] = "frameunit",
+    clip: Annotated[float | None, option("Scale longer vectors down to this norm.")] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
 ) -> None:
