@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -270,6 +271,12 @@ def test_bad_examples_are_refused():
         PrivateClassifier(bounds=BOUNDS, classes=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="2 different labels, got 1 class"):
         PrivateClassifier(bounds=BOUNDS).fit(X, np.zeros(300))
+
+
+@pytest.mark.parametrize("use", ["predict", "predict_proba", "decision_function"])
+def test_nothing_is_predicted_before_it_is_learned(use):
+    with pytest.raises(NotFittedError):
+        getattr(PrivateClassifier(bounds=BOUNDS), use)(np.ones((2, 8)))
 
 
 def test_the_server_asks_in_order():

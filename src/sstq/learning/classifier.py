@@ -259,14 +259,16 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most likely class of every example."""
-        labels: NDArray[Any] = self.classes_[self._scores(X).argmax(axis=1)]
+        places = self._scores(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[places]
         return labels
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, (n, classes), calibrated by the accuracy that the check cohort reported."""
         from scipy.special import softmax
 
-        chances: Floats = softmax(self._course.sharpness * self._scores(X), axis=1)
+        scores = self._scores(X)
+        chances: Floats = softmax(self._course.sharpness * scores, axis=1)
         return chances
 
     def _scores(self, X: ArrayLike) -> Floats:
