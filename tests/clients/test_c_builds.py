@@ -1,8 +1,7 @@
-"""Builds of the C client: sanitizers, a fuzzer, optimisations, and the example of its README."""
+"""Builds of the C client: the fuzzer, options that are refused, and the example of its README."""
 
 import os
 import re
-import struct
 import subprocess
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import pytest
 import sstq
 from tests.cli.test_cli import run
 from tests.clients import c_client
-from tests.clients.c_client import cases, from_vectors, parameters_of
-from tests.clients.written import read_words, vector_of
 
 COMPILERS = c_client.compilers()
 
@@ -29,53 +26,12 @@ BUILDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def records():
-    """The messages of the vectors, as `replay.c` reads them."""
-    found = []
-    for name in ("messages", "public-coin"):
-        mechanisms = from_vectors(name)
-        for case in cases(name):
-            message = int.from_bytes(bytes.fromhex(case["packed"]), "little")
-            who = case.get("group", 0), int(case.get("client", 0))
-            words = read_words(case["words"])
-            found.append(replayed(mechanisms[case["mechanism"]], vector_of(case), *who, words, message))
-    return found
-
-
-def replayed(mechanism, x, group, client, words, message):
-    """A case as `replay.c` reads it."""
-    parameters = parameters_of(mechanism)
-    head = bytes(parameters)
-    if parameters.mechanism == 3:
-        head += struct.pack(f"{3 * parameters.steps}f", *parameters.schedule[: 3 * parameters.steps])
-        head += mechanism.codebook.values.tobytes()
-    four = np.zeros(4, np.uint64)
-    four[: len(words)] = words
-    numbers = np.array([client, *four, message], dtype=np.uint64)
-    return head + np.uint32(group).tobytes() + numbers.tobytes() + x.tobytes()
-
-
 def refuse_without(compiler, options):
     """Skip if the compiler does not have these options: some installations lack the libraries of sanitizers."""
     command = [compiler, *options, "-x", "c", "-", "-o", os.devnull]
     done = subprocess.run(command, input="int main(void) { return 0; }", text=True, capture_output=True, check=False)
     if done.returncode:
         pytest.skip(f"NO C COMPILER: {compiler} cannot do {' '.join(options)}; install its run-time libraries")
-
-
-@pytest.mark.parametrize(
-    "build", ["sanitizers", "all of this processor", pytest.param("as it is written", marks=pytest.mark.soak)]
-)
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_builds(compiler, build, records, tmp_path):
-    """Sanitizers stop at undefined behaviour and at any access beyond a buffer; bits do not depend on options."""
-    refuse_without(compiler, BUILDS[build])
-    replay = Path(__file__).with_name("replay.c")
-    program = c_client.compile_client(compiler, tmp_path / "replay", *BUILDS[build], sources=[replay])
-    done = subprocess.run([program], input=b"".join(records), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode() == f"{len(records)} cases, 0 different\n"
 
 
 @pytest.mark.parametrize("options", [("-ffast-math",), ("-Ofast",)])
