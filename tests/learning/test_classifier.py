@@ -216,7 +216,7 @@ def test_trials_come_first_in_a_deployment():
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    results = check_estimator(PrivateClassifier(20.0, bounds=(-10, 10)), on_fail=None, on_skip=None)
+    results = check_estimator(PrivateClassifier(20.0, bounds=(-4, 4)), on_fail=None, on_skip=None)
     failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
     assert not failed
 
