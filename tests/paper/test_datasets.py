@@ -215,6 +215,9 @@ def test_sentences_of_a_source_package(tmp_path):
     found = texts.read_sentences(package)
     assert len(found) == 8
     assert found[:2] == [("film review", -1.5, "Not\tgood."), ("film review", 2.0, "Für alle!")]
+    package.rename(tmp_path / "vaderSentiment-3.3.2.tar.gz")
+    with pytest.raises(datasets.DatasetUnavailableError, match="damaged"):
+        texts.source_package(tmp_path)
 
 
 def _add(archive, name, content):

@@ -257,7 +257,8 @@ class Agreement(ABC):
         options, known = {**self.options, **changes}, inspect.signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
             return restored(type(self), options, replace(self.parameters, **self._checked(**changes)))
-        if type(self)(**self.options) != self:
+        # JSON does not hold a density; nothing else is lost there.
+        if "density" in known and "density" not in self.options and type(self)(**self.options) != self:
             raise ValueError(
                 "replace needs all options, but JSON does not hold a custom density: build the mechanism again"
             )

@@ -163,9 +163,9 @@ class Survey(RecordMechanism):
         shares: list[Fraction] = []
         for part, draw in zip(self.parts, self.draws, strict=True):
             law = part.mechanism.law()
-            either = isinstance(law, EitherLaw)
-            laws += law.parts if either else [law]
-            shares += [Fraction(draw, TOTAL) * own for own in (law.shares or [] if either else [1])]
+            inner, within = (law.parts, law.shares or []) if isinstance(law, EitherLaw) else ([law], [Fraction(1)])
+            laws += inner
+            shares += [Fraction(draw, TOTAL) * share for share in within]
         return EitherLaw(laws, shares)
 
     @property
