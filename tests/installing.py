@@ -80,7 +80,7 @@ class Environment:
 def try_commands(environment, *, service=False):
     """The help, mistakes of the user, and a whole collection from vectors to a mean."""
     assert "aggregate" in environment.run("sstq", "--help").stdout
-    wrong = environment.run("sstq", "spec", "--dim", "8", "--epsilon", "700", code=2)
+    wrong = environment.run("sstq", "spec", "--dim", "8", "--epsilon", "700", "--output", "wrong.json", code=2)
     assert (
         wrong.stderr
         == "error: --epsilon must be a number in [0.01, 20], got 700.0: above 20 a message hides next to nothing\n"
