@@ -10,7 +10,7 @@ from sstq.checks import check_argument
 from sstq.exactness import round_up
 
 Participation = int | Literal["once"]
-"""In how many of the rounds a person answers."""
+"""How many rounds each person answers in."""
 
 _TOLERANCE = 1e-12
 

@@ -167,7 +167,7 @@ class Frequencies(RecordMechanism):
     (f·p(1 − p) + (1 − f)·q(1 − q))/((p − q)²·n) around the share of these very people. The sum over all shares,
     (p(1 − p) + (k − 1)·q(1 − q))/((p − q)²·n), is never above that of optimized unary encoding, which sends k bits, of
     randomized response, and of subset selection with whole sets where these fit into 25 bits; elsewhere it is at most
-    1.2 % above the latter.
+    1.13 % above the latter.
 
     Args:
         categories: k, the number of categories, 2 to 2^20; a person's category is an integer from 0 to k − 1. The work
