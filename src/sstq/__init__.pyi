@@ -3,7 +3,6 @@
 from sstq._version import __version__ as __version__
 from sstq.aggregation import Aggregator as Aggregator
 from sstq.aggregation import Estimate as Estimate
-from sstq.aggregation import pool as pool
 from sstq.baselines import CSGM as CSGM
 from sstq.baselines import L2CSGM as L2CSGM
 from sstq.baselines import MMRC as MMRC

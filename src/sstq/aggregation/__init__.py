@@ -2,7 +2,6 @@
 
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.pooling import pool
 from sstq.aggregation.sparse_counts import SparseAggregator
 from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
@@ -18,5 +17,4 @@ __all__ = [
     "StratifiedAggregator",
     "VectorAggregator",
     "describe_state",
-    "pool",
 ]

@@ -44,7 +44,7 @@ class Estimate:
             by how much they differ, because nobody knows which messages come from one person.
         count: the number of messages.
         simulated: whether any message was simulated with a seed.
-        estimator: "mean" of the messages' estimates, "strata" (see `sstq.aggregation.strata`), or "pool".
+        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
         note: a warning about this estimate with a remedy, as one sentence; may be empty.
         frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, unless
             the scatter of the messages shows it. It is part of `stderr`, spread evenly over the coordinates: the
@@ -52,9 +52,7 @@ class Estimate:
         terms: the number of independent terms behind `stderr`: frames, if their scatter is used; 0 for the messages.
         directions: the effective number of directions of the noise; None for independent coordinates.
         bias_directions: the effective number of directions of the frames' bias.
-        frames: the public frames that leave a bias; estimates on the same frames have the same bias. Empty if none do.
-        whole_bias: the norm of the bias of those frames, even if the scatter of the messages shows it.
-        messages: the number of messages per person, on average where estimates were pooled.
+        messages: the number of messages per person.
         largest: the most that one message changes a coordinate of the mean, one number or (d,); 0 where it is not
             known. The scatter of few messages may miss all that is rare.
         longest: the norm of the most that one message changes the mean, likewise.
@@ -71,9 +69,7 @@ class Estimate:
     terms: int = 0
     directions: float | None = None
     bias_directions: int = 1
-    frames: str = ""
-    whole_bias: float = 0.0
-    messages: float = 1
+    messages: int = 1
     largest: float | NDArray[np.float64] = 0.0
     longest: float = 0.0
     names: tuple[str, ...] = ()

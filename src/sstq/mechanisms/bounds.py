@@ -117,6 +117,5 @@ class Bounds:
             longest=estimate.longest * float(np.max(self.scale)),
             frame_bias=0.0,
             directions=None,
-            whole_bias=estimate.whole_bias * float(np.sqrt(np.mean(self.scale**2))),
             names=self.names,
         )

@@ -142,16 +142,12 @@ class FamilyAggregator(SparseAggregator):
 
 def _with_frames(estimate: Estimate, mechanism: Any) -> Estimate:
     """Add the bias of the frames to the estimate, unless the standard errors already contain it."""
-    bias2, frame = mechanism.typical_error().bias2, mechanism.frame
-    # Families of one seed have their first frames in common, but not the single frame of that seed.
-    frames = f"{frame.size} rows, {frame.rounds} mixings, seed {frame.seed}{', alone' * (mechanism.frames == 1)}"
+    bias2 = mechanism.typical_error().bias2
     estimate = replace(
         estimate,
         note=mechanism.note(-(-estimate.count // mechanism.messages)),
         # The worst case is that of people who are all alike: the bias is in one frame, orthogonal to their vector.
-        bias_directions=max(frame.dim - 1, 1),
-        frames=frames,
-        whole_bias=math.sqrt(bias2),
+        bias_directions=max(mechanism.frame.dim - 1, 1),
     )
     if estimate.count == 1 or estimate.terms:
         return estimate
