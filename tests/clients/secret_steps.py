@@ -63,7 +63,7 @@ def groups():
         (2, 2, 1.0, 256),
     ):
         mechanism = GroupUnit(2, epsilon, groups=groups_, blocks=1, frames=frames, frame_size=size, frame_seed=7)
-        codes = mechanism.share_codes
+        sets = mechanism.share_sets
         first, last = mechanism.vector_frames, frames - 1
         stated = {
             "groups": groups_,
@@ -71,16 +71,16 @@ def groups():
             "share_people": doubles(0.1),
             "candidates": mechanism.choice.size,
         }
-        stated |= {"seed": "7", "share_size": codes.draw.size, "share_inside": codes.draw.inside}
-        stated |= {"share_threshold": str(codes.draw.threshold), "vector_frames": first}
-        stated |= {"multipliers": codes.multipliers, "slots": codes.slots}
+        stated |= {"seed": "7", "share_size": sets.draw.size, "share_inside": sets.draw.inside}
+        stated |= {"share_threshold": str(sets.draw.threshold), "vector_frames": first}
+        stated |= {"multipliers": sets.multipliers, "slots": sets.slots}
         cases = []
         for number in range(8):
             drawn = hashed_words(f"shares/{groups_}/{number}", 3)
             if number == 0:
                 drawn = np.array([_LARGEST, 0, _LARGEST], dtype=np.uint64)
             group, frame = number * 131 % groups_, (first, last)[number % 2]
-            code = codes.encode(np.array([group]), np.array([frame]), drawn[None])[0]
+            code = sets.encode(np.array([group]), drawn[None], np.array([frame]))[0]
             cases.append({"group": group, "frame": frame, "words": words(drawn), "row": int(code)})
         shares.append(stated | {"cases": cases})
     return {"blocks": blocks, "other_blocks": _other_blocks(), "shares": shares}

@@ -9,8 +9,7 @@ import pytest
 import sstq
 from sstq.exactness import TOTAL
 from sstq.mechanisms.groupunit.mechanism import alignments, best_blocks, block_numbers
-from sstq.mechanisms.groupunit.shares import ShareCodes
-from sstq.mechanisms.subsets import affine_draw, hit_rates, prime_at_least, shares_from_hits
+from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least, shares_from_hits
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
@@ -33,10 +32,10 @@ def output_distribution(mechanism, x, group, flip=1 << 63):
 
     A message tells its frame, which is chosen without looking at the data, so each of the two is half of the law.
     """
-    frames = [0] if mechanism.share_codes is None else [0, mechanism.frames - 1]
+    frames = [0] if mechanism.share_sets is None else [0, mechanism.frames - 1]
     law = []
     for frame in frames:
-        draw = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_codes.draw
+        draw = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_sets.draw
         script, masses = zip(*steps(draw), strict=True)
         word = -(-(frame << 64) // mechanism.frames)
         words = np.array([(flip, *pair, word) for four in script for pair in four], dtype=np.uint64)
@@ -185,21 +184,22 @@ def test_it_is_unbiased_over_frames(name, options, frames):
     assert np.linalg.norm(bias) < deviation * (1 + 6 / math.sqrt(2 * 16)) + 0.002
 
 
-@pytest.mark.parametrize(("epsilon", "groups"), [(0.5, 10), (1.0, 10), (1.0, 100), (2.0, 30), (3.0, 11), (5.0, 10)])
+def share_sets(epsilon, groups, room=None, seed=0):
+    draw = affine_draw(epsilon, groups)
+    return AffineSets(groups, draw, draw.size, draw.inside, room, seed)
+
+
+@pytest.mark.parametrize(("epsilon", "groups"), [(0.5, 10), (1.0, 100), (2.0, 30), (3.0, 11), (5.0, 10)])
 def test_shares_are_unbiased_whatever_the_shares(epsilon, groups):
     """Exactly: over all multipliers, the expected rate of hits of a group is that of subset selection."""
-    draw = affine_draw(epsilon, groups)
-    codes = ShareCodes(draw, groups, room=1 << 20, seed=0)
-    assert codes.slots == codes.multipliers
-    own, other = hit_rates(draw)
-    group = groups // 3
-    inside, outside = draw.probabilities
+    sets, group = share_sets(epsilon, groups), groups // 3
+    (inside, outside), size = sets.draw.probabilities, sets.points
     rate = np.zeros(groups)
-    for slot in range(codes.slots):
-        code = slot * draw.size + ((slot + 1) * group - np.arange(draw.size)) % draw.size
-        for place, weight in ((slice(0, draw.inside), inside), (slice(draw.inside, None), outside)):
-            zeros, ones = np.zeros(len(code[place]), dtype=np.int64), np.ones(len(code[place]), dtype=np.int64)
-            rate += weight * codes.hits(zeros, code[place], ones)[0] / codes.slots
+    for slot in range(sets.slots):
+        code = slot * size + ((slot + 1) * group - np.arange(size)) % size
+        for place, weight in ((slice(0, sets.width), inside), (slice(sets.width, None), outside)):
+            rate += weight * sets.hits(code[place], np.ones_like(code[place])) / sets.slots
+    own, other = sets.rates
     np.testing.assert_allclose(rate, np.where(np.arange(groups) == group, own, other), rtol=1e-9)
 
 
@@ -208,7 +208,8 @@ def test_the_subsets_have_the_least_variance(epsilon, groups):
     size = prime_at_least(groups)
 
     def variance(inside):
-        own, other = hit_rates(whole_budget(epsilon, size, inside))
+        own = whole_budget(epsilon, size, inside).threshold / TOTAL
+        other = (inside - own) / (size - 1)
         return other * (1 - other) / (own - other) ** 2
 
     best = min(range(1, size), key=variance)
@@ -219,20 +220,6 @@ def test_primes():
     assert [prime_at_least(n) for n in (1, 2, 3, 4, 8, 10, 90, 100)] == [2, 2, 3, 5, 11, 11, 97, 101]
 
 
-def test_few_slots_draw_their_multipliers():
-    codes = ShareCodes(affine_draw(1.0, 100), 100, room=512, seed=3)
-    assert codes.slots < codes.multipliers
-    words = np.random.default_rng(1).integers(0, 1 << 64, size=(60_000, 3), dtype=np.uint64)
-    group, frame = np.full(60_000, 7), np.arange(60_000) % 500
-    code = codes.encode(group, frame, words)
-    assert 0 <= code.min() <= code.max() < codes.codes
-    hits, _ = codes.hits(frame, code, np.ones(60_000, dtype=np.int64))
-    own, other = hit_rates(codes.draw)
-    # 100 rates of 60,000 messages: |z| < 6, and 1 % for the 2500 multipliers that were drawn.
-    expected = np.where(np.arange(100) == 7, own, other)
-    np.testing.assert_allclose(hits / 60_000, expected, atol=6 * (0.25 / 60_000) ** 0.5 + 0.02)
-
-
 @pytest.mark.parametrize(("groups", "pairs"), [(101, 130), (1009, 52)])
 def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, seed):
     """The mean square of (share − truth)/stderr is 1, where a frame has room for few of the multipliers.
@@ -240,16 +227,17 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, se
     Messages of one pair of frame and slot share a multiplier, which was drawn once. As if messages were independent,
     the mean square is about 2 for 101 groups, and 12 for 1009.
     """
-    draw, people, rounds = affine_draw(1.0, groups), 20_000, 40
-    rng = np.random.default_rng(seed)
+    people, rounds, rng = 20_000, 40, np.random.default_rng(seed)
     group = np.where(rng.random(people) < 0.7, 0, rng.integers(groups, size=people))
     squares = []
     for number in range(rounds):
-        codes = ShareCodes(draw, groups, room=512 if groups == 101 else 2048, seed=seed + number)
-        frame = rng.integers(pairs // codes.slots, size=people)
-        code = codes.encode(group, frame, rng.integers(0, 1 << 64, size=(people, 3), dtype=np.uint64))
-        hits, clustered = codes.hits(frame, code, np.ones(people, dtype=np.int64))
-        shares, errors = shares_from_hits(hits, people, *hit_rates(draw), clustered)
+        sets = share_sets(1.0, groups, room=512 if groups == 101 else 2048, seed=seed + number)
+        assert sets.slots < sets.multipliers
+        frame = rng.integers(pairs // sets.slots, size=people)
+        code = sets.encode(group, rng.integers(0, 1 << 64, size=(people, 3), dtype=np.uint64), frame)
+        assert 0 <= code.min() <= code.max() < sets.codes
+        sent = frame * sets.codes + code, np.ones(people, dtype=np.int64)
+        shares, errors = shares_from_hits(sets.hits(*sent), people, sets.rates, sets.spread(*sent))
         squares.append(np.mean(((shares - np.bincount(group, minlength=groups) / people) / errors) ** 2))
     # Student's (K − 1)/(K − 3) for K pairs. Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6.
     expected, deviation = (pairs - 1) / (pairs - 3), np.std(squares, ddof=1) / math.sqrt(rounds)
@@ -259,9 +247,8 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, se
 
 
 def test_one_pair_does_not_know_its_error():
-    codes = ShareCodes(affine_draw(1.0, 1009), 1009, room=2048, seed=1)
     code = np.arange(10)
-    assert np.isnan(codes.hits(np.zeros_like(code), code, np.ones_like(code))[1]).all()
+    assert np.isnan(share_sets(1.0, 1009, room=2048, seed=1).spread(code, np.ones_like(code))).all()
 
 
 def test_shares_on_the_simplex():
@@ -366,8 +353,8 @@ def test_blocks_are_of_as_many_groups_each():
 
 def test_impossible_rows_of_frames_for_shares_are_refused():
     mechanism = sstq.GroupUnit(6, 2.0, groups=5, blocks=2, frames=20, frame_size=32)
-    row, frame = (np.array([value]) for value in (mechanism.share_codes.codes, 19))
-    assert mechanism.share_codes.codes < mechanism.choice.size
+    row, frame = (np.array([value]) for value in (mechanism.share_sets.codes, 19))
+    assert mechanism.share_sets.codes < mechanism.choice.size
     with pytest.raises(ValueError, match="the row of a message on a frame for shares must be at most"):
         mechanism.messages_from_columns((row, frame), None, False)
     mechanism.messages_from_columns((row, frame - 19), None, False)

@@ -46,8 +46,8 @@ def law_of_part(survey, place, row, others):
     """The exact distribution of the answers to one question, the words beside those of the draw being given."""
     part, inner = survey.parts[place], survey.parts[place].mechanism
     draw = getattr(inner, "draw", None) or inner.choice
-    if others[3] and getattr(inner, "share_codes", None) is not None:
-        draw = inner.share_codes.draw
+    if others[3] and getattr(inner, "share_sets", None) is not None:
+        draw = inner.share_sets.draw
     script, masses = zip(*steps(draw), strict=True)
     start = sum(survey.draws[:place])
     rest = (start << 2, others[4])

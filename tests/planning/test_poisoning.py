@@ -48,8 +48,8 @@ def random_messages(mechanism, count, rng):
     if mechanism.name == "sstq":
         columns[0] = rng.choice(np.flatnonzero(mechanism.channel.used), size=count).astype(columns[0].dtype)
     clients = np.arange(count, dtype=np.uint64) if mechanism.coin == "public" else None
-    if mechanism.name == "groupunit" and mechanism.share_codes is not None:
-        columns[0] %= mechanism.share_codes.codes
+    if mechanism.name == "groupunit" and mechanism.share_sets is not None:
+        columns[0] %= mechanism.share_sets.codes
     return mechanism.messages_from_columns(tuple(columns), clients, simulated=True)
 
 

@@ -68,6 +68,12 @@ class SparseAggregator(Aggregator):
             self._pending, self._merged = [], []
         return self._state
 
+    def _sent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The messages that were sent, ascending, and how often each."""
+        state = self._settle()
+        codes, counts = (2 * state[:, :1] + np.arange(2)).ravel(), state[:, 1:].ravel()
+        return codes[counts > 0], counts[counts > 0]
+
     def _merge_state(self, other: Aggregator) -> None:
         self._merged.append(other._state)
         self._settle_if_many()

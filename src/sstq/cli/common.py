@@ -187,7 +187,7 @@ def _parts(mechanism: Mechanism) -> Facts:
         suffice = f"up to {allowed:,} in a round" if allowed else "none"
         return [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
     if isinstance(mechanism, Frequencies):
-        return [("categories", mechanism.categories), ("variance of a share", f"{mechanism.share_variance:.4g}")]
+        return [("categories", mechanism.categories), ("variance of a share", f"{mechanism.sets.variance_at(0.0):.4g}")]
     if isinstance(mechanism, Survey):
         shares = zip(mechanism.questions.items(), mechanism.draws, strict=True)
         return [(f"question {name}", f"{asked}, {100 * n / 2**62:.0f} % of people") for (name, asked), n in shares]

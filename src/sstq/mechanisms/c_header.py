@@ -163,8 +163,8 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
     own |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
     if isinstance(mechanism, GroupUnit):
         own |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
-        if mechanism.share_codes is not None:
-            draw = mechanism.share_codes.draw
+        if mechanism.share_sets is not None:
+            draw = mechanism.share_sets.draw
             own |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
     return common | own
 

@@ -18,7 +18,6 @@ from sstq.mechanisms.subsets import (
     best_sets,
     onto_simplex,
     sets_of,
-    share_variance,
     shares_from_hits,
     total_variance,
 )
@@ -97,49 +96,42 @@ class FrequencyAggregator(SparseAggregator):
             raise ValueError("a mean needs at least one message, got none")
         sets, messages = self._mechanism.sets, self._mechanism.messages
         own, other = sets.rates
-        known = *shares_from_hits(sets.hits(*self._sent()), self._count, own, other), self._count, self._simulated
+        known = *shares_from_hits(sets.hits(*self._sent()), self._count, (own, other)), self._count, self._simulated
         return FrequencyEstimate(*known, messages=messages, own=own, other=other)
 
     def covariance_with(self, category: int) -> Floats:
         """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""
-        if self._count < 2:
-            return np.full(self._mechanism.categories, np.nan)
-        codes, counts = self._sent()
-        holds = self._mechanism.sets.holding(codes, category)
-        own, other = self._mechanism.sets.rates
-        rates, both = self._rates(), self._mechanism.sets.hits(codes[holds], counts[holds]) / self._count
-        return np.asarray((both - rates * rates[category]) / ((own - other) ** 2 * (self._count - 1)))
+        (codes, counts), sets = self._sent(), self._mechanism.sets
+        holds = np.zeros(len(codes), dtype=np.bool_)
+        for part in row_chunks(len(codes), 4 * sets.width):
+            holds[part] = sets.held(codes[part], np.array([category]))[:, 0]
+        hits = sets.hits(codes, counts)
+        return self._covariances(sets.hits(codes[holds], counts[holds]), hits, hits[category])
 
     def covariance(self) -> Floats:
         """Return the covariances of all shares, (k, k), for few categories: the work grows with k² times the messages.
 
         That of one uniform message is added, because few messages may be all alike.
         """
-        mechanism, count = self._mechanism, self._count
-        if count < 2:
-            return np.full((mechanism.categories, mechanism.categories), np.nan)
-        codes, counts = self._sent()
-        own, other = mechanism.sets.rates
-        rates, both = self._rates(), np.zeros((mechanism.categories, mechanism.categories))
-        for part in row_chunks(len(codes), 4 * mechanism.categories):
-            held = mechanism.sets.held(codes[part]).astype(np.float64)
+        (codes, counts), every = self._sent(), np.arange(self._mechanism.categories)
+        both = np.zeros((len(every), len(every)))
+        for part in row_chunks(len(codes), 4 * len(every)):
+            held = self._mechanism.sets.held(codes[part], every).astype(np.float64)
             both += held.T @ (held * counts[part, None])
-        scatter = (both / count - np.outer(rates, rates)) / (own - other) ** 2
-        return np.asarray((scatter + mechanism.uniform_covariance / count) / (count - 1))
+        hits, pairs = np.diagonal(both), max(1, self._count * (self._count - 1))
+        return self._covariances(both, hits, hits[:, None]) + self._mechanism.uniform_covariance / pairs
 
-    def _sent(self) -> tuple[Ints, Ints]:
-        """The messages that were sent, and how often each."""
-        self._settle()
-        state: Ints = self._state
-        codes, counts = (2 * state[:, :1] + np.arange(2)).ravel(), state[:, 1:].ravel()
-        return codes[counts > 0], counts[counts > 0]
-
-    def _rates(self) -> Floats:
-        return self._mechanism.sets.hits(*self._sent()) / self._count
+    def _covariances(self, both: Floats, hits: Floats, others: Floats) -> Floats:
+        """Those of shares, from how many messages hold the one, the other and both; nan for one message."""
+        if self._count < 2:
+            return np.full(both.shape, np.nan)
+        own, other = self._mechanism.sets.rates
+        scatter = both / self._count - hits / self._count * (others / self._count)
+        return np.asarray(scatter / ((own - other) ** 2 * (self._count - 1)))
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
         own, other = self._mechanism.sets.rates
-        rates, gap = self._rates(), own - other
+        rates, gap = self._mechanism.sets.hits(*self._sent()) / self._count, own - other
         return (rates - other) / gap, (rates * (1 - other) ** 2 + (1 - rates) * other**2) / gap**2
 
 
@@ -177,7 +169,7 @@ class Frequencies(RecordMechanism):
 
     Examples:
         >>> mechanism = Frequencies(categories=1024, epsilon=3.0)
-        >>> mechanism.message_bits, round(mechanism.share_variance, 3)
+        >>> mechanism.message_bits, round(mechanism.sets.variance_at(0.0), 3)
         (20, 0.218)
         >>> labels = np.random.default_rng(1).integers(100, size=20_000)
         >>> found = mechanism.aggregator().update(mechanism.encode(labels, rng=1)).mean()
@@ -225,28 +217,12 @@ class Frequencies(RecordMechanism):
         return self.sets.codes
 
     @property
-    def share_variance(self) -> float:
-        """The variance of one message's estimate of the share of a category that nobody has."""
-        return share_variance(*self.sets.rates)
-
-    @property
-    def total_variance(self) -> float:
-        """The sum of the variances of one message's estimates of all shares, its person being given."""
-        return total_variance(self.categories, *self.sets.rates)
-
-    @property
     def uniform_covariance(self) -> Floats:
         """The covariances of all shares, (k, k), as one uniform message estimates them."""
         own, other = self.sets.rates
         one = self.sets.width / self.sets.points
         two = one * (self.sets.width - 1) / (self.sets.points - 1)  # how often a set holds two given categories
         return np.asarray((two - one**2 + (one - two) * np.eye(self.categories)) / (own - other) ** 2)
-
-    def variance_at(self, share: float) -> float:
-        """The variance of one message's estimate of a share, over messages and people."""
-        own, other = self.sets.rates
-        rate = other + share * (own - other)
-        return rate * (1 - rate) / (own - other) ** 2
 
     @cached_property
     def layout(self) -> Layout:
@@ -264,14 +240,11 @@ class Frequencies(RecordMechanism):
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
         if groups is not None:
             raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
-        for wrong, wanted in (
-            (~np.isfinite(rows), "finite"),
-            (~self._known(rows), f"integers from 0 to {self.categories - 1}"),
-        ):
-            if wrong.any():
-                row = np.flatnonzero(wrong)[0]
-                raise ValueError(f"X must be {wanted}, got {rows[row, 0]:g} at row {row}")
-        return rows.astype(np.float64, copy=False)
+        wrong = np.flatnonzero(~self._known(rows))
+        if len(wrong):
+            wanted = f"finite integers from 0 to {self.categories - 1}"
+            raise ValueError(f"X must be {wanted}, got {rows[wrong[0], 0]:g} at row {wrong[0]}")
+        return rows
 
     def _known(self, rows: Rows) -> Any:
         return (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))
@@ -295,13 +268,14 @@ class Frequencies(RecordMechanism):
 
     def _decode(self, messages: Messages) -> Floats:
         own, other = self.sets.rates
-        return np.asarray((self.sets.held(messages.column("code").astype(np.int64)) - other) / (own - other))
+        held = self.sets.held(messages.column("code").astype(np.int64), np.arange(self.categories))
+        return np.asarray((held - other) / (own - other))
 
     def _estimated(self, rows: Rows) -> Rows:
         return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        return self._estimated(rows), np.full(len(rows), self.total_variance)
+        return self._estimated(rows), np.full(len(rows), total_variance(self.categories, *self.sets.rates))
 
     @property
     def _row_cost(self) -> int:

@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.randomness import streams
 
 # Whole sets: 25 bits at most, so that with the question of a survey a message has 30.
-_MOST_SETS = 1 << 25
+_MOST_BITS = 25
 _TIE = 1e-9  # variances this near to each other differ by rounding only
 
 
@@ -39,52 +38,9 @@ def prime_at_least(number: int) -> int:
     return number
 
 
-def multipliers(draw: KClosest) -> int:
-    """How many multipliers there are: a and −a give the same sets, and with w = 1 all do."""
-    return 1 if draw.inside == 1 else max(1, draw.size // 2)
-
-
-def hit_rates(draw: KClosest) -> tuple[float, float]:
-    """How often an affine set holds the own category, and any other one."""
-    own = draw.threshold / TOTAL
-    return own, (draw.inside - own) / (draw.size - 1)
-
-
-def share_variance(own: float, other: float) -> float:
-    """The variance of one message's estimate of the share of a category that nobody has."""
-    return other * (1 - other) / (own - other) ** 2
-
-
-def affine_draw(epsilon: float, categories: int) -> KClosest:
-    """The draw among P candidates whose w has the least variance at share 0."""
-    size = prime_at_least(categories)
-    # The optimum is near P/(e^ε + 1).
-    least = min(max(1, int(size / (math.exp(epsilon) + 1))), size - 1)
-    draws = [whole_budget(epsilon, size, inside) for inside in range(least, min(least + 2, size))]
-    return min(draws, key=lambda draw: share_variance(*hit_rates(draw)))
-
-
-def count_hits(
-    draw: KClosest, categories: int, factors: Ints, which: Ints, place: Ints, count: Ints
-) -> Iterator[tuple[slice, Ints]]:
-    """Yield how many messages of each factor, some at a time, have each category in their set, (factors, categories).
-
-    There are `count` messages with factors[which] and t = `place`. The work grows with the number of factors times that
-    of categories, not with the messages.
-    """
-    size, wide, columns = draw.size, draw.inside, np.arange(categories)
-    order = np.argsort(which, kind="stable")
-    which, place, count = which[order], place[order], count[order]
-    starts = np.searchsorted(which, np.arange(len(factors) + 1))
-    for part in row_chunks(len(factors), 4 * size):
-        here, rows = slice(starts[part.start], starts[part.stop]), part.stop - part.start
-        ends = np.zeros((rows, size + wide), dtype=np.int64)
-        np.add.at(ends, (which[here] - part.start, place[here] + wide), count[here])
-        ends[:, 1:wide] = ends[:, size + 1 :]
-        np.cumsum(ends, axis=1, out=ends)
-        # ends[r + w] − ends[r] counts the t with (r − t) mod P < w.
-        at = factors[part, None] * columns % size
-        yield part, np.take_along_axis(ends[:, wide:] - ends[:, :size], at, axis=1)
+def total_variance(categories: int, own: float, other: float) -> float:
+    """The variances of all shares from one message: their sum is the same whatever category a person holds."""
+    return (own * (1 - own) + (categories - 1) * other * (1 - other)) / (own - other) ** 2
 
 
 @dataclass(frozen=True)
@@ -97,63 +53,123 @@ class Sets(ABC):
     width: int
 
     @property
+    @abstractmethod
+    def codes(self) -> int:
+        """The number of messages that there can be."""
+
+    @property
     def rates(self) -> tuple[float, float]:
         """How often the set holds the own category, and any other one."""
         own = self.draw.threshold / TOTAL
         return own, (self.width - own) / (self.points - 1)
 
-    @property
-    @abstractmethod
-    def codes(self) -> int:
-        """The number of messages that there can be."""
+    def variance_at(self, share: float) -> float:
+        """The variance of one message's estimate of a share, over messages and people."""
+        own, other = self.rates
+        rate = other + share * (own - other)
+        return rate * (1 - rate) / (own - other) ** 2
 
     @abstractmethod
     def encode(self, labels: Ints, words: Words) -> Ints:
         """The messages of some people, from three secret words each."""
 
     @abstractmethod
-    def holding(self, codes: Ints, category: int) -> NDArray[np.bool_]:
-        """Whether the set of each message holds a category, (n,)."""
-
-    @abstractmethod
-    def held(self, codes: Ints) -> NDArray[np.bool_]:
-        """Whether the set of each message holds each category, (n, categories)."""
+    def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
+        """Whether the set of each message holds each of these categories, (n, categories)."""
 
     @abstractmethod
     def hits(self, codes: Ints, counts: Ints) -> Floats:
         """How many of these messages hold each category, (categories,)."""
 
 
+@dataclass(frozen=True)
 class AffineSets(Sets):
-    """Messages slot·P + t, the multiplier being slot + 1; points are those of P."""
+    """Messages slot·P + t of a frame, where frame and slot give the multiplier; points are those of P.
+
+    Attributes:
+        room: the number of messages that there may be; None for as many slots as multipliers.
+        seed: the public seed of the multipliers, where there are fewer slots.
+    """
+
+    room: int | None = None
+    seed: int = 0
+
+    @property
+    def multipliers(self) -> int:
+        """How many multipliers there are: a and −a give the same sets, and with w = 1 all do."""
+        return 1 if self.width == 1 else max(1, self.points // 2)
+
+    @property
+    def slots(self) -> int:
+        """The multipliers that one frame has room for."""
+        return self.multipliers if self.room is None else min(self.multipliers, self.room // self.points)
 
     @property
     def codes(self) -> int:
         """The pairs of a slot and of t."""
-        return multipliers(self.draw) * self.points
+        return self.slots * self.points
 
-    def encode(self, labels: Ints, words: Words) -> Ints:
+    def _multiplier(self, pair: Ints) -> Ints:
+        """The multiplier of each frame·slots + slot."""
+        if self.slots == self.multipliers:
+            return pair % self.slots + 1
+        return streams.indices_of(self.seed, "shares", pair.astype(np.uint64), self.multipliers) + 1
+
+    def encode(self, labels: Ints, words: Words, frame: Ints | int = 0) -> Ints:
         """A slot from the first word, and t by the draw."""
-        slot = streams.multiply_shift(words[:, 0], multipliers(self.draw))
-        return slot * self.points + ((slot + 1) * labels - self.draw.places(words[:, 1:3])) % self.points
+        slot = streams.multiply_shift(words[:, 0], self.slots)
+        turned = self._multiplier(frame * self.slots + slot) * labels
+        return slot * self.points + (turned - self.draw.places(words[:, 1:3])) % self.points
 
-    def holding(self, codes: Ints, category: Any) -> NDArray[np.bool_]:
+    def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
         """By the definition of the sets."""
-        slot, place = np.divmod(codes, self.points)
-        return np.asarray(((slot + 1) * category - place) % self.points < self.width)
-
-    def held(self, codes: Ints) -> NDArray[np.bool_]:
-        """By the definition of the sets."""
-        return self.holding(codes[:, None], np.arange(self.categories))
+        pair, place = np.divmod(codes, self.points)
+        turned = self._multiplier(pair)[:, None] * categories
+        return np.asarray((turned - place[:, None]) % self.points < self.width)
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
-        """Slot by slot."""
-        slot, place = np.divmod(codes, self.points)
-        slots, which = np.unique(slot, return_inverse=True)
-        hits = np.zeros(self.categories)
-        for _, inside in count_hits(self.draw, self.categories, slots + 1, which, place, counts):
-            hits += inside.sum(axis=0)
-        return hits
+        """Those of all multipliers together."""
+        return np.asarray(sum((hits.sum(axis=0) for hits, _ in self._hits(codes, counts)), np.zeros(self.categories)))
+
+    def spread(self, codes: Ints, counts: Ints) -> Floats | None:
+        """The variance of `hits` between pairs of frame and slot, of messages frame·codes + code.
+
+        If a frame has room for all multipliers, messages are independent, and this is None. Otherwise all messages of a
+        pair have one of few multipliers, drawn once. The K pairs are then independent, messages are not: with h_k hits
+        of n_k messages the variance of Σ h_k around its rate r is K/(K − 1)·Σ(h_k − r·n_k)². It holds both what people
+        and what multipliers add; nan for one pair.
+        """
+        if self.slots == self.multipliers:
+            return None
+        rate, pairs, squares = self.hits(codes, counts) / max(1, counts.sum()), 0, np.zeros(self.categories)
+        for hits, each in self._hits(codes, counts):
+            squares += np.sum((hits - each[:, None] * rate) ** 2, axis=0)
+            pairs += len(each)
+        return squares * (pairs / (pairs - 1) if pairs > 1 else np.nan)
+
+    def _hits(self, codes: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Yield how many messages of each pair, some at a time, hold each category, and how many there are.
+
+        The work grows with the number of pairs times that of categories, not with the messages.
+        """
+        size, wide, columns = self.points, self.width, np.arange(self.categories)
+        pair, place = np.divmod(codes, size)
+        if self.slots == self.multipliers:
+            pair %= self.slots
+        order = np.argsort(pair, kind="stable")
+        place, count = place[order], counts[order]
+        pairs, starts, which = np.unique(pair[order], return_index=True, return_inverse=True)
+        starts = np.append(starts, len(pair))
+        for part in row_chunks(len(pairs), 4 * size):
+            here = slice(starts[part.start], starts[part.stop])
+            ends = np.zeros((part.stop - part.start, size + wide), dtype=np.int64)
+            np.add.at(ends, (which[here] - part.start, place[here] + wide), count[here])
+            each = ends.sum(axis=1)
+            ends[:, 1:wide] = ends[:, size + 1 :]
+            np.cumsum(ends, axis=1, out=ends)
+            # ends[r + w] − ends[r] counts the t with (r − t) mod P < w.
+            at = self._multiplier(pairs[part])[:, None] * columns % size
+            yield np.take_along_axis(ends[:, wide:] - ends[:, :size], at, axis=1), each
 
 
 class WholeSets(Sets):
@@ -193,17 +209,12 @@ class WholeSets(Sets):
             codes[who] = self._ways[np.arange(1, self.width + 1), members].sum(axis=1)
         return codes
 
-    def holding(self, codes: Ints, category: int) -> NDArray[np.bool_]:
+    def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
         """By the members."""
-        parts = row_chunks(len(codes), 4 * self.width)
-        found = [(self._members(codes[part], self.width) == category).any(axis=1) for part in parts]
-        return np.concatenate([np.empty(0, dtype=np.bool_), *found])
-
-    def held(self, codes: Ints) -> NDArray[np.bool_]:
-        """By the members."""
-        marks = np.zeros((len(codes), self.categories), dtype=np.bool_)
-        np.put_along_axis(marks, self._members(codes, self.width), True, axis=1)
-        return marks
+        held = np.zeros((len(codes), len(categories)), dtype=np.bool_)
+        for members in self._members(codes, self.width).T:
+            held |= members[:, None] == categories
+        return held
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
         """By the members."""
@@ -217,9 +228,11 @@ class WholeSets(Sets):
 def sets_of(categories: int, draw: KClosest) -> Sets:
     """The sets of a draw; ValueError if its numbers are neither those of whole nor those of affine sets."""
     width, prime = draw.inside * categories // draw.size, prime_at_least(categories)
-    # C(k, w) is no prime for 1 < w ≤ k/2.
-    if 1 <= width <= categories / 2 and _whole(categories, width) == (draw.size, draw.inside):
-        return WholeSets(categories, draw, categories, width)
+    # C(k, w) is no prime for 1 < w ≤ k/2, and is at least 2^w.
+    if 1 <= width <= min(categories / 2, _MOST_BITS):
+        number = math.comb(categories, width)
+        if (draw.size, draw.inside) == (number, number * width // categories) and number <= 1 << _MOST_BITS:
+            return WholeSets(categories, draw, categories, width)
     if draw.size != prime or draw.inside == 1:
         raise ValueError(
             f"size and inside must be C(k, w) and C(k − 1, w − 1) for k = {categories} categories and w up to k/2, or "
@@ -228,65 +241,56 @@ def sets_of(categories: int, draw: KClosest) -> Sets:
     return AffineSets(categories, draw, prime, draw.inside)
 
 
-def _whole(categories: int, width: int) -> tuple[int, int] | None:
-    """How many sets there are and how many of them hold a given category; None for too many."""
-    number = 1
-    for i in range(width):
-        number = number * (categories - i) // (i + 1)
-        if number > _MOST_SETS:
-            return None
-    return number, number * width // categories
-
-
-def total_variance(categories: int, own: float, other: float) -> float:
-    """The variances of all shares from one message: their sum is the same whatever category a person holds."""
-    return (own * (1 - own) + (categories - 1) * other * (1 - other)) / (own - other) ** 2
-
-
 def best_sets(epsilon: float, categories: int) -> Sets:
     """The sets with the least sum of the variances of all shares; of equal ones those of the shortest messages."""
     prime = prime_at_least(categories)
     # The best w is near points/(e^ε + 1).
-    near = int(prime / (math.exp(epsilon) + 1))
-    found = []
-
-    def consider(codes: int, size: int, inside: int, points: int, width: int) -> None:
+    near, found = int(prime / (math.exp(epsilon) + 1)), []
+    kinds = [(prime, prime * (prime // 2), prime, width) for width in range(max(2, near - 1), min(near + 3, prime))]
+    for width in range(1, min(near + 2, categories // 2) + 1):
+        if (number := math.comb(categories, width)) > 1 << _MOST_BITS:
+            break
+        kinds.append((categories, number, number, width))
+    for points, codes, size, width in kinds:
         own = 1 / (1 + (points / width - 1) * math.exp(-epsilon))
         variance = total_variance(categories, own, (width - own) / (points - 1))
-        found.append((variance, (codes - 1).bit_length(), size, inside))
-
-    for width in range(1, min(near + 2, categories // 2) + 1):
-        if (sizes := _whole(categories, width)) is None:
-            break
-        consider(sizes[0], *sizes, categories, width)
-    for width in range(max(2, near - 1), min(near + 3, prime)):
-        consider(prime * (prime // 2), prime, width, prime, width)
+        found.append((variance, (codes - 1).bit_length(), size, size * width // points))
     least = min(found)[0] * (1 + _TIE)
     _, size, inside = min(each[1:] for each in found if each[0] <= least)
     return sets_of(categories, whole_budget(epsilon, size, inside))
 
 
+def affine_draw(epsilon: float, categories: int) -> KClosest:
+    """The draw of affine sets whose w has the least variance at share 0."""
+    size = prime_at_least(categories)
+    # The optimum is near P/(e^ε + 1).
+    least = min(max(1, int(size / (math.exp(epsilon) + 1))), size - 1)
+    draws = [whole_budget(epsilon, size, inside) for inside in range(least, min(least + 2, size))]
+    return min(draws, key=lambda draw: AffineSets(categories, draw, size, draw.inside).variance_at(0.0))
+
+
 def shares_from_hits(
-    hits: Floats | Ints, count: int, own: float, other: float, clustered: Floats | None = None
+    hits: Floats | Ints, count: int, rates: tuple[float, float], spread: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Shares and their standard errors, from how many of `count` messages hold each; nan for no message.
 
-    Independent messages leave the variance of a binomial, whose true rate is between `other` and `own`: a group that
-    no message hit, or all did, has an error too. `clustered` is another variance of `hits`, which is taken where it is
-    larger (`sstq.mechanisms.groupunit.shares`).
+    Independent messages leave the variance of a binomial, whose true rate is between those of an own category and of
+    another one: a group that no message hit, or all did, has an error too. `spread` is another variance of `hits`,
+    which is taken where it is larger (`AffineSets.spread`).
 
     Examples:
-        >>> shares, errors = shares_from_hits(np.array([0, 50]), 100, own=0.5, other=0.1)
+        >>> shares, errors = shares_from_hits(np.array([0, 50]), 100, (0.5, 0.1))
         >>> shares.tolist(), errors.round(3).tolist()
         ([-0.25, 1.0], [0.075, 0.126])
     """
+    own, other = rates
     if not count:
         return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
     rate = hits / count
     likely = np.clip(rate, other, own)
     variance = likely * (1 - likely) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
-    if clustered is not None:
-        variance = np.maximum(variance, clustered / count**2)
+    if spread is not None:
+        variance = np.maximum(variance, spread / count**2)
     return (rate - other) / (own - other), np.sqrt(variance) / (own - other)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.subsets import hit_rates, onto_simplex, shares_from_hits
+from sstq.mechanisms.subsets import onto_simplex, shares_from_hits
 
 _NONE = np.empty(0)
 
@@ -26,7 +26,7 @@ class GroupEstimate(Estimate):
         shares: the share of people in every group, (groups,); may be negative, and may not sum to 1. nan
             if nobody sends their group only (`share_people=0`).
         shares_stderr: the standard errors of the shares, (groups,); nan from one message, and from one multiplier of
-            few (`sstq.mechanisms.groupunit.shares`).
+            few (`AffineSets.spread`).
         tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
 
     Examples:
@@ -93,22 +93,20 @@ class GroupUnitAggregator(FamilyAggregator):
 
     def mean(self) -> GroupEstimate:
         """Return shares, sums and means so far, with their standard errors."""
-        estimate, mechanism = super().mean(), self._mechanism
-        frame, index = np.divmod(self._state[:, 0], mechanism.blocks * mechanism.frame.size)
-        if mechanism.blocks < mechanism.groups and mechanism.share_codes is None:
+        estimate, mechanism, sets = super().mean(), self._mechanism, self._mechanism.share_sets
+        codes, counts = self._sent()
+        if sets is not None:
+            frame, code = np.divmod(codes, mechanism.choice.size)
+            only = frame >= mechanism.vector_frames
+            sent = frame[only] * sets.codes + code[only], counts[only]
+            shares = shares_from_hits(sets.hits(*sent), int(sent[1].sum()), sets.rates, sets.spread(*sent))
+            return _grouped(estimate, shares, tie=0.0)
+        if mechanism.blocks < mechanism.groups:
             unknown = np.full(mechanism.groups, np.nan)
             return _grouped(estimate, (unknown, unknown), tie=0.0)
-        if mechanism.share_codes is None:
-            counts = np.bincount(index // mechanism.frame.size, self._state[:, 1:].sum(axis=1), mechanism.blocks)
-            rates = mechanism.block_rates
-            shares = shares_from_hits(counts.astype(np.int64), self._count, *rates)
-            return _grouped(estimate, shares, (1 - rates[1]) / (rates[0] - rates[1]))
-        only = frame >= mechanism.vector_frames
-        counts = self._state[only, 1:].ravel()
-        codes, frames = (2 * index[only, None] + [0, 1]).ravel(), np.repeat(frame[only], 2)
-        hits, clustered = mechanism.share_codes.hits(frames, codes, counts)
-        rates = hit_rates(mechanism.share_codes.draw)
-        return _grouped(estimate, shares_from_hits(hits, int(counts.sum()), *rates, clustered), tie=0.0)
+        block = codes % mechanism.choice.size // (2 * mechanism.frame.size)
+        hits, (own, other) = np.bincount(block, counts, mechanism.groups), mechanism.block_rates
+        return _grouped(estimate, shares_from_hits(hits, self._count, (own, other)), (1 - other) / (own - other))
 
 
 def _grouped(estimate: Estimate, shares: tuple[Floats, Floats], tie: float) -> GroupEstimate:

@@ -19,10 +19,9 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
 )
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
-from sstq.mechanisms.groupunit.shares import ShareCodes
 from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
 from sstq.mechanisms.parameters import Word
-from sstq.mechanisms.subsets import affine_draw, prime_at_least
+from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 
@@ -58,7 +57,7 @@ class GroupUnit(RowMechanism):
     with 10 groups 1.4 times less than on the ball at ε = 3, and 6 times less at ε = 8.
 
     Shares come from how often a block occurs where B = groups. Otherwise a share of the frames, a tenth unless given,
-    is for people who send their group only (`sstq.mechanisms.groupunit.shares`): a person draws the frame without
+    is for people who send their group only (`sstq.mechanisms.subsets`): a person draws the frame without
     looking at the data, and so who that is. `aggregator().mean()` has `shares`, `sums` and `means` of every group.
 
     Warning:
@@ -157,28 +156,28 @@ class GroupUnit(RowMechanism):
                 "frames are for people who send their group only; or pass share_people=0 for sums without shares"
             )
         self._check_rows()
-        if (self.share_codes is not None) != bool(share_people):
+        if (self.share_sets is not None) != bool(share_people):
             raise ValueError(f"share_size must be given with share_people alone, got share_people={share_people}")
 
     @cached_property
-    def share_codes(self) -> ShareCodes | None:
+    def share_sets(self) -> AffineSets | None:
         """The messages of people who send their group only, if any."""
-        solved = self.parameters
+        solved, prime = self.parameters, prime_at_least(self.groups)
         given = solved.share_size, solved.share_inside, solved.share_threshold
         if given == (None, None, None):
             return None
-        if solved.share_size != prime_at_least(self.groups) or solved.share_inside is None:
-            raise ValueError(f"share_size must be {prime_at_least(self.groups)} for {self.groups} groups, got {given}")
-        draw = KClosest(self.epsilon, solved.share_size, solved.share_inside, solved.share_threshold or 0)
-        return ShareCodes(draw, self.groups, self.choice.size, solved.frame_seed)
+        if solved.share_size != prime or solved.share_inside is None:
+            raise ValueError(f"share_size must be {prime} for {self.groups} groups, got {given}")
+        draw = KClosest(self.epsilon, prime, solved.share_inside, solved.share_threshold or 0)
+        return AffineSets(self.groups, draw, prime, draw.inside, self.choice.size, solved.frame_seed)
 
     @property
     def secret_draw(self) -> TwoLevelLaw | EitherLaw:
         """The draw of people who send a vector, and that of those who send their group."""
-        if self.share_codes is None:
+        if self.share_sets is None:
             return self.choice.law()
         share = Fraction(self.vector_frames, self.frames)
-        return EitherLaw([self.choice.law(), self.share_codes.draw.law()], [share, 1 - share])
+        return EitherLaw([self.choice.law(), self.share_sets.draw.law()], [share, 1 - share])
 
     @property
     def block_rates(self) -> tuple[float, float]:
@@ -195,19 +194,19 @@ class GroupUnit(RowMechanism):
         other, other_row = np.divmod(places - own, own)
         other += other >= block
         sent = np.where(places < own, block * own + row, other * own + other_row)
-        if self.share_codes is not None:
-            only = self.share_codes.encode(batch.rows[:, 0].astype(np.int64), frame, batch.words)
+        if self.share_sets is not None:
+            only = self.share_sets.encode(batch.rows[:, 0].astype(np.int64), batch.words, frame)
             sent = np.where(frame < self.vector_frames, sent, only)
         return (sent, frame) if self._sends_frame else (sent,)
 
     def _check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
-        if self.share_codes is None:
+        if self.share_sets is None:
             return
         row, frame = messages.column("row"), self.frames_indices_and_codes(messages)[0]
-        wrong = (frame >= self.vector_frames) & (row >= self.share_codes.codes)
+        wrong = (frame >= self.vector_frames) & (row >= self.share_sets.codes)
         if np.any(wrong):
-            most = self.share_codes.codes - 1
+            most = self.share_sets.codes - 1
             raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")
 
     def largest_message(self) -> float:

@@ -74,7 +74,7 @@ def plan_survey(survey: "Survey", clients: int) -> SurveyPlan:
         mechanism, answers = part.mechanism, clients * survey.messages * draw / TOTAL
         if isinstance(mechanism, Frequencies):
             average = 1 / mechanism.categories
-            variance, useful = part.items * mechanism.variance_at(average), average / 2
+            variance, useful = part.items * mechanism.sets.variance_at(average), average / 2
             if isinstance(question, Number):
                 variance, useful = _cumulative_variance(mechanism) + 0.25, _USEFUL_CDF
         else:
