@@ -74,7 +74,7 @@ def test_plain_minimal_random_coding_is_refused():
 @pytest.mark.parametrize("value", ["0", str(TOTAL), "1.5", "-1", "01"])
 def test_tampered_thresholds_are_refused(place, value):
     mechanism = MMRC(16, 3.0, bits=4)
-    thresholds = mechanism.to_dict()["thresholds"]
+    thresholds = mechanism.parameters.to_dict()["thresholds"]
     thresholds[place] = value
     with pytest.raises(ValueError, match=r"thresholds? .*must be|LDP|alignment must be|true does not occur"):
         reread(mechanism, thresholds=thresholds)

@@ -64,7 +64,7 @@ def sqkr_laws(mechanism):
 
 
 def frameunit_laws(mechanism):
-    data = mechanism.to_dict()
+    data = mechanism.parameters.to_dict()
     options = {name: data[name] for name in ("dim", "epsilon", "frames", "bits")}
     coin = mechanism.coin if mechanism.frames > 1 else None
     small = sstq.mechanism("frameunit", frame_size=8, frame_seed=3, coin=coin, **options)

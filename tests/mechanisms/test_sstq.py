@@ -221,7 +221,7 @@ def test_tampered_json_is_refused(change):
 def test_tampered_tables_are_refused(variant):
     """One word more for the last code than ε allows, rows that do not sum up, numbers instead of strings."""
     mechanism = make(variant)
-    weights = mechanism.to_dict()["weights"]
+    weights = mechanism.parameters.to_dict()["weights"]
     first = [int(weight) for weight in weights[0]]
     greedy = [str(sum(first[:-1]) + first[-1] - len(first) + 1), *["1"] * (len(first) - 1)]
     for wrong in (

@@ -106,7 +106,7 @@ class CoordinateGaussian(KashinMechanism):
         solved = CoordinateGaussianParameters(
             **common, **framed, sigma=release.sigma, coordinates=sampling.expected, most=sampling.most
         )
-        self._hold(solved, frame=frame, kashin=recipe, sampling=sampling)
+        self._hold(solved)
 
     def _check_solved(self) -> None:
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.

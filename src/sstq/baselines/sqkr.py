@@ -141,10 +141,7 @@ class SQKR(KashinMechanism):
             own=channel.own,
             other=channel.other,
         )
-        self._hold(solved, frame=chosen, kashin=recipe)
-
-    def _check_solved(self) -> None:
-        self._check_frame()
+        self._hold(solved)
 
     @cached_property
     def channel(self) -> FlatChannel:

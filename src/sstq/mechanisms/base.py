@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, VectorAggregator
-from sstq.checks import ArgumentError, check_arguments, check_number
+from sstq.checks import check_arguments, check_number, check_option
 from sstq.exactness import log_upper, round_up
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.bounds import Bounds, read_ranges
@@ -201,8 +201,7 @@ class Mechanism(Agreement):
 
     def _check(self) -> None:
         check_arguments(vars(self.parameters), self.narrowed)
-        if self.coin not in get_args(Coin):
-            raise ArgumentError("coin", f"must be 'private' or 'public', got {self.coin!r}")
+        check_option("coin", self.coin, get_args(Coin))
         if self.coin == "public" and self.messages > 1:
             raise ValueError(
                 f"messages must be 1 with a public coin, got {self.messages}: messages with a client's identifier "
@@ -210,6 +209,8 @@ class Mechanism(Agreement):
             )
         if self.bounds is not None:
             read_ranges(self.bounds, self.dim)
+        for name in vars(self.parameters):
+            getattr(self, name)  # parts are checked when they are made
         self._check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:

@@ -62,10 +62,6 @@ class KashinMechanism(Mechanism):
         """B = K·clip/√N, the public bound of a coordinate."""
         return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
-    def _check_frame(self) -> None:
-        """Make the frame and the recipe, which checks them."""
-        _ = self.frame, self.kashin
-
     @property
     def _certified(self) -> Unbiased:
         """Whether the representation leaves no bias."""

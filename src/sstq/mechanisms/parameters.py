@@ -7,7 +7,7 @@ that value. Integers that may exceed 2^53 are decimal strings, because JSON pars
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
@@ -65,63 +65,54 @@ def _range(name: str, entry: list[Any]) -> tuple[str, float, float]:
     return entry[0], _number(name, entry[1]), _number(name, entry[2])
 
 
-@dataclass(frozen=True)
-class _Codec:
-    """How JSON holds a field: `read` takes the name and the JSON value, `write` the field's value."""
-
-    read: Callable[[str, Any], Any]
-    write: Callable[[Any], Any]
-
-
-Word = Annotated[int, _Codec(integer_of, str)]
+# A field of these kinds is read by the first function, from its name and JSON value, and written by the second.
+Word = Annotated[int, integer_of, str]
 """An integer below 2^64."""
 
-Words = Annotated[
-    tuple[int, ...],
-    _Codec(
-        lambda name, value: tuple(integer_of(name, entry) for entry in _list(name, value)), lambda v: [*map(str, v)]
-    ),
-]
 WordTable = Annotated[
     NDArray[np.int64],
-    _Codec(
-        lambda name, value: np.array(table_of(name, value)), lambda table: [[*map(str, row)] for row in table.tolist()]
-    ),
+    lambda name, value: np.array(table_of(name, value)),
+    lambda table: [[*map(str, row)] for row in table.tolist()],
+]
+Words = Annotated[
+    tuple[int, ...],
+    lambda name, value: tuple(integer_of(name, entry) for entry in _list(name, value)),
+    lambda words: [*map(str, words)],
 ]
 Ranges = Annotated[
     tuple[tuple[str, float, float], ...],
-    _Codec(
-        lambda name, value: tuple(_range(name, _list(name, entry)) for entry in _list(name, value)),
-        lambda ranges: [list(entry) for entry in ranges],
-    ),
+    lambda name, value: tuple(_range(name, _list(name, entry)) for entry in _list(name, value)),
+    lambda ranges: [list(entry) for entry in ranges],
 ]
 """The name, the least and the largest value of each column."""
 
 Values = Annotated[
     NDArray[np.float64],
-    _Codec(
-        lambda name, value: np.array([_number(name, entry) for entry in _list(name, value)], dtype=np.float64),
-        lambda values: values.tolist(),
-    ),
+    lambda name, value: np.array([_number(name, entry) for entry in _list(name, value)], dtype=np.float64),
+    lambda values: values.tolist(),
 ]
 
 
 def _read(name: str, value: Any, kind: Any) -> Any:
+    """Read a field, which may be of one of several kinds."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if value is None and NoneType in kinds:
         return None
     words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
     others = [each for each in kinds if each is not NoneType and get_origin(each) is not Literal]
     if words and (isinstance(value, str) or not others):
-        return value if value in words else check_option(name, value, words)
-    codec = _codec(others[0])
-    return codec.read(name, value) if codec else _number(name, value, others[0])
+        return check_option(name, value, words)
+    return others[0].__metadata__[0](name, value) if _is_annotated(others[0]) else _number(name, value, others[0])
 
 
-def _codec(kind: Any) -> _Codec | None:
-    """The codec of a kind of field, which may be one of several that are allowed."""
-    kinds = (kind, *get_args(kind))
-    return next((each.__metadata__[0] for each in kinds if get_origin(each) is Annotated), None)
+def _write(value: Any, kind: Any) -> Any:
+    """The JSON value of a field."""
+    annotated = [each for each in (kind, *get_args(kind)) if _is_annotated(each)]
+    return annotated[0].__metadata__[1](value) if annotated else value
+
+
+def _is_annotated(kind: Any) -> bool:
+    return get_origin(kind) is Annotated
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,9 +137,8 @@ class Parameters:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        kinds, values = get_type_hints(type(self), include_extras=True), Parameters.options(self)
-        codecs = {name: _codec(kinds[name]) for name in values}
-        return {name: codec.write(values[name]) if codec else values[name] for name, codec in codecs.items()}
+        kinds = get_type_hints(type(self), include_extras=True)
+        return {name: _write(value, kinds[name]) for name, value in Parameters.options(self).items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -168,11 +158,12 @@ class Parameters:
 class Agreement(ABC):
     """Options as given, and the parameters that were solved from them; immutable.
 
-    The constructor checks options, solves, and ends with `_hold`. Reading JSON ends with the same `_hold`. Parts such
-    as a frame or a channel are cached properties, made from the parameters. Each field of the parameters is an
-    attribute too, unless there is a part of that name.
+    The constructor checks options, solves, and ends with `_hold`. Parts such as a frame or a channel are cached
+    properties, made from the parameters. Each field of the parameters is an attribute too, unless there is a part of
+    that name.
 
     Attributes:
+        options: the arguments as given, in their order; where it was read from JSON, those that JSON holds.
         parameters: integers and decoding values, a frozen dataclass of `parameters_class`.
         name: that of the mechanism in JSON.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
@@ -184,55 +175,33 @@ class Agreement(ABC):
     seed_option: ClassVar[str | None] = None
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
+    options: Mapping[str, Any]
     parameters: Parameters
-
-    @cached_property
-    def options(self) -> Mapping[str, Any]:
-        """The arguments as given, in their order; where it was read, those that JSON holds."""
-        solved, known = self.parameters.options(), inspect.signature(type(self)).parameters
-        return MappingProxyType({name: solved[name] for name in known if name in solved})
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Note the options as given; `__init__` checks them."""
         made = super().__new__(cls)
         with suppress(TypeError):  # which `__init__` raises with a better message
             options = inspect.signature(cls).bind(*arguments, **options).arguments
-        made._note(
-            **{name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
-        )
+        vars(made)["options"] = options
         return made
-
-    def _note(self, **options: Any) -> None:
-        """Keep options, in a form that `repr` can show, in the order of the arguments."""
-        noted = {**vars(self).get("options", {}), **options}
-        known = inspect.signature(type(self)).parameters
-        vars(self)["options"] = MappingProxyType({name: noted[name] for name in known if name in noted})
 
     @classmethod
     def _checked(cls, **arguments: Any) -> dict[str, Any]:
         """Check arguments that have a common range."""
         return check_arguments(arguments, cls.narrowed)
 
-    def _hold(self, parameters: Parameters, **parts: Any) -> None:
-        """Keep parameters, with parts that solving has made, and check them exactly; the end of `__init__`."""
-        self._keep(parameters, **parts)
-        self._check()
+    def _hold(self, parameters: Parameters, **shown: Any) -> None:
+        """Keep the parameters and check them exactly; the end of `__init__`.
 
-    def _keep(self, parameters: Parameters, **parts: Any) -> None:
-        made_later = {name for name in vars(parameters) if isinstance(getattr(type(self), name, None), cached_property)}
-        plain = {name: value for name, value in vars(parameters).items() if name not in made_later}
-        vars(self).update(plain | parts, parameters=parameters)
+        The options `shown` take the place of those given, in a form that `repr` can show.
+        """
+        vars(self).update(vars(restored(type(self), parameters, {**self.options, **shown})))
+        self._check()
 
     @abstractmethod
     def _check(self) -> None:
         """Refuse parameters that are out of range or not private, or whose decoding values are wrong."""
-
-    @classmethod
-    def from_parameters(cls, parameters: Parameters) -> Self:
-        """Build the object from parameters that were read, and check them exactly; ValueError if they are wrong."""
-        made = object.__new__(cls)
-        made._hold(parameters)
-        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} cannot be changed: use replace({name}=…)")
@@ -241,7 +210,7 @@ class Agreement(ABC):
         raise AttributeError(f"{type(self).__name__} cannot be changed: {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (type(self), dict(self.options), self.parameters)
+        return restored, (type(self), self.parameters, dict(self.options))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
@@ -256,7 +225,7 @@ class Agreement(ABC):
         """
         options, known = {**self.options, **changes}, inspect.signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
-            return restored(type(self), options, replace(self.parameters, **self._checked(**changes)))
+            return restored(type(self), replace(self.parameters, **self._checked(**changes)), options)
         # JSON does not hold a density; nothing else is lost there.
         if "density" in known and "density" not in self.options and type(self)(**self.options) != self:
             raise ValueError(
@@ -264,18 +233,15 @@ class Agreement(ABC):
             )
         return type(self)(**options)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings."""
-        return self.parameters.to_dict()
-
     def to_json(self) -> str:
-        """Return canonical JSON (RFC 8785), from which any machine builds the same object."""
-        return self._canonical().decode()
+        """Return canonical JSON (RFC 8785), from which any machine builds the same object.
 
-    def _canonical(self) -> bytes:
+        It has all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings.
+        """
         import rfc8785
 
-        return rfc8785.dumps({"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name, **self.to_dict()})
+        kind: dict[str, Any] = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}
+        return rfc8785.dumps(kind | self.parameters.to_dict()).decode()
 
     def digest(self) -> str:
         """The SHA-256 of the JSON form in hexadecimal: equal only for the same object, integer by integer."""
@@ -283,7 +249,7 @@ class Agreement(ABC):
 
     @cached_property
     def _digest(self) -> str:
-        return hashlib.sha256(self._canonical()).hexdigest()
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Agreement) and self.digest() == other.digest()
@@ -295,9 +261,13 @@ class Agreement(ABC):
 Made = TypeVar("Made", bound=Agreement)
 
 
-def restored(cls: type[Made], options: Mapping[str, Any], parameters: Parameters) -> Made:
-    """An object with these options and parameters, of which nothing is checked."""
-    made = object.__new__(cls)
-    made._note(**options)
-    made._keep(parameters)
+def restored(cls: type[Made], parameters: Any, options: Mapping[str, Any] | None = None) -> Made:
+    """An object with these parameters, which are not checked, and with these options, or those that they hold."""
+    made, known = object.__new__(cls), inspect.signature(cls).parameters
+    given = parameters.options() if options is None else options
+    shown = {name: given[name] for name in known if name in given}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in shown.items()}
+    parts = {name for name in vars(parameters) if isinstance(getattr(cls, name, None), cached_property)}
+    fields_of = {name: value for name, value in vars(parameters).items() if name not in parts}
+    vars(made).update(fields_of, parameters=parameters, options=MappingProxyType(plain))
     return made

@@ -144,15 +144,16 @@ class SSTQ(KashinMechanism):
         bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
+        shown: dict[str, Any] = {}
         if isinstance(frame, Frame):
             frame, frame_size, frame_seed = _frame_options(frame, common["dim"], frame_size, frame_seed)
-            self._note(frame=frame, frame_size=frame_size, frame_seed=frame_seed)
+            shown |= {"frame": frame, "frame_size": frame_size, "frame_seed": frame_seed}
         if codebook is not None and not isinstance(codebook, str):
             codebook = codebook if isinstance(codebook, Codebook) else _given_codebook(codebook)
-            self._note(codebook=codebook.values.tolist())
+            shown["codebook"] = codebook.values.tolist()
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
-            self._note(bounds={name: (low, high) for name, low, high in bounds})
+            shown["bounds"] = {name: (low, high) for name, low, high in bounds}
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         typical = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
         built, words, decoded_by, values = parts.build_scalar(
@@ -174,10 +175,9 @@ class SSTQ(KashinMechanism):
             decoder_values=values,
             **weights,
         )
-        self._hold(solved, frame=chosen, kashin=recipe, channel=built, codebook=words)
+        self._hold(solved, **shown)
 
     def _check_solved(self) -> None:
-        self._check_frame()
         parts.check_scalar(self.bits, self.decoder, self.decoding_values, self.channel, self.codebook)
 
     @cached_property
@@ -328,7 +328,7 @@ class SSTQ(KashinMechanism):
             return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
         dim, size = self.dim // share, self.frame.size // share
         solved = replace(self.parameters, dim=dim, frame_size=size, frame_seed=0, messages=1)
-        small = restored(type(self), self.options, solved)
+        small = restored(type(self), solved)
         if self.coin == "public" and uses_strata(clients, self.frame.size):
             # As many messages per stratum as there are here.
             return _error_of(small, max(clients // share, MESSAGES_PER_STRATUM * size))

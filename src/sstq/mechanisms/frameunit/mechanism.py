@@ -114,9 +114,10 @@ class FrameUnit(RowMechanism):
         bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
+        shown: dict[str, Any] = {}
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
-            self._note(bounds={name: (low, high) for name, low, high in bounds})
+            shown["bounds"] = {name: (low, high) for name, low, high in bounds}
         size = 1 << (max(dim, LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
         size = check_frame_size(size, dim, blocks=1)
         if bits is not None:
@@ -124,7 +125,7 @@ class FrameUnit(RowMechanism):
         rows = None if bits is None else 1 << (bits - 1)
         solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, rows=rows)
         coin = coin or ("private" if bits is None else "public")
-        self._hold(FrameUnitParameters(**common, **solved, bits=bits, bounds=bounds, coin=coin))
+        self._hold(FrameUnitParameters(**common, **solved, bits=bits, bounds=bounds, coin=coin), **shown)
 
     def _check_solved(self) -> None:
         if self.bits is not None:

@@ -130,9 +130,10 @@ class Survey(RecordMechanism):
         people = check_argument("people", people, of="clients")
         asked, given = _check_questions(questions), checked_weights(weights)
         parts = tuple(best_part(question, asked, common["epsilon"], people) for question in asked.values())
-        self._note(questions=asked, **({} if weights is None else {"weights": given}))
         draws = drawn_by_weight(asked, parts, given)
-        self._hold(SurveyParameters(**common, questions=asked, people=people, draws=draws, parts=parts, weights=given))
+        shown = {"questions": asked} | ({} if weights is None else {"weights": given})
+        solved = SurveyParameters(**common, questions=asked, people=people, draws=draws, parts=parts, weights=given)
+        self._hold(solved, **shown)
 
     def _check_solved(self) -> None:
         asked = _check_questions(self.questions)

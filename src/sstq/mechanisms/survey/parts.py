@@ -105,7 +105,7 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """The part as JSON values."""
-        return {"items": self.items, "mechanism": self.mechanism.name, **self.mechanism.to_dict()}
+        return {"items": self.items, "mechanism": self.mechanism.name, **self.mechanism.parameters.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
