@@ -104,7 +104,7 @@ def shifts() -> Iterator[Result]:
     """How far 1 % of malicious clients move a mean, d = 1000, ε = 3, in units of clip."""
     people = 100_000
     for name, options in (
-        ("privunit", {}), ("rrsc", {"bits": 8}), ("frameunit", {}), ("projunit", {"projection": "fast"}),
+        ("privunit", {}), ("rrsc", {"bits": 8}), ("frameunit", {}),
         ("mmrc", {"bits": 8}), ("compressed-privunitg", {"bits": 8}), ("privunitg", {}), ("projunit", {}),
         ("sstq", {"bits": 2}), ("sstq", {"bits": 4}), ("sstq", {"bits": 4, "channel": "optimal"}),
         ("sqkr", {}), ("sqkr", {"variant": "dense"}), ("vqsgd", {}), ("sstq", {"bits": 2, "coin": "public"}),

@@ -1,11 +1,12 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import integrate, special
 
-from sstq.baselines.caps import GaussianCap, SphereCap
+from sstq.baselines.caps import Cap
 from sstq.baselines.privunit import PrivUnit, PrivUnitG
 from sstq.exactness import TOTAL, exp_lower
 from tests.contract.cases import reread
@@ -59,7 +60,7 @@ def integral(density, coordinate, power, low, high):
 @pytest.mark.parametrize("epsilon", [0.1, 12.0])
 def test_cap_against_quadrature(dim, epsilon):
     """Mass, gain and second moments of both caps by numerical integration of their densities."""
-    sphere, gauss = SphereCap.optimal(dim, epsilon), GaussianCap.optimal(dim, epsilon)
+    sphere, gauss = Cap.optimal(dim, epsilon), Cap.optimal(dim, epsilon, on_sphere=False)
     # On the sphere t = cos θ with density sin^(d−2) θ; the Gaussian coordinate is g/√d.
     weight = special.beta(0.5, (dim - 1) / 2)
     cases = [
@@ -89,16 +90,16 @@ def test_cap_against_quadrature(dim, epsilon):
             assert cap.power == pytest.approx(across + moments[2], rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", [SphereCap, GaussianCap])
+@pytest.mark.parametrize("on_sphere", [True, False])
 @pytest.mark.parametrize("dim", [2, 1000])
 @pytest.mark.parametrize("epsilon", [0.1, 16.0])
-def test_the_optimal_cap_is_optimal(kind, dim, epsilon):
-    best = kind.optimal(dim, epsilon)
+def test_the_optimal_cap_is_optimal(on_sphere, dim, epsilon):
+    best = Cap.optimal(dim, epsilon, on_sphere)
     least = best.power / best.gain**2
     for mass in np.geomspace(1e-9, 0.5, 60):
-        other = kind.of_mass(dim, epsilon, round(mass * TOTAL))
+        other = Cap.of_mass(dim, epsilon, round(mass * TOTAL), on_sphere)
         assert other.power / other.gain**2 >= least * (1 - 1e-9)
-    if kind is SphereCap:
+    if on_sphere:
         assert best.threshold == pytest.approx(best.gain, rel=1e-6)
 
 
@@ -134,16 +135,16 @@ def test_extreme_words_give_finite_vectors(variant):
 
 
 def test_the_levels_keep_epsilon_exactly():
-    for kind in (SphereCap, GaussianCap):
+    for on_sphere in (True, False):
         for epsilon in (0.01, 0.1, 1.0, math.pi, 16.0, 20.0):
-            for cap in (kind.optimal(50, epsilon), kind.of_mass(50, epsilon, TOTAL // 2)):
+            for cap in (Cap.optimal(50, epsilon, on_sphere), Cap.of_mass(50, epsilon, TOTAL // 2, on_sphere)):
                 p, a = Fraction(cap.inside, TOTAL), Fraction(cap.mass, TOTAL)
                 assert p / a * (1 - a) / (1 - p) <= exp_lower(epsilon)
                 # One unit more would be too much.
                 p = Fraction(cap.inside + 1, TOTAL)
                 assert p / a * (1 - a) / (1 - p) > exp_lower(epsilon)
                 with pytest.raises(ValueError, match="exceed epsilon"):
-                    kind(50, epsilon, cap.mass, cap.inside + 1, cap.gain)
+                    replace(cap, inside=cap.inside + 1)
 
 
 def ranks(mechanism, vectors, u):

@@ -6,29 +6,25 @@ import pytest
 
 from sstq import testing
 from sstq.baselines.privunit import PrivUnit
-from sstq.baselines.projunit import FastProjection, GaussianProjection, ProjUnit, make_projection
+from sstq.baselines.projunit import ProjUnit
 from sstq.mechanisms.sphere import gaussians
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread
 
-VARIANTS = {
-    "gaussian": {"projected": 5},
-    "fast": {"projection": "fast", "projected": 5},
-}
+
+def make(dim=12, epsilon=3.0, projected=5, seed=0):
+    return ProjUnit(dim, epsilon, projected=projected, seed=seed)
 
 
-def make(variant, dim=12, epsilon=3.0, **changes):
-    return ProjUnit(**{"dim": dim, "epsilon": epsilon} | VARIANTS[variant] | changes)
+def some_clients(count):
+    return np.arange(count, dtype=np.uint64)
 
 
-def encode(mechanism, x, rng, first=0):
-    return mechanism.encode(x, rng=rng, clients=first + np.arange(len(x)))
-
-
-def inputs(dim, seed):
-    named = {name: rows[0] for name, rows in structured_vectors(dim, np.random.default_rng(seed)).items()}
-    return named | {"zero": np.zeros(dim), "short": 0.3 * named["gaussian"], "half a spike": 0.5 * named["spike"]}
+def matrix_of(mechanism, client):
+    """The matrix W of a client, (k, d), from what the server does with basis vectors."""
+    return mechanism.projection.lift(
+        np.eye(mechanism.projected, dtype=np.float32), np.full(mechanism.projected, client)
+    )
 
 
 def unit_error(mechanism):
@@ -42,7 +38,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
 
     Here they are uniform in (0, √3), of second moment 1, and ‖Wx‖ at d = 12 is √(k·(1/4 + 12·3/4)).
     """
-    mechanism, x = make("gaussian"), np.full(12, 12**-0.5)
+    mechanism, x = make(), np.full(12, 12**-0.5)
     testing.check_expectation(mechanism, seed, ("constant",))
 
     def uniforms(words):
@@ -50,77 +46,37 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
         return (halves * (math.sqrt(3) / 2**32)).astype(np.float32).reshape(*words.shape[:-1], -1)
 
     monkeypatch.setattr("sstq.baselines.projunit.gaussians", uniforms)
-    lengths = np.linalg.norm(mechanism.projection.project(np.tile(np.float32(x), (500, 1)), some_clients(500)), axis=1)
+    lengths = np.array([np.linalg.norm(matrix_of(mechanism, client) @ x) for client in some_clients(500)])
     assert lengths.mean() / mechanism.alignment == pytest.approx((5 * 9.25) ** 0.5 / mechanism.alignment, rel=0.02)
     assert lengths.mean() / mechanism.alignment > 3
     with pytest.raises(AssertionError, match="not the stated one"):
         testing.check_expectation(mechanism, seed, ("constant",))
 
 
-def some_clients(count):
-    return np.arange(count, dtype=np.uint64)
+def test_client_and_server_have_the_same_matrix():
+    mechanism = make(7, projected=4, seed=5)
+    matrix = matrix_of(mechanism, np.uint64(11))
+    directions = mechanism.projection.directions(np.eye(7), np.arange(11, 12, dtype=np.uint64).repeat(7))
+    np.testing.assert_allclose(directions.T, matrix / np.linalg.norm(matrix, axis=0), atol=1e-6)
+    assert np.abs(matrix_of(mechanism, np.uint64(12)) - matrix).max() > 0.05
 
 
-@pytest.mark.parametrize(("dim", "projected"), [(3, 2), (60, 16), (1000, 512)])
-@pytest.mark.usefixtures("remembered_streams")
-def test_fast_projections_keep_lengths_within_half_a_percent(dim, projected, seed):
-    """The stated tolerance, on all structured vectors, plus six standard errors (9 vectors, |z| < 6: 2e-8)."""
-    projection, count = FastProjection(dim, projected, seed), 2000
-    assert projection.size >= 256
-    rows = {name: x for name, x in inputs(dim, seed).items() if np.linalg.norm(x) > 0.99}
-    for x in [*rows.values(), np.eye(dim)[0] * 0.6 + np.eye(dim)[1] * 0.8]:
-        batch = np.tile(x.astype(np.float32), (count, 1))
-        lengths = np.linalg.norm(projection.project(batch, some_clients(count)), axis=1)
-        error = abs(lengths.mean() / projection.mean_length - 1)
-        assert error < 0.005 + 6 * lengths.std() / lengths.mean() / count**0.5
-
-
-@pytest.mark.parametrize("dim", [2, 5, 64, 100])
-def test_the_whole_fast_projection_is_orthogonal(dim):
-    projection = make_projection("fast", dim, None, 3)
-    assert projection.unbiased
-    assert projection.mean_length == 1
-    x = np.random.default_rng(0).standard_normal((20, dim)).astype(np.float32)
-    there = projection.project(x, some_clients(20))
-    np.testing.assert_allclose(np.linalg.norm(there, axis=1), np.linalg.norm(x, axis=1), rtol=1e-5)
-    np.testing.assert_allclose(projection.lift(there, some_clients(20)), x, atol=1e-5)
-
-
-@pytest.mark.parametrize("projection", [GaussianProjection(7, 4, 5), FastProjection(7, 4, 5), FastProjection(7, 8, 5)])
-def test_lifting_is_the_transpose(projection):
-    ids = np.full(7, 11, dtype=np.uint64)
-    matrix = projection.project(np.eye(7, dtype=np.float32), ids).T
-    k = projection.projected
-    lifted = projection.lift(np.eye(k, dtype=np.float32), np.full(k, 11, dtype=np.uint64))
-    np.testing.assert_allclose(lifted, matrix, atol=1e-6)
-    other = projection.project(np.eye(7, dtype=np.float32), ids + np.uint64(1)).T
-    assert np.abs(other - matrix).max() > 0.05
-
-
-def test_a_square_fast_projection_costs_nothing():
-    for epsilon in (0.5, 3.0, 8.0):
-        fast = ProjUnit(64, epsilon, projection="fast")
-        assert unit_error(fast) == pytest.approx(unit_error(PrivUnit(64, epsilon)), rel=1e-9)
-
-
-@pytest.mark.parametrize("projection", ["gaussian", "fast"])
 @pytest.mark.parametrize(
     ("epsilon", "projected", "excess"),
     # The excess over PrivUnit in R^d that the docstring states.
     [(3.0, None, 0.0013), (8.0, None, 0.0074), (16.0, None, 0.0206), (3.0, 256, 0.0027), (3.0, 64, 0.0107)],
 )
-def test_the_price_of_projecting(projection, epsilon, projected, excess):
+def test_the_price_of_projecting(epsilon, projected, excess):
     dim = 100_000
-    mechanism = ProjUnit(dim, epsilon, projection=projection, projected=projected)
+    mechanism = ProjUnit(dim, epsilon, projected=projected)
     assert unit_error(mechanism) / unit_error(PrivUnit(dim, epsilon)) - 1 == pytest.approx(excess, abs=2.5e-4)
     if epsilon == 3.0:
         # Measured: the optimum is 0.7425.
         assert unit_error(mechanism) == pytest.approx(0.7425 * (1 + excess), rel=1e-3)
 
 
-@pytest.mark.parametrize("options", [{"projection": "fast"}, {"projected": 4}])
-def test_a_million_dimensions_in_little_memory(options):
-    mechanism = ProjUnit(10**6, 3.0, **options)
+def test_a_million_dimensions_in_little_memory():
+    mechanism = ProjUnit(10**6, 3.0, projected=4)
     x = np.ones(10**6, dtype=np.float32)
     mechanism.encode(x, clients=[1])
     tracemalloc.start()
@@ -148,59 +104,49 @@ def test_gaussian_numbers_are_normal(seed):
 
 def test_the_matrices_are_those_of_the_documented_streams():
     clients = np.array([5, 2**63], dtype=np.uint64)
-    seeds = streams.words_of(9, "project", clients)
-    units = np.eye(3, dtype=np.float32)
-    for client, seed in zip(clients, seeds, strict=True):
-        ids = np.full(3, client)
+    mechanism = make(3, projected=2, seed=9)
+    for client, seed in zip(clients, streams.words_of(9, "project", clients), strict=True):
         matrix = gaussians(streams.words(int(seed), "g0", 3))[:6].reshape(2, 3)
-        np.testing.assert_allclose(GaussianProjection(3, 2, 9).project(units, ids).T, matrix, rtol=1e-6)
-    hadamard = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
-    words = streams.words(int(seeds[0]), "fast", 2)
-    first, second = (np.array([1 - 2 * (int(word) >> i & 1) for i in range(4)]) for word in words)
-    matrix = hadamard @ np.diag(second) @ hadamard @ np.diag(first) / 4
-    np.testing.assert_allclose(
-        FastProjection(3, 4, 9).project(units, np.full(3, clients[0])).T, matrix[:, :3], atol=1e-6
-    )
+        np.testing.assert_allclose(matrix_of(mechanism, client), matrix, rtol=1e-6)
 
 
 def test_matrices_in_several_blocks_are_the_same_for_any_batch(monkeypatch):
     monkeypatch.setattr("sstq.baselines.projunit._BLOCK_ENTRIES", 30)
-    projection = GaussianProjection(10, 8, 1)
-    rng = np.random.default_rng(0)
-    v = rng.standard_normal((5, 8)).astype(np.float32)
+    mechanism = make(10, projected=8, seed=1)
+    v = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
     ids = np.array([4, 9, 2, 7, 1], dtype=np.uint64)
-    whole = projection.lift(v, ids)
+    whole = mechanism.projection.lift(v, ids)
     for i in range(5):
-        np.testing.assert_array_equal(projection.lift(v[i : i + 1], ids[i : i + 1])[0], whole[i])
-    matrix = projection.project(np.eye(10, dtype=np.float32), np.full(10, 4, dtype=np.uint64)).T
+        np.testing.assert_array_equal(mechanism.projection.lift(v[i : i + 1], ids[i : i + 1])[0], whole[i])
+    matrix = matrix_of(mechanism, np.uint64(4))
     np.testing.assert_allclose(v[0] @ matrix, whole[0], atol=1e-5)
     # Three blocks, each with a stream of its own: no two rows are equal.
     assert np.min(np.abs(matrix[:, None] - matrix[None]).sum(axis=2) + 99 * np.eye(8)) > 0.1
 
 
 def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, seed):
-    mechanism = make("fast")
-    monkeypatch.setattr(FastProjection, "project", lambda self, x, clients: np.zeros((len(x), 5), dtype=np.float32))
-    vectors = encode(mechanism, np.eye(12), seed).column("vector")
+    mechanism = make()
+    monkeypatch.setattr("sstq.baselines.projunit.gaussians", lambda words: np.zeros((len(words), 60), dtype=np.float32))
+    vectors = mechanism.encode(np.eye(12), rng=seed, clients=some_clients(12)).column("vector")
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
 # The wire, JSON and arguments.
 
 
-@pytest.mark.parametrize("variant", ["gaussian", "fast"])
 @pytest.mark.parametrize(
     "change",
     [
         lambda m: {"epsilon": 2.9},
         lambda m: {"alignment": m.alignment * 1.01},
-        lambda m: {"projected": m.projection.projected - 1},
+        lambda m: {"projected": m.projected - 1},
         lambda m: {"inside": str(m.cap.inside + 1)},
         lambda m: {"gain": m.cap.gain * 0.9},
+        lambda m: {"projection": "fast"},
     ],
 )
-def test_tampered_json_is_refused(variant, change):
-    mechanism = make(variant)
+def test_tampered_json_is_refused(change):
+    mechanism = make()
     with pytest.raises(ValueError, match=r"must be|exceed|\['projected'\]"):
         reread(mechanism, **change(mechanism))
 
@@ -210,8 +156,7 @@ def test_tampered_json_is_refused(variant, change):
     [
         ({"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
         ({"projected": 1}, r"projected must be an integer in \[2, 12\], got 1"),
-        ({"projected": 17, "projection": "fast"}, r"projected must be an integer in \[2, 16\], got 17"),
-        ({"projection": "uniform"}, "projection must be 'gaussian' or 'fast', got 'uniform'"),
+        ({"projected": 13}, r"projected must be an integer in \[2, 12\], got 13"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -53,7 +53,6 @@ CASES = {
     "privunit/hemisphere": {"epsilon": EPSILON, "split": "hemisphere"},
     "privunitg": {"epsilon": EPSILON},
     "projunit": {"epsilon": EPSILON, "projected": 4},
-    "projunit/fast": {"epsilon": EPSILON, "projected": 4, "projection": "fast"},
     "turboquant": {"bits": 3},
     "csgm": {"epsilon": EPSILON, "clients": 50, "delta": 1e-5},
     "l2-csgm": {"epsilon": EPSILON, "clients": 50, "delta": 1e-5},

@@ -16,11 +16,10 @@ within the side is a double from an inverse distribution function: that part is 
 """
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -35,10 +34,16 @@ _GAIN_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Cap(ABC):
+class Cap:
     """The two levels of the density, and how to draw from it.
 
     `mass` is A, at most one half, and `inside` p, both in units of 2^-62; `gain` is m, with E[v] = m·u.
+
+    On the sphere, d ≥ 2, ⟨v, u⟩² ~ Beta(1/2, (d − 1)/2) and
+    D = (1 − γ²)^((d−1)/2)·Γ(d/2)/(√π·Γ((d−1)/2)·(d − 1)); the squared error of v/m is 1/m² − 1 exactly.
+
+    Otherwise P = N(0, I/d), D = φ(g)/√d with g = γ√d, and the squared error of v/m is E‖v‖²/m² − 1. E‖v‖² = 1 + γ·m
+    depends on γ too, so that the best threshold is a little below m: (μ − g)(2d + gμ) = μ with μ = m√d.
     """
 
     dim: int
@@ -46,32 +51,40 @@ class Cap(ABC):
     mass: int
     inside: int
     gain: float
-
-    _on_sphere: ClassVar[bool]
+    on_sphere: bool = True
 
     def __post_init__(self) -> None:
         check_number("mass", self.mass, 1, TOTAL // 2, integer=True)
         check_number("inside", self.inside, self.mass + 1, TOTAL - 1, integer=True)
         if self.ratio() > exp_lower(self.epsilon):
             raise ValueError(f"mass = {self.mass} and inside = {self.inside} exceed epsilon = {self.epsilon}")
-        true_gain = self._gain(self.dim, self.mass, self.inside)
-        check_number("gain", self.gain, true_gain * (1 - _GAIN_TOLERANCE), true_gain * (1 + _GAIN_TOLERANCE))
+        gain = _gain(self.dim, self.mass, self.inside, self.on_sphere)
+        check_number("gain", self.gain, gain * (1 - _GAIN_TOLERANCE), gain * (1 + _GAIN_TOLERANCE))
 
     @classmethod
-    def optimal(cls, dim: int, epsilon: float) -> Self:
+    def optimal(cls, dim: int, epsilon: float, on_sphere: bool = True) -> Self:
         """The cap of least error for this ε."""
         from scipy.optimize import brentq
 
-        least, half = -math.log(TOTAL), math.log(0.5)
-        best = brentq(lambda log: cls._excess(dim, epsilon, math.exp(log)), least, half, xtol=1e-15, rtol=1e-15)
-        return cls.of_mass(dim, epsilon, min(round(math.exp(best) * TOTAL), TOTAL // 2))
+        def excess(log_mass: float) -> float:
+            """The sign of m − γ, or of what replaces it off the sphere: negative for a cap that is too small."""
+            mass, odds = math.exp(log_mass), math.expm1(epsilon)
+            gain = _partial_mean(dim, mass, on_sphere) * odds / (1 + mass * odds)
+            threshold = _threshold(dim, mass, on_sphere)
+            if on_sphere:
+                return gain - threshold
+            mu, g = gain * math.sqrt(dim), threshold * math.sqrt(dim)
+            return (mu - g) * (2 * dim + g * mu) - mu
+
+        best = brentq(excess, -math.log(TOTAL), math.log(0.5), xtol=1e-15, rtol=1e-15)
+        return cls.of_mass(dim, epsilon, min(round(math.exp(best) * TOTAL), TOTAL // 2), on_sphere)
 
     @classmethod
-    def of_mass(cls, dim: int, epsilon: float, mass: int) -> Self:
+    def of_mass(cls, dim: int, epsilon: float, mass: int, on_sphere: bool = True) -> Self:
         """The cap of a given mass, with all that ε allows inside."""
         odds = exp_lower(epsilon) * mass / (TOTAL - mass)
         inside = math.floor(TOTAL * odds / (1 + odds))
-        return cls(dim, epsilon, mass, inside, cls._gain(dim, mass, inside))
+        return cls(dim, epsilon, mass, inside, _gain(dim, mass, inside, on_sphere), on_sphere)
 
     def ratio(self) -> Fraction:
         """The ratio of the two levels of the density, exactly."""
@@ -84,12 +97,17 @@ class Cap(ABC):
     @cached_property
     def threshold(self) -> float:
         """γ: the cap is where ⟨v, u⟩ ≥ γ."""
-        return self._threshold(self.dim, self.mass / TOTAL)
+        return _threshold(self.dim, self.mass / TOTAL, self.on_sphere)
 
     @property
     def power(self) -> float:
         """E‖v‖²: 1 on the sphere, 1 + γ·m off it."""
-        return 1.0 if self._on_sphere else 1 + self.threshold * self.gain
+        return 1.0 if self.on_sphere else 1 + self.threshold * self.gain
+
+    @property
+    def power_along(self) -> float:
+        """E⟨v, u⟩² on the sphere, 1/d + (1 − 1/d)·γ·m."""
+        return (1 + (self.dim - 1) * self.threshold * self.gain) / self.dim
 
     @property
     def words(self) -> int:
@@ -105,108 +123,41 @@ class Cap(ABC):
         # A coordinate is found from the mass beyond it, on the side where that is small and therefore precise.
         positive = upper <= 0.5
         tail = np.minimum(np.where(positive, upper, (1 - mass) * (1 - uniforms)), 0.5)
-        along = self._place(self.dim, tail)
-        signed, across = np.where(positive, along, -along), self._spread(self.dim, tail)
-        return kernels.draw_around(directions, signed, across, words, first + 2, to_length=self._on_sphere)
-
-    @classmethod
-    def _gain(cls, dim: int, mass: int, inside: int) -> float:
-        contrast = Fraction((inside - mass) * TOTAL, mass * (TOTAL - mass))
-        return cls._partial_mean(dim, mass / TOTAL) * float(contrast)
-
-    @classmethod
-    def _largest_gain(cls, dim: int, epsilon: float, mass: float) -> float:
-        """The gain m of a cap with all that ε allows inside."""
-        odds = math.expm1(epsilon)
-        return cls._partial_mean(dim, mass) * odds / (1 + mass * odds)
-
-    @classmethod
-    def _threshold(cls, dim: int, mass: float) -> float:
-        return float(cls._place(dim, np.array([mass]))[0])
-
-    @classmethod
-    def _excess(cls, dim: int, epsilon: float, mass: float) -> float:
-        """The sign of m − γ: negative for a cap that is too small."""
-        return cls._largest_gain(dim, epsilon, mass) - cls._threshold(dim, mass)
-
-    @classmethod
-    @abstractmethod
-    def _partial_mean(cls, dim: int, mass: float) -> float:
-        """D = E_P[⟨v, u⟩; ⟨v, u⟩ ≥ γ] of a cap of that mass, at most 1/2."""
-
-    @staticmethod
-    @abstractmethod
-    def _place(dim: int, tail: Floats) -> Floats:
-        """The coordinate t ≥ 0 along u that has the given mass, at most 1/2, beyond it."""
-
-    @staticmethod
-    @abstractmethod
-    def _spread(dim: int, tail: Floats) -> Floats:
-        """The length of the d − 1 coordinates across u, or the scale of their normal numbers off the sphere."""
+        along, across = _along_and_across(self.dim, tail, self.on_sphere)
+        signed = np.where(positive, along, -along)
+        return kernels.draw_around(directions, signed, across, words, first + 2, to_length=self.on_sphere)
 
 
-class SphereCap(Cap):
-    """P uniform on the unit sphere, d ≥ 2: ⟨v, u⟩² ~ Beta(1/2, (d − 1)/2).
+def _gain(dim: int, mass: int, inside: int, on_sphere: bool) -> float:
+    contrast = Fraction((inside - mass) * TOTAL, mass * (TOTAL - mass))
+    return _partial_mean(dim, mass / TOTAL, on_sphere) * float(contrast)
 
-    D = (1 − γ²)^((d−1)/2)·Γ(d/2)/(√π·Γ((d−1)/2)·(d − 1)), and the squared error of v/m is 1/m² − 1 exactly.
+
+def _threshold(dim: int, mass: float, on_sphere: bool) -> float:
+    return float(_along_and_across(dim, np.array([mass]), on_sphere)[0][0])
+
+
+def _partial_mean(dim: int, mass: float, on_sphere: bool) -> float:
+    """D = E_P[⟨v, u⟩; ⟨v, u⟩ ≥ γ] of a cap of that mass, at most 1/2."""
+    from scipy.special import betainccinv, betaincinv, poch
+
+    if not on_sphere:
+        return math.exp(-dim * _threshold(dim, mass, on_sphere) ** 2 / 2) / math.sqrt(2 * math.pi * dim)
+    half = (dim - 1) / 2
+    # cos² and sin² of the angle each from its own inverse: either may be too small to be 1 minus the other.
+    squared = betainccinv(0.5, half, 2 * mass)
+    log_sine = math.log1p(-squared) if squared < 0.5 else math.log(betaincinv(half, 0.5, 2 * mass))
+    return float(poch(half, 0.5)) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
+
+
+def _along_and_across(dim: int, tail: Floats, on_sphere: bool) -> tuple[Floats, Floats]:
+    """The coordinate t ≥ 0 along u that has the given mass, at most 1/2, beyond it, and the length of the others.
+
+    Off the sphere the second number is the scale of the normal numbers across u.
     """
+    from scipy.special import betainccinv, betaincinv, ndtri
 
-    _on_sphere = True
-
-    @property
-    def power_along(self) -> float:
-        """E⟨v, u⟩² = 1/d + (1 − 1/d)·γ·m."""
-        return (1 + (self.dim - 1) * self.threshold * self.gain) / self.dim
-
-    @classmethod
-    def _partial_mean(cls, dim: int, mass: float) -> float:
-        from scipy.special import betainccinv, betaincinv, poch
-
-        half = (dim - 1) / 2
-        # cos² and sin² of the angle each from its own inverse: either may be too small to be 1 minus the other.
-        squared = betainccinv(0.5, half, 2 * mass)
-        log_sine = math.log1p(-squared) if squared < 0.5 else math.log(betaincinv(half, 0.5, 2 * mass))
-        return float(poch(half, 0.5)) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
-
-    @staticmethod
-    def _place(dim: int, tail: Floats) -> Floats:
-        from scipy.special import betainccinv
-
-        return np.asarray(np.sqrt(betainccinv(0.5, (dim - 1) / 2, 2 * tail)))
-
-    @staticmethod
-    def _spread(dim: int, tail: Floats) -> Floats:
-        from scipy.special import betaincinv
-
-        # Again sin² from its own inverse.
-        return np.asarray(np.sqrt(betaincinv((dim - 1) / 2, 0.5, 2 * tail)))
-
-
-class GaussianCap(Cap):
-    """P = N(0, I/d): D = φ(g)/√d with g = γ√d, and the squared error of v/m is E‖v‖²/m² − 1.
-
-    E‖v‖² = 1 + γ·m depends on γ too, so that the best threshold is a little below m: (μ − g)(2d + gμ) = μ with
-    μ = m√d. In high dimension that is m = γ again.
-    """
-
-    _on_sphere = False
-
-    @classmethod
-    def _excess(cls, dim: int, epsilon: float, mass: float) -> float:
-        scale = math.sqrt(dim)
-        mu, g = cls._largest_gain(dim, epsilon, mass) * scale, cls._threshold(dim, mass) * scale
-        return (mu - g) * (2 * dim + g * mu) - mu
-
-    @classmethod
-    def _partial_mean(cls, dim: int, mass: float) -> float:
-        return math.exp(-dim * cls._threshold(dim, mass) ** 2 / 2) / math.sqrt(2 * math.pi * dim)
-
-    @staticmethod
-    def _place(dim: int, tail: Floats) -> Floats:
-        from scipy.special import ndtri
-
-        return np.asarray(-ndtri(tail) / math.sqrt(dim))
-
-    @staticmethod
-    def _spread(dim: int, tail: Floats) -> Floats:
-        return np.full(len(tail), 1 / math.sqrt(dim))
+    if not on_sphere:
+        return -ndtri(tail) / math.sqrt(dim), np.full(len(tail), 1 / math.sqrt(dim))
+    half = (dim - 1) / 2
+    return np.sqrt(betainccinv(0.5, half, 2 * tail)), np.sqrt(betaincinv(half, 0.5, 2 * tail))

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from sstq.aggregation import VectorAggregator
-from sstq.baselines.caps import Cap, GaussianCap, SphereCap
+from sstq.baselines.caps import Cap
 from sstq.checks import RANGES, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import random_directions
-from sstq.messages.batch import Messages, client_ids
+from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
 Split = Literal["optimal", "hemisphere"]
@@ -41,8 +41,8 @@ class CapParameters(Parameters):
 class CapMechanism(Mechanism):
     """The base of PrivUnit, PrivUnitG and ProjUnit: draw v from a cap, send all of it, decode it as clip·v/m.
 
-    Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased. `least_norm` and `largest_norm` are those of an honest v;
-    others are refused, so that no message counts like many. The subclass says which `cap_class` it has.
+    Vectors shorter than `clip` are sent as ±x/‖x‖, unbiased. Vectors that no honest client sends, because they are
+    longer than `largest_norm` or not on the sphere, are refused, so that no message counts like many.
     """
 
     exact = False
@@ -50,17 +50,16 @@ class CapMechanism(Mechanism):
     parameters_class: ClassVar[type[Parameters]] = CapParameters
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
-
-    cap_class: ClassVar[type[Cap]] = SphereCap
-    least_norm: ClassVar[float] = UNIT_NORMS[0]
+    _on_sphere: ClassVar[bool] = True
 
     parameters: Any
+    gain: float
 
     @cached_property
     def cap(self) -> Cap:
         """The cap, which is checked exactly when it is made."""
         solved = self.parameters
-        return self.cap_class(self._cap_dim, self.epsilon, solved.mass, solved.inside, solved.gain)
+        return Cap(self._cap_dim, self.epsilon, solved.mass, solved.inside, solved.gain, self._on_sphere)
 
     @property
     def _cap_dim(self) -> int:
@@ -73,24 +72,29 @@ class CapMechanism(Mechanism):
         return None
 
     @property
+    def _stretch(self) -> float:
+        """By how much lifting makes a vector longer at most."""
+        return 1.0
+
+    @property
     def largest_norm(self) -> float:
         """The largest norm of an honest v."""
-        return UNIT_NORMS[1] if self.cap_class is SphereCap else 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+        return UNIT_NORMS[1] if self._on_sphere else 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
 
     @cached_property
     def layout(self) -> Layout:
         """A message is v, in single precision."""
-        return Layout((FloatField("vector", count=self.cap.dim),))
+        return Layout((FloatField("vector", count=self._cap_dim),))
 
     @property
     def words_each(self) -> int:
         """One secret word is for the sign, the others are for the cap."""
-        return 1 + int(self.cap.words)
+        return 1 + self.cap.words
 
     def _check_messages(self, messages: Messages) -> None:
         vectors = messages.column("vector")
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-        low, high = self.least_norm, self.largest_norm
+        low, high = UNIT_NORMS[0] if self._on_sphere else 0.0, self.largest_norm
         for row in np.flatnonzero(~((norms >= low) & (norms <= high))):
             raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
 
@@ -101,33 +105,28 @@ class CapMechanism(Mechanism):
     def _encode(self, batch: EncoderInput) -> Columns:
         directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
         if self.projection is not None:
-            directions = self.projection.directions(directions, client_ids(batch.clients, len(directions)))
+            directions = self.projection.directions(directions, batch.clients)
         return (self.cap.draw(directions, batch.words),)
 
     def _decode(self, messages: Messages) -> Floats:
         vectors = messages.column("vector")
         if self.projection is not None:
-            vectors = self.projection.lift(vectors, client_ids(messages.clients, len(messages)))
+            vectors = self.projection.lift(vectors, messages.clients)
         return vectors.astype(np.float64) * self._decoding_factor
 
     @property
     def _decoding_factor(self) -> float:
         """What a vector, or what it is lifted to, is multiplied by."""
-        return self.clip / self.cap.gain
-
-    @property
-    def _largest_stretch(self) -> float:
-        """By how much lifting makes a vector longer at most."""
-        return 1.0
+        return self.clip / self.gain
 
     def largest_message(self) -> float:
-        """The norm of the longest vector that is not refused; a bound with a Gaussian projection."""
-        return self.largest_norm * self._decoding_factor * self._largest_stretch
+        """The norm of the longest vector that is not refused; a bound with a projection."""
+        return self.largest_norm * self._decoding_factor * self._stretch
 
     @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate."""
-        return self.clip * math.sqrt(self.cap.power / self.dim) / self.cap.gain
+        return self.clip * math.sqrt(self.cap.power / self.dim) / self.gain
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
@@ -175,9 +174,9 @@ class PrivUnit(CapMechanism):
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
         if check_option("split", split, ("optimal", "hemisphere")) == "optimal":
-            cap = SphereCap.optimal(common["dim"], common["epsilon"])
+            cap = Cap.optimal(common["dim"], common["epsilon"])
         else:
-            cap = SphereCap.of_mass(common["dim"], common["epsilon"], TOTAL // 2)
+            cap = Cap.of_mass(common["dim"], common["epsilon"], TOTAL // 2)
         self._hold(PrivUnitParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain, split=split))
 
 
@@ -199,10 +198,9 @@ class PrivUnitG(CapMechanism):
     name = "privunitg"
     variants: ClassVar = {"PrivUnitG": {}}
 
-    cap_class = GaussianCap
-    least_norm = 0.0
+    _on_sphere = False
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
-        cap = GaussianCap.optimal(common["dim"], common["epsilon"])
+        cap = Cap.optimal(common["dim"], common["epsilon"], on_sphere=False)
         self._hold(CapParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain))
