@@ -42,7 +42,7 @@ def test_client_and_server_mean_the_same_simplex():
     """The scores are ⟨s_m, u⟩ up to a positive factor and a common shift."""
     mechanism = RRSC(20, 3.0, bits=4)
     direction = np.random.default_rng(1).standard_normal((1, 20))
-    scores = mechanism._scores(np.array([5], dtype=np.uint64), direction)[0]
+    scores = mechanism._scores(mechanism._gaussians(np.array([5], dtype=np.uint64)), direction)[0]
     vertices = mechanism._vectors(np.full(16, 5, dtype=np.uint64), np.arange(16))
     np.testing.assert_allclose((scores - scores.mean()) * math.sqrt(16 / 15), vertices @ direction[0], atol=1e-8)
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq.baselines.mmrc import MMRC, _aligned, _caps, _thresholds
+from sstq.baselines.mmrc import MMRC, CapDraw, _caps, _thresholds
 from sstq.exactness import TOTAL, exp_lower
 from tests.contract.cases import reread
 
@@ -24,9 +24,10 @@ def test_measured_errors_of_the_best_split(bits, expected):
 def test_the_split_is_the_best(bits, epsilon):
     best, size = MMRC(100, epsilon, bits=bits), 1 << bits
     for split in np.linspace(0, 1, 12):
-        masses, _, means = _caps(100, epsilon, np.array([split]))
+        masses, squares, _ = _caps(100, epsilon, np.array([split]))
         thresholds = _thresholds(size, float(masses[0]), exp_lower(epsilon))
-        assert _aligned(masses, means, thresholds) < best.alignment * (1 + 1e-7)
+        other = CapDraw(math.sqrt(squares[0]), thresholds, split, epsilon)
+        assert MMRC._alignment(other, 100) < best.alignment * (1 + 1e-7)
 
 
 @pytest.mark.parametrize(("bits", "epsilon"), [(1, 3.0), (3, 0.5), (5, 8.0), (8, 3.0)])

@@ -10,18 +10,20 @@ others. A word gives two coordinates by the Box–Muller formula (`sstq.mechanis
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from sstq.aggregation import VectorAggregator
 from sstq.checks import check_number
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import gaussians, random_directions
+from sstq.mechanisms.two_level_draw import KClosest, k_closest
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -45,6 +47,14 @@ class CandidateParameters(Parameters):
     alignment: float
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClosestParameters(CandidateParameters):
+    """The parameters of a draw with exactly k = `inside` candidates inside, T of 2^62."""
+
+    inside: int
+    threshold: Word
+
+
 class CandidateMechanism(Mechanism):
     """A mechanism whose message is the index of one of the client's 2^bits public candidates.
 
@@ -60,16 +70,24 @@ class CandidateMechanism(Mechanism):
 
     exact = True
     aggregator_class = VectorAggregator
+    parameters_class: ClassVar[type[Parameters]] = ClosestParameters
     _draws_by = "choice"
     seed_option = "seed"
     coin = "public"
 
+    parameters: Any
     bits: int
     seed: int
     alignment: float
 
+    def _hold_closest(self, loss: Callable[[Floats, Floats], Floats], common: dict[str, Any]) -> None:
+        """Solve for the k of least loss, a function of the first two moments of the score drawn."""
+        choice = k_closest(common["epsilon"], 1 << common["bits"], loss)
+        alignment = self._alignment(choice, common["dim"])
+        self._hold(ClosestParameters(**common, inside=choice.inside, threshold=choice.threshold, alignment=alignment))
+
     def _check_solved(self) -> None:
-        computed = self._expected_alignment()
+        computed = self._alignment(self.choice, self.dim)
         low, high = (max(computed * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
         check_number("alignment", self.alignment, low, high)
 
@@ -78,23 +96,24 @@ class CandidateMechanism(Mechanism):
         """The number of the candidate."""
         return Layout((Field("code", self.bits, self.size),))
 
-    @abstractmethod
-    def _expected_alignment(self) -> float:
-        """μ from the integers of the draw."""
-
     @property
     def size(self) -> int:
         """M, the number of candidates of a client."""
         return 1 << self.bits
 
-    @abstractmethod
-    def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        """The scores by which candidates are well aligned with the client's direction, (n, M)."""
-
-    @property
-    @abstractmethod
+    @cached_property
     def choice(self) -> Any:
-        """The draw: `draw(scores, words)` takes scores, (n, M), and two secret words per row."""
+        """The draw, checked exactly: `draw(scores, words)` takes scores, (n, M), and two secret words per row."""
+        return KClosest(self.epsilon, self.size, self.parameters.inside, self.parameters.threshold)
+
+    @staticmethod
+    @abstractmethod
+    def _alignment(choice: Any, dim: int) -> float:
+        """μ of a draw among candidates in R^`dim`, from its integers."""
+
+    @abstractmethod
+    def _scores(self, candidates: Floats, directions: Floats) -> Floats:
+        """The scores by which Gaussian candidates, (n, M, d), are well aligned with the client's direction, (n, M)."""
 
     @abstractmethod
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
@@ -109,7 +128,8 @@ class CandidateMechanism(Mechanism):
         unit = self._unit_ball(batch.rows, batch.report)
         directions = random_directions(unit, batch.words[:, 0])
         # Scores only sort or classify the candidates; no rounding error here can cost privacy.
-        return (self.choice.draw(self._scores(self._seeds(batch.clients), directions), batch.words[:, 1:]),)
+        scores = self._scores(self._gaussians(self._seeds(batch.clients)), directions)
+        return (self.choice.draw(scores, batch.words[:, 1:]),)
 
     def _decode(self, messages: Messages) -> Floats:
         seeds, codes = self._seeds(messages.clients), messages.column("code").astype(np.int64)
@@ -150,29 +170,18 @@ class CandidateMechanism(Mechanism):
         # Behind a public coin the contract has already refused messages without clients.
         return streams.words_of(self.seed, "cand", cast("Words", clients))
 
-    def _gaussians(self, seeds: Words) -> Floats:
-        """All candidates, (n, M, d), which follow each other in the client's stream."""
-        numbers = _normals(seeds, np.zeros(len(seeds), dtype=np.int64), self._blocks_each * self.size)
-        return numbers.reshape(len(seeds), self.size, -1)[:, :, : self.dim].astype(np.float64)
-
-    def _chosen_gaussians(self, seeds: Words, codes: Ints) -> Floats:
-        """One candidate of each client, (n, d), without the others."""
-        return _normals(seeds, codes * self._blocks_each, self._blocks_each)[:, : self.dim].astype(np.float64)
-
-    @property
-    def _blocks_each(self) -> int:
-        return -(-self.dim // _BLOCK)
-
-
-def _normals(seeds: Words, blocks: Ints, count: int) -> Floats32:
-    """8·count standard normal numbers per row, starting from the given block of the row's stream."""
-    words = np.empty((len(seeds), 4 * count), dtype=np.uint64)
-    # Setting the state of one generator is several times cheaper than making one per row.
-    generator = np.random.Philox(key=0)
-    state: Any = generator.state
-    for row, seed, block in zip(words, seeds.tolist(), blocks.tolist(), strict=True):
-        state["state"]["key"][:] = (seed, _NORMALS_KEY)
-        state["state"]["counter"][:] = (block, 0, 0, 0)
-        generator.state = state
-        row[:] = generator.random_raw(4 * count)
-    return gaussians(words, offset=1.0)
+    def _gaussians(self, seeds: Words, codes: Ints | None = None) -> Floats:
+        """All Gaussian candidates of each client, (n, M, d), or the one with the given code, (n, 1, d)."""
+        blocks, count = -(-self.dim // _BLOCK), self.size if codes is None else 1
+        starts = np.zeros(len(seeds), dtype=np.int64) if codes is None else codes * blocks
+        words = np.empty((len(seeds), 4 * blocks * count), dtype=np.uint64)
+        # Setting the state of one generator is several times cheaper than making one per row.
+        generator = np.random.Philox(key=0)
+        state: Any = generator.state
+        for row, seed, start in zip(words, seeds.tolist(), starts.tolist(), strict=True):
+            state["state"]["key"][:] = (seed, _NORMALS_KEY)
+            state["state"]["counter"][:] = (start, 0, 0, 0)
+            generator.state = state
+            row[:] = generator.random_raw(len(row))
+        numbers = gaussians(words, offset=1.0).reshape(len(seeds), count, -1)
+        return numbers[:, :, : self.dim].astype(np.float64)

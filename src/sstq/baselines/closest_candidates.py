@@ -1,61 +1,22 @@
 """RRSC and compressed PrivUnitG: a draw that prefers exactly k public candidates, those closest to the vector."""
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from sstq.baselines.candidates import CandidateMechanism, CandidateParameters
+from sstq.baselines.candidates import CandidateMechanism
 from sstq.checks import RANGES, check_argument
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.parameters import Word
 from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, mean_chi
-from sstq.mechanisms.two_level_draw import KClosest, k_closest
+from sstq.mechanisms.two_level_draw import KClosest
 
 # Added to the Gram matrix relative to its diagonal: keeps it positive definite where d = M and the Gaussian vectors are
 # all but dependent. It turns with the candidates, so nothing becomes biased by it.
 _JITTER = 1e-13
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ClosestParameters(CandidateParameters):
-    """The parameters of a draw with exactly k = `inside` candidates inside, T of 2^62."""
-
-    inside: int
-    threshold: Word
-
-
-class ClosestCandidates(CandidateMechanism):
-    """A candidate mechanism with exactly k candidates inside, those of the largest scores."""
-
-    parameters_class = ClosestParameters
-    parameters: ClosestParameters
-
-    def _hold_closest(self, loss: Callable[[Floats, Floats], Floats], common: dict[str, Any]) -> None:
-        """Solve for the k of least loss, a function of the first two moments of the score drawn."""
-        choice = k_closest(common["epsilon"], 1 << common["bits"], loss)
-        alignment = self._alignment(choice, common["dim"])
-        self._hold(ClosestParameters(**common, inside=choice.inside, threshold=choice.threshold, alignment=alignment))
-
-    @cached_property
-    def choice(self) -> KClosest:
-        """The draw, checked exactly."""
-        return KClosest(self.epsilon, self.size, self.parameters.inside, self.parameters.threshold)
-
-    def _expected_alignment(self) -> float:
-        return self._alignment(self.choice, self.dim)
-
-    @staticmethod
-    @abstractmethod
-    def _alignment(choice: KClosest, dim: int) -> float:
-        """μ of a draw among candidates in R^`dim`."""
-
-
-class CompressedPrivUnitG(ClosestCandidates):
+class CompressedPrivUnitG(CandidateMechanism):
     """PrivUnitG by index into M = 2^bits public Gaussian vectors, exactly ε-LDP.
 
     The candidates z_1, …, z_M are independent N(0, I/d), public and the client's own. With u = x/‖x‖ the k of largest
@@ -93,11 +54,11 @@ class CompressedPrivUnitG(ClosestCandidates):
     def _alignment(choice: KClosest, dim: int) -> float:
         return choice.moments()[0] / math.sqrt(dim)
 
-    def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        return np.asarray((self._gaussians(seeds) @ directions[:, :, None])[:, :, 0])
+    def _scores(self, candidates: Floats, directions: Floats) -> Floats:
+        return np.asarray((candidates @ directions[:, :, None])[:, :, 0])
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
-        return self._chosen_gaussians(seeds, codes) / math.sqrt(self.dim)
+        return self._gaussians(seeds, codes)[:, 0] / math.sqrt(self.dim)
 
     @property
     def _largest_norm(self) -> float:
@@ -108,7 +69,7 @@ class CompressedPrivUnitG(ClosestCandidates):
         return (self.dim - 1 + self.choice.moments()[1]) / self.dim
 
 
-class RRSC(ClosestCandidates):
+class RRSC(CandidateMechanism):
     """Random rotating simplex coding: k-closest encoding on a regular simplex, exactly ε-LDP.
 
     The candidates are s_m = √(M/(M−1))·(q_m − q̄), m = 1, …, M = 2^bits ≤ d, the vertices of a regular simplex of unit
@@ -151,10 +112,9 @@ class RRSC(ClosestCandidates):
         check_argument("bits", choice.size.bit_length() - 1, high=_most_bits(dim))
         return math.sqrt(choice.size / (choice.size - 1)) * choice.moments()[0] / mean_chi(dim)
 
-    def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        gaussians = self._gaussians(seeds)
+    def _scores(self, candidates: Floats, directions: Floats) -> Floats:
         # ⟨q_m, u⟩, which has the order of ⟨s_m, u⟩.
-        return np.asarray(np.linalg.solve(_factor(gaussians), gaussians @ directions[:, :, None])[:, :, 0])
+        return np.asarray(np.linalg.solve(_factor(candidates), candidates @ directions[:, :, None])[:, :, 0])
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
         gaussians = self._gaussians(seeds)

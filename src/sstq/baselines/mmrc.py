@@ -31,21 +31,16 @@ class MMRCParameters(CandidateParameters):
 
 @dataclass(frozen=True)
 class CapDraw:
-    """Any number of the M = `size` candidates may be inside, those of a score of at least `height`."""
+    """Any number of the M candidates may be inside, those of a score of at least `height`."""
 
-    epsilon: float
-    size: int
     height: float
     thresholds: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.thresholds) != self.size + 1:
-            raise ValueError(f"thresholds must be {self.size + 1} integers, got {len(self.thresholds)}")
-        refuse_ratio(self.law().ratio(), self.epsilon)
+    split: float
+    epsilon: float
 
     def law(self) -> TwoLevelLaw:
         """All probabilities, for every number inside."""
-        return TwoLevelLaw(self.size, list(enumerate(self.thresholds)))
+        return TwoLevelLaw(len(self.thresholds) - 1, list(enumerate(self.thresholds)))
 
     def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words."""
@@ -92,51 +87,44 @@ class MMRC(CandidateMechanism):
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
 
     parameters_class = MMRCParameters
-    parameters: MMRCParameters
 
     def __init__(self, dim: int, epsilon: float, *, bits: int = 8, clip: float = 1.0, seed: int = 0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, seed=seed)
         dim, epsilon, size = common["dim"], common["epsilon"], 1 << common["bits"]
         split = _best_share(dim, epsilon, size)
-        masses, squares, means = _caps(dim, epsilon, np.array([split]))
+        masses, squares, _ = _caps(dim, epsilon, np.array([split]))
         thresholds = _thresholds(size, float(masses[0]), min(Fraction(math.exp(epsilon)), exp_lower(epsilon)))
-        solved = MMRCParameters(
-            **common,
-            split=split,
-            cap="tight",
-            height=math.sqrt(squares[0]),
-            thresholds=thresholds,
-            alignment=_aligned(masses, means, thresholds),
-        )
-        self._hold(solved)
+        height = math.sqrt(squares[0])
+        alignment = self._alignment(CapDraw(height, thresholds, split, epsilon), dim)
+        drawn = {"split": split, "cap": "tight", "height": height, "thresholds": thresholds}
+        self._hold(MMRCParameters(**common, **drawn, alignment=alignment))
 
     @cached_property
     def choice(self) -> CapDraw:
         """The draw, for any number of candidates inside."""
-        return CapDraw(self.epsilon, self.size, self.parameters.height, self.parameters.thresholds)
-
-    def _expected_alignment(self) -> float:
         solved = self.parameters
-        share = check_number("split", solved.split, 0, 1)
-        masses, squares, means = _caps(self.dim, self.epsilon, np.array([share]))
+        if len(solved.thresholds) != self.size + 1:
+            raise ValueError(f"thresholds must be {self.size + 1} integers, got {len(solved.thresholds)}")
+        made = CapDraw(solved.height, solved.thresholds, check_number("split", solved.split, 0, 1), self.epsilon)
+        refuse_ratio(made.law().ratio(), self.epsilon)
+        return made
+
+    @staticmethod
+    def _alignment(choice: CapDraw, dim: int) -> float:
+        masses, squares, means = _caps(dim, choice.epsilon, np.array([choice.split]))
         height = math.sqrt(squares[0])
         slack = 1e-6 * height + 1e-12
-        check_number("height", solved.height, max(0.0, height - slack), min(1.0, height + slack))
-        return _aligned(masses, means, self.choice.thresholds)
+        check_number("height", choice.height, max(0.0, height - slack), min(1.0, height + slack))
+        inside = np.array([[threshold / TOTAL for threshold in choice.thresholds]])
+        return float(_alignments(masses, means, inside)[0])
 
-    def _scores(self, seeds: Words, directions: Floats) -> Floats:
-        gaussians = self._gaussians(seeds)
-        lengths = np.sqrt(np.einsum("nmd,nmd->nm", gaussians, gaussians))
-        return np.asarray((gaussians @ directions[:, :, None])[:, :, 0] / lengths)
+    def _scores(self, candidates: Floats, directions: Floats) -> Floats:
+        lengths = np.sqrt(np.einsum("nmd,nmd->nm", candidates, candidates))
+        return np.asarray((candidates @ directions[:, :, None])[:, :, 0] / lengths)
 
     def _vectors(self, seeds: Words, codes: Ints) -> Floats:
-        gaussians = self._chosen_gaussians(seeds, codes)
-        gaussians /= np.linalg.norm(gaussians, axis=1, keepdims=True)
-        return gaussians
-
-
-def _aligned(masses: Floats, means: Floats, thresholds: tuple[int, ...]) -> float:
-    return float(_alignment(masses, means, np.array([[threshold / TOTAL for threshold in thresholds]]))[0])
+        vectors = self._gaussians(seeds, codes)[:, 0]
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def _thresholds(size: int, mass: float, ratio: Fraction) -> tuple[int, ...]:
@@ -166,7 +154,7 @@ def _caps(dim: int, epsilon: float, shares: Floats) -> tuple[Floats, Floats, Flo
     return masses, squares, means
 
 
-def _alignment(masses: Floats, means: Floats, inside: Floats) -> Floats:
+def _alignments(masses: Floats, means: Floats, inside: Floats) -> Floats:
     """The alignment μ of each row, from the probabilities of the inside given i = 0, …, M candidates in it."""
     from scipy.special import gammaln
 
@@ -188,7 +176,7 @@ def _best_share(dim: int, epsilon: float, size: int) -> float:
         masses, _, means = _caps(dim, epsilon, shares)
         i, ratio = np.arange(size + 1), math.exp(epsilon)
         outer = 1 / (size * (1 + masses * (ratio - 1)))[:, None]
-        return -_alignment(masses, means, np.minimum(i * outer * ratio, 1 - (size - i) * outer))
+        return -_alignments(masses, means, np.minimum(i * outer * ratio, 1 - (size - i) * outer))
 
     grid = np.linspace(0, 1, _SHARES_TRIED)
     losses = np.concatenate([loss(shares) for shares in np.array_split(grid, 16)])
