@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.baselines.csgm_accounting import SEED_WORDS, CoordinateSampling, Release
+from sstq.baselines.csgm_accounting import CoordinateSampling, Release
 from sstq.baselines.noisy_sums import NoisyAggregator
-from sstq.checks import check_number
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased
 from sstq.mechanisms.framed import KashinMechanism, KashinParameters, solve_kashin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -31,7 +30,7 @@ _ENERGY_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CoordinateGaussianParameters(KashinParameters):
+class CSGMParameters(KashinParameters):
     """The parameters of CSGM and L2-CSGM: the calibrated noise, and the largest number of coordinates kept."""
 
     clients: int
@@ -44,8 +43,25 @@ class CoordinateGaussianParameters(KashinParameters):
     kashin: Literal["certified"] = "certified"
 
 
-class CoordinateGaussian(KashinMechanism):
-    """The base of CSGM and L2-CSGM: everything but the level of the representation and the bound on its energy.
+class CSGM(KashinMechanism):
+    """The coordinate-subsampled Gaussian mechanism, for coefficients bounded one by one (ℓ∞ geometry).
+
+    With N frame coefficients of at most B = K·clip/√N (a Kashin representation), kept with rate γ = coordinates/N, the
+    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.baselines.csgm_accounting`), and
+
+        E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
+
+    Rounding to one bit (the default), ±B, costs no privacy: the accounting has all coefficients at the bound anyway. A
+    message is b bits for each of a fixed number of coefficients (the expected number and a margin), their number and a
+    128-bit seed.
+
+    Warning:
+        Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted
+        (`trust` = "aggregator"), the channel to it must be confidential, and only its closed mean is private. The
+        guarantee is for adding or removing one client's contribution; the number of messages is public. Noise is
+        floating-point (`exact` is False).
+
+    Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023.
 
     Args:
         clients: n, the public number of clients per round, which the mean divides by. More messages are refused.
@@ -57,19 +73,26 @@ class CoordinateGaussian(KashinMechanism):
 
     Attributes:
         sigma: σ, the standard deviation of the noise of a sum, in units of B.
+
+    Examples:
+        >>> mechanism = CSGM(dim=1000, epsilon=1.0, clients=1000)
+        >>> mechanism.trust, mechanism.privacy_loss() <= 1.0
+        ('aggregator', True)
     """
 
+    name = "csgm"
+    variants: ClassVar = {"CSGM": {}}
     exact = False
     aggregator_class = NoisyAggregator
-    parameters_class = CoordinateGaussianParameters
+    parameters_class = CSGMParameters
     _draws_by = "release"
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
-    # The bound of the energy, None if all coefficients may be at the bound of any representation; and the least β.
+    # The bound of Σ_j y_j² in units of (N/d)·clip², None if all coefficients may be at the bound; and the least β.
     _energy_limit: ClassVar[float | None] = None
     _least_beta: ClassVar[float] = 0.0
 
-    parameters: CoordinateGaussianParameters
+    parameters: CSGMParameters
     clients: int
     bits: int
     sigma: float
@@ -89,22 +112,17 @@ class CoordinateGaussian(KashinMechanism):
     ) -> None:
         bits = self._default_bits if bits is None else bits
         common = self._checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
-        bits = common["bits"]
         framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, None, None)
         level = max(self._least_beta * math.sqrt(frame.redundancy), recipe.level)
         framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, None)
-        terms = common["epsilon"], common["delta"], self._weight(frame.size, recipe.bound(frame), bits), frame.size
+        weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
+        terms = common["epsilon"], common["delta"], weight, frame.size
         if coordinates is None:
-            release = Release.default(*terms, common["clients"])
-            # In small frames the seed is longer than all coefficients, which are then the better message.
-            if _layout(release.sampling, bits).message_bits >= frame.size * bits:
-                release = Release.calibrated(*terms, frame.size)
+            release = Release.default(*terms, common["clients"], common["bits"])
         else:
-            kept = check_number("coordinates", coordinates, 1, frame.size, integer=True)
-            release = Release.calibrated(*terms, kept)
-        sampling = release.sampling
-        solved = CoordinateGaussianParameters(
-            **common, **framed, sigma=release.sigma, coordinates=sampling.expected, most=sampling.most
+            release = Release.calibrated(*terms, coordinates)
+        solved = CSGMParameters(
+            **common, **framed, sigma=release.sigma, coordinates=release.sampling.expected, most=release.sampling.most
         )
         self._hold(solved)
 
@@ -126,12 +144,16 @@ class CoordinateGaussian(KashinMechanism):
     @cached_property
     def layout(self) -> Layout:
         """The codes of the kept coefficients, zero beyond their number, and, unless all are kept, which ones."""
-        return _layout(self.sampling, self.bits)
+        most = self.sampling.most
+        fields = [Field("code", self.bits, 1 << self.bits, count=most)]
+        if not self.sampling.dense:
+            fields += [Field("kept", most.bit_length(), most + 1), Field("seed", 64, 1 << 64, count=2)]
+        return Layout(tuple(fields))
 
     @property
     def words_each(self) -> int:
-        """Secret words are for the seed, for how many are kept, and to round."""
-        return SEED_WORDS + 1 + self.sampling.most
+        """Two secret words are for the seed, one for how many are kept, and the others round."""
+        return 3 + self.sampling.most
 
     @property
     def unbiased(self) -> Unbiased:
@@ -139,13 +161,15 @@ class CoordinateGaussian(KashinMechanism):
         return self._certified
 
     @classmethod
-    def _energy(cls, beta: float) -> float:
-        """The bound of Σ_j y_j² that every client enforces, in units of (N/d)·clip²."""
-        return cls._energy_limit or max(1.0, beta**2)
+    def _most_energy(cls, size: int, beta: float) -> float:
+        """The bound of Σ_j y_j² that every client enforces, in units of B²."""
+        return size if cls._energy_limit is None else size * cls._energy_limit / beta**2
 
     @classmethod
     def _weight(cls, size: int, beta: float, bits: int) -> float:
-        unrounded = math.sqrt(cls._energy(beta) * (1 + _ENERGY_ROUNDING)) / beta
+        if cls._energy_limit is None:
+            return size
+        unrounded = math.sqrt(cls._energy_limit * (1 + _ENERGY_ROUNDING)) / beta
         return size * min(1.0, unrounded + 2 / ((1 << bits) - 1)) ** 2
 
     @property
@@ -169,8 +193,7 @@ class CoordinateGaussian(KashinMechanism):
         """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
         coefficients, residuals = represent(self.frame, self.kashin, unit)
         power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
-        beta = self.kashin.bound(self.frame)
-        most = self.frame.size * self._energy(beta) / beta**2
+        most = self._most_energy(self.frame.size, self.kashin.bound(self.frame))
         factors = np.sqrt(most / np.maximum(power, most))
         coefficients *= factors[:, None].astype(np.float32)
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
@@ -178,21 +201,18 @@ class CoordinateGaussian(KashinMechanism):
 
     def _encode(self, batch: EncoderInput) -> Columns:
         unit, most = self._unit_ball(batch.rows, batch.report), self.sampling.most
-        seeds, uniforms = batch.words[:, :SEED_WORDS], unit_interval(batch.words[:, SEED_WORDS + 1 :])
-        counts = self.sampling.counts(batch.words[:, SEED_WORDS])
+        seeds, uniforms = batch.words[:, :2], unit_interval(batch.words[:, 3:])
+        counts = self.sampling.counts(batch.words[:, 2])
         coefficients, missed = self._coefficients(unit)
         if batch.report is not None:
             batch.report.missed += int(missed.sum())
         sent = np.zeros((len(unit), most), dtype=np.float32)
         for row, count in enumerate(counts.tolist()):
-            sent[row, :count] = coefficients[row, self._kept(seeds[row], count)]
+            sent[row, :count] = coefficients[row, self.sampling.chosen(seeds[row], count)]
         codes = stochastic_round(uniform_codebook(self.bits).values, sent, uniforms)
         codes[np.arange(most) >= counts[:, None]] = 0
         column = codes[:, 0] if most == 1 else codes
         return (column,) if self.sampling.dense else (column, counts, seeds)
-
-    def _kept(self, seed: Words, count: int) -> Any:
-        return slice(None) if self.sampling.dense else self.sampling.chosen(seed, count)
 
     def _check_messages(self, messages: Messages) -> None:
         if self.sampling.dense:
@@ -208,7 +228,7 @@ class CoordinateGaussian(KashinMechanism):
         seeds = codes if self.sampling.dense else messages.column("seed")
         counts = [self.frame.size] * len(codes) if self.sampling.dense else messages.column("kept").tolist()
         for code, seed, count in zip(codes, seeds, counts, strict=True):
-            yield self._kept(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
+            yield self.sampling.chosen(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
 
     def _decode(self, messages: Messages) -> Floats:
         # Without noise: not private, for the aggregator's eyes only.
@@ -259,45 +279,7 @@ class CoordinateGaussian(KashinMechanism):
         return independent + self._noise_power(len(rows) * repeats)
 
 
-def _layout(sampling: CoordinateSampling, bits: int) -> Layout:
-    fields = [Field("code", bits, 1 << bits, count=sampling.most)]
-    if not sampling.dense:
-        fields += [Field("kept", sampling.most.bit_length(), sampling.most + 1)]
-        fields += [Field("seed", 64, 1 << 64, count=SEED_WORDS)]
-    return Layout(tuple(fields))
-
-
-class CSGM(CoordinateGaussian):
-    """The coordinate-subsampled Gaussian mechanism, for coefficients bounded one by one (ℓ∞ geometry).
-
-    With N frame coefficients of at most B = K·clip/√N (a Kashin representation), kept with rate γ = coordinates/N, the
-    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.baselines.csgm_accounting`), and
-
-        E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
-
-    Rounding to one bit (the default), ±B, costs no privacy: the accounting has all coefficients at the bound anyway. A
-    message is b bits for each of a fixed number of coefficients (the expected number and a margin), their number and a
-    128-bit seed. `CoordinateGaussian` lists all arguments.
-
-    Warning:
-        Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted
-        (`trust` = "aggregator"), the channel to it must be confidential, and only its closed mean is private. The
-        guarantee is for adding or removing one client's contribution; the number of messages is public. Noise is
-        floating-point (`exact` is False).
-
-    Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023.
-
-    Examples:
-        >>> mechanism = CSGM(dim=1000, epsilon=1.0, clients=1000)
-        >>> mechanism.trust, mechanism.privacy_loss() <= 1.0
-        ('aggregator', True)
-    """
-
-    name = "csgm"
-    variants: ClassVar = {"CSGM": {}}
-
-
-class L2CSGM(CoordinateGaussian):
+class L2CSGM(CSGM):
     """CSGM with the accounting of ℓ₂ geometry: the sum of the squared coefficients is bounded too.
 
     A vector of the ball has least-norm coefficients of energy Σ y_j² ≤ (N/d)·clip². With at most 1.05 times that,

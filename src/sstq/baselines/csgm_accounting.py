@@ -16,7 +16,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.randomness.secret import unit_interval
 
-SEED_WORDS = 2
 # The binomial probabilities further from the mean than this many standard deviations are below the least double.
 _DEVIATIONS = 40
 
@@ -104,12 +103,14 @@ class CoordinateSampling:
         pairs = max(1, self.size * (self.size - 1))
         return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs
 
-    def chosen(self, seed: Words, count: int) -> Ints:
-        """The kept coordinates, ascending: the first `count` distinct ones of the seed's stream.
+    def chosen(self, seed: Words, count: int) -> Any:
+        """The kept coordinates, ascending: all, or the first `count` distinct ones of the seed's stream.
 
         That is SHAKE-128 of the seed's 16 bytes, as little-endian 32-bit numbers of which the top log₂ N bits count.
         When more than half are kept, the stream names those that are not.
         """
+        if self.dense:
+            return slice(None)
         if 2 * count > self.size:
             kept = np.ones(self.size, dtype=np.bool_)
             kept[self._distinct(seed, self.size - count)] = False
@@ -206,16 +207,26 @@ class Release:
     @classmethod
     def calibrated(cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int) -> Self:
         """The release with just enough noise that keeps so many of `size` coordinates on average."""
+        check_number("coordinates", coordinates, 1, size, integer=True)
         sampling = capped_sampling(size, coordinates, _CAP_SHARE * delta * math.exp(-epsilon))
         left = delta - math.exp(epsilon) * sampling.overflow
         return cls(epsilon, delta, weight, sampling, least_sigma(sampling.rate, weight, epsilon, left))
 
     @classmethod
-    def default(cls, epsilon: float, delta: float, weight: float, size: int, clients: int) -> Self:
-        """The release of the least power of two of coordinates with at most twice the error of keeping all."""
-        make, all_bits = partial(cls.calibrated, epsilon, delta, weight, size), size.bit_length() - 1
-        most = 2 * make(size).error(clients)
-        return make(1 << bisect_left(range(all_bits), True, key=lambda bits: make(1 << bits).error(clients) <= most))
+    def default(cls, epsilon: float, delta: float, weight: float, size: int, clients: int, bits: int) -> Self:
+        """The release of the least power of two of coordinates with at most twice the error of keeping all.
+
+        In small frames the seed makes such a message longer than all coefficients, which are then kept.
+        """
+        make = partial(cls.calibrated, epsilon, delta, weight, size)
+        whole, powers = make(size), range(size.bit_length() - 1)
+
+        def is_enough(power: int) -> bool:
+            return make(1 << power).error(clients) <= 2 * whole.error(clients)
+
+        least = make(1 << bisect_left(powers, True, key=is_enough))
+        most = least.sampling.most
+        return least if most * bits + most.bit_length() + 128 < size * bits else whole
 
     def privacy_loss(self) -> float:
         """The ε spent at δ, the cap of the sampling included, rounded up; infinite if the cap alone costs δ."""
