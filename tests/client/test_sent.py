@@ -3,26 +3,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from sstq.client.sent import SentRecord
+from sstq.client.sent import record_sent
 
 
-def test_a_file_is_sent_once(tmp_path):
-    one, two = tmp_path / "one.npy", tmp_path / "two.npy"
-    one.write_bytes(b"1")
-    two.write_bytes(b"2")
-    rooms = SimpleNamespace(name="rooms", digest="ab")
-    record = SentRecord(rooms, "key", tmp_path / "state")
-    record.add([one])
-    assert stat.S_IMODE(record.path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(record.path.parent.stat().st_mode) == 0o700
-    before = record.path.read_bytes()
-    copy = tmp_path / "copy.npy"
-    copy.write_bytes(b"1")
+def test_a_file_is_sent_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    one, two, copy = (tmp_path / f"{name}.npy" for name in ("one", "two", "copy"))
+    for file, content in ((one, b"1"), (two, b"2"), (copy, b"1")):
+        file.write_bytes(content)
+    rooms, other = (SimpleNamespace(name="rooms", digest=digest) for digest in ("ab", "cd"))
+    record_sent(rooms, "key", [one])
+    (record,) = (tmp_path / "state" / "sstq").iterdir()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (record, record.parent)] == [0o600, 0o700]
+    before = record.read_bytes()
     for files in ([one], [two, one], [copy]):
         with pytest.raises(ValueError, match=r"sent to this campaign before.*--again"):
-            record.add(files)
-    assert record.path.read_bytes() == before
-    record.add([one], again=True)
-    record.add([two])
-    SentRecord(rooms, "another key", tmp_path / "state").add([one])
-    SentRecord(SimpleNamespace(name="rooms", digest="cd"), "key", tmp_path / "state").add([one])
+            record_sent(rooms, "key", files)
+    assert record.read_bytes() == before
+    record_sent(rooms, "key", [one], again=True)
+    record_sent(rooms, "key", [two])
+    record_sent(rooms, "another key", [one])
+    record_sent(other, "key", [one])

@@ -332,7 +332,9 @@ def test_a_crowd_is_everything_that_people_agreed_to():
 def test_terms_that_cannot_be(change, said):
     terms = {"url": "https://shuffle.example", "key": "ab" * 32, "sealing_key": "cd" * 32, "threshold": 100}
     with pytest.raises(ValueError, match=said):
-        Campaign.from_terms("votes", MECHANISM, {"closes": "2099-01-01T00:00:00Z", "shuffling": terms | change})
+        Campaign.from_dict(
+            {"name": "votes", "mechanism": MECHANISM, "closes": "2099-01-01T00:00:00Z", "shuffling": terms | change}
+        )
 
 
 def test_the_shuffler_of_a_campaign_cannot_change(both):

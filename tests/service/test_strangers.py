@@ -236,7 +236,7 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch, days)
     first = Collector(settings)
     closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))
     terms = {"senders": "single-use", "closes": closes}
-    first.create(Campaign.from_terms("c", MECHANISM, terms))
+    first.create(Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms))
     first.store.issue("c", [b"t" * 32, b"u" * 32])
     sent = Upload("c", b"k" * 16, 1, packed(MECHANISM, 1), b"t" * 32)
     assert first.store.receive([sent]) == [Receipt(1)]

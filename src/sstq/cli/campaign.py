@@ -74,7 +74,7 @@ def create(
     mixed = None if shuffling is None else _shuffling(shuffling)
     with check_usage():
         given = _given(terms, closes=closes, senders=senders, readers=readers, shuffling=mixed)
-        made = Campaign.from_terms(name, read_mechanism(mechanism), given)
+        made = Campaign.from_dict({"name": name, "mechanism": read_mechanism(mechanism)} | given)
     found = _ask("POST", url, "", token, made.to_dict())
     link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
     if made.shuffling is not None:
@@ -144,14 +144,16 @@ def export(
 
     Example: sstq campaign export steps --registry --output steps.yaml
     """
-    from sstq.client.http import download
+    from sstq.client.http import request
+    from sstq.files.atomic import atomic_file
 
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
     check_output(output, force, suffixes=(".yaml",) if registry else tuple(routes))
     if registry:
         output.write_text(_registry_entry(name, url, token), encoding="utf-8")
     else:
-        download(_address(url, f"/{name}/{routes[output.suffix.lower()]}"), output, token=token)
+        with atomic_file(output) as file:
+            request("GET", _address(url, f"/{name}/{routes[output.suffix.lower()]}"), token=token, into=file)
     note(f"wrote {output}")
 
 

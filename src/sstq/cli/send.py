@@ -45,7 +45,7 @@ def send(
     """
     from sstq.accounting import Ledger
     from sstq.client import Client
-    from sstq.client.sent import SentRecord
+    from sstq.client.sent import record_sent
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import answer_files, encode_files
 
@@ -75,11 +75,11 @@ def send(
     client.check_people(total)
     groups = None if private_group is None else group_numbers(private_group, total)
     files, groups = answer_files(files, groups, mechanism.groups)
-    record = SentRecord(client.campaign, client.key)
     report = LocalReport()
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        messages = encode_files(mechanism, files, None, groups=groups, report=report, advance=advance)
-        sent = client.send_messages(messages, progress=advance, before=lambda: record.add(vectors, again=again))
+        messages = list(encode_files(mechanism, files, None, groups=groups, report=report, advance=advance))
+        record_sent(client.campaign, client.key, vectors, again=again)
+        sent = client.send_messages(messages, progress=advance)
     if report.clipped > 0.05 * report.vectors:
         share = 100 * report.clipped / report.vectors
         warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")

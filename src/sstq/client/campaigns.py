@@ -119,50 +119,38 @@ class Campaign:
     shuffling: Shuffling | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
-            raise ValueError(f"name must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}")
+        mechanism = self.mechanism
+        named = isinstance(self.name, str) and re.fullmatch(NAME_PATTERN, self.name)
+        _require(named, "name", f"must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}")
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
-        _check_mechanism(self.mechanism)
-        _check_labels("labels", self.labels, getattr(self.mechanism, "categories", self.mechanism.dim))
-        _check_labels("group_labels", self.group_labels, self.mechanism.groups or 0)
-        _check_shape(self.image_shape, self.mechanism.dim)
+        _check_mechanism(mechanism)
+        _check_labels("labels", self.labels, getattr(mechanism, "categories", mechanism.dim))
+        _check_labels("group_labels", self.group_labels, mechanism.groups or 0)
+        _check_shape(self.image_shape, mechanism.dim)
         _check_times(self.opens, self.closes)
         if self.shuffling is not None:
-            if not isinstance(self.shuffling, Shuffling):
-                raise ValueError(f"shuffling must be a Shuffling or None, got {self.shuffling!r:.100}")
-            if self.closes is None:
-                raise ArgumentError(
-                    "closes", "must be given if messages are shuffled: the shuffler must know when to stop"
-                )
-            if self.senders == "token":
-                raise ArgumentError(
-                    "senders",
-                    "must be 'everybody' or 'single-use' if messages are shuffled, got 'token': the shuffler, which "
-                    "receives the envelopes, does not know the collector's tokens",
-                )
+            _require(self.closes is not None, "closes", "must be given if messages are shuffled: they are mixed then")
+            allowed = "must be 'everybody' or 'single-use' if messages are shuffled"
+            known = "the shuffler does not know the collector's tokens"
+            _require(self.senders != "token", "senders", f"{allowed}, got 'token': {known}")
         object.__setattr__(self, "most_messages", self._checked_most())
 
     def _checked_most(self) -> int:
-        one = self.shuffling is not None or self.senders == "single-use"
-        bits = self.message_bits if self.shuffling is None else 8 * self.upload_bytes(1)
-        fitting = 8 * LARGEST_UPLOAD // bits
-        if not fitting:
-            raise ValueError(f"mechanism must send at most {LARGEST_UPLOAD} bytes per message, got {-(-bits // 8)}")
-        if self.senders == "single-use" and self.slots > 1 and self.shuffling is None:
-            raise ValueError(
-                f"mechanism must send one message per person with senders='single-use', got messages={self.slots}: a "
-                "token pays for one upload, and only a shuffler takes several messages of a person"
-            )
-        if self.most_messages is None:
-            # Strangers send for one person at a time; batches need a token.
-            return 1 if one else self.slots if self.senders == "everybody" else min(_DEFAULT_MESSAGES, fitting)
-        if one and self.most_messages != 1:
-            raise ValueError(
-                f"most_messages must be 1 with senders='single-use' or a shuffler, got {self.most_messages!r}: an "
-                "upload is then of one person, who counts once"
-            )
-        return int(check_number("most_messages", self.most_messages, 1, fitting, integer=True))
+        single, slots, most = self.senders == "single-use", self.slots, self.most_messages
+        smallest = self.upload_bytes(1)
+        _require(smallest <= LARGEST_UPLOAD, "mechanism", f"must send at most {LARGEST_UPLOAD} bytes, got {smallest}")
+        if single and self.shuffling is None:
+            allowed = "must send one message per person with senders='single-use' and no shuffler"
+            _require(slots == 1, "mechanism", f"{allowed}, got messages={slots}")
+        if single or self.shuffling is not None:
+            allowed = "must be 1 with senders='single-use' or a shuffler"
+            _require(most in (None, 1), "most_messages", f"{allowed}, got {most!r}: an upload is then of one person")
+            return 1
+        fitting = 8 * LARGEST_UPLOAD // self.message_bits
+        if most is None:  # strangers send for one person at a time; batches need a token
+            return slots if self.senders == "everybody" else min(_DEFAULT_MESSAGES, fitting)
+        return int(check_number("most_messages", most, 1, fitting, integer=True))
 
     @cached_property
     def most_in_batch(self) -> int:
@@ -217,26 +205,15 @@ class Campaign:
         values = {own.name: getattr(self, own.name) for own in fields(self)[2:]}
         return {name: _as_json(value) for name, value in values.items() if value not in (None, ())}
 
-    @classmethod
-    def from_terms(cls, name: Any, mechanism: Mechanism, terms: Mapping[str, Any]) -> Campaign:
-        """Build a campaign from a name, a mechanism and what `terms` returned; ValueError for anything else."""
-        _check_fields("a campaign", terms, cls)
-        values = {field: _from_json(field, value) for field, value in terms.items() if value is not None}
-        return cls(name, mechanism, **values)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values, without those that are not set."""
         return {"name": self.name, "mechanism": read_json(self.mechanism.to_json())} | self.terms()
 
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
-        """Build a campaign from JSON values, at least `name` and `mechanism`; ValueError for anything else."""
+        """Build a campaign from JSON values; ValueError for anything else. The mechanism may be one already."""
         _check_fields("a campaign", data, cls, "name", "mechanism")
-        terms = dict(data)
-        name, mechanism = terms.pop("name"), terms.pop("mechanism")
-        if not isinstance(mechanism, dict):
-            raise ValueError("mechanism must be the JSON object that `sstq spec` writes, not a string")
-        return cls.from_terms(name, from_json(_canonical(mechanism).decode()), terms)
+        return cls(**{name: _from_json(name, value) for name, value in data.items() if value is not None})
 
     def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
         """Return the document that the collector signs: the campaign, its message format and the collector's keys.
@@ -315,64 +292,57 @@ def _check_fields(what: str, data: Any, cls: Any, *needed: str) -> None:
             raise ValueError(f"{what} needs the field {name!r}")
 
 
+def _require(allowed: object, name: str, problem: str) -> None:
+    if not allowed:
+        raise ArgumentError(name, problem)
+
+
 def _check_mechanism(mechanism: Any) -> None:
-    if not isinstance(mechanism, Mechanism):
-        raise ValueError(f"mechanism must be a mechanism, got {mechanism!r:.100}")
-    if mechanism.trust != "local":
-        raise ValueError(
-            f"mechanism must be locally private, got {mechanism.name}, whose single messages are not private; "
-            "create one with `sstq spec --name frameunit`"
-        )
-    if mechanism.coin == "public":
-        raise ValueError(
-            "mechanism must have coin='private', got coin='public', which requires the collector to know who "
-            "sent each message; create one with `sstq spec --name frameunit`"
-        )
+    _require(isinstance(mechanism, Mechanism), "mechanism", f"must be a mechanism, got {mechanism!r:.100}")
+    _require(
+        mechanism.trust == "local" and mechanism.coin != "public",
+        "mechanism",
+        f"must be locally private with coin='private', got {mechanism.name} with trust={mechanism.trust!r} and "
+        f"coin={mechanism.coin!r}: the collector is not trusted, and does not know who sent a message; create one with "
+        "`sstq spec --name frameunit`",
+    )
     frame = getattr(mechanism, "frame", None)
     frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
     size = mechanism.dim if frame is None else int(frame.size)
     rows = frames * size * blocks
-    if rows > MOST_ROWS:
-        parts = f"{frames} frames × {size} rows" + f" × {blocks} blocks" * (blocks > 1)
-        raise ValueError(
-            f"mechanism must have at most 2^30 rows in all of its frames, got {parts}: the state takes 24 bytes for "
-            f"each row that is sent, here {24 * rows / 1e9:,.0f} GB; choose fewer frames or fewer dimensions"
-        )
-    if rows > MOST_DENSE_ROWS and not issubclass(mechanism.aggregator_class, FamilyAggregator):
-        raise ValueError(
-            f"mechanism must have at most 2^21 rows in a single frame, got {size}: folding uploads takes "
-            f"32 bytes per row of memory, here {32 * rows / 1e6:,.0f} MB instead of 64 MB; choose fewer dimensions"
-        )
+    sparse = issubclass(mechanism.aggregator_class, FamilyAggregator)
+    most, each = (MOST_ROWS, 24) if sparse else (MOST_DENSE_ROWS, 32)
+    _require(
+        rows <= most,
+        "mechanism",
+        f"must have at most {most} rows, got {frames} frames × {size} rows × {blocks} blocks: the collector takes "
+        f"{each} bytes per row, here {each * rows / 1e6:,.0f} MB; choose fewer frames or dimensions",
+    )
 
 
 def _check_labels(name: str, labels: Any, count: int) -> None:
-    if not isinstance(labels, tuple) or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{name} must be a tuple of strings, got {labels!r:.100}")
-    if labels and len(labels) != count:
-        raise ValueError(f"{name} must be {count} names, got {len(labels)}")
+    _require(isinstance(labels, tuple), name, f"must be a tuple of strings, got {labels!r:.100}")
+    _require(len(labels) in (0, count), name, f"must be {count} names, got {len(labels)}")
     for label in labels:
-        if not label.isprintable() or not 1 <= len(label) <= _LONGEST_LABEL:
-            raise ValueError(f"{name} must be 1 to {_LONGEST_LABEL} printable characters each, got {label!r:.100}")
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"{name} must be distinct")
+        good = isinstance(label, str) and label.isprintable() and 1 <= len(label) <= _LONGEST_LABEL
+        _require(good, name, f"must be 1 to {_LONGEST_LABEL} printable characters each, got {label!r:.100}")
+    _require(len(set(labels)) == len(labels), name, "must be distinct")
 
 
 def _check_shape(shape: Any, dim: int) -> None:
-    integers = isinstance(shape, tuple) and all(type(side) is int and side >= 1 for side in shape)
-    if not integers or (shape and (len(shape) not in (2, 3) or math.prod(shape) != dim)):
-        raise ValueError(f"image_shape must be 2 or 3 integers whose product is dim = {dim}, got {shape!r:.100}")
-    if len(shape) == 3 and shape[2] not in (1, 3):
-        raise ValueError(f"image_shape must have 1 or 3 channels, got {shape[2]}")
+    good = isinstance(shape, tuple) and all(type(side) is int and side >= 1 for side in shape)
+    good = good and (not shape or (len(shape) in (2, 3) and math.prod(shape) == dim and shape[2:] in ((), (1,), (3,))))
+    sides = "height and width, and perhaps 1 or 3 channels"
+    _require(good, "image_shape", f"must be {sides}, with the product dim = {dim}, got {shape!r:.100}")
 
 
 def _check_times(opens: Any, closes: Any) -> None:
     for name, value in (("opens", opens), ("closes", closes)):
-        if value is not None and (
-            not isinstance(value, datetime) or value.utcoffset() != UTC.utcoffset(None) or value.microsecond
-        ):
-            raise ArgumentError(name, f"must be a datetime in UTC with whole seconds, got {value!r:.100}")
-    if opens is not None and closes is not None and closes <= opens:
-        raise ArgumentError("closes", f"must be after opens, {_as_json(opens)}, got {_as_json(closes)}")
+        if value is not None:
+            whole = isinstance(value, datetime) and value.utcoffset() == UTC.utcoffset(None) and not value.microsecond
+            _require(whole, name, f"must be a datetime in UTC with whole seconds, got {value!r:.100}")
+    if opens is not None and closes is not None:
+        _require(closes > opens, "closes", f"must be after opens, {_as_json(opens)}, got {_as_json(closes)}")
 
 
 def _as_json(value: Any) -> Any:
@@ -385,9 +355,11 @@ def _as_json(value: Any) -> Any:
 
 def _from_json(name: str, value: Any) -> Any:
     """What `_as_json` made of a field."""
+    if name == "mechanism" and not isinstance(value, Mechanism):
+        _require(isinstance(value, dict), name, "must be the JSON object that `sstq spec` writes, not a string")
+        return from_json(_canonical(value).decode())
     if name in ("labels", "group_labels", "image_shape"):
-        if not isinstance(value, list):
-            raise ValueError(f"{name} must be a list, got {value!r:.100}")
+        _require(isinstance(value, list), name, f"must be a list, got {value!r:.100}")
         return tuple(value)
     if name in ("opens", "closes"):
         try:

@@ -188,7 +188,7 @@ class Collector(Node):
         terms = json.loads(stored.terms)
         own = take_own(terms)
         keys = tuple(map(bytes.fromhex, own.get("sealing_keys", ())))
-        campaign = Campaign.from_terms(stored.name, stored.mechanism, terms)
+        campaign = Campaign.from_dict({"name": stored.name, "mechanism": stored.mechanism} | terms)
         document = campaign.document([self.key.public], keys)
         token = None if "read_token" not in own else bytes.fromhex(own["read_token"])
         origins, every = tuple(own.get("origins", ())), own.get("release_every", Entry.release_every)
