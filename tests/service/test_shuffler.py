@@ -321,7 +321,7 @@ def test_a_crowd_is_everything_that_people_agreed_to():
     ("change", "said"),
     [
         ({"url": "ftp://shuffle.example"}, "url must be a URL with http"),
-        ({"url": "https://shuffle.example/"}, "must have no query, fragment or final slash"),
+        ({"url": "https://shuffle.example/"}, "without a query, fragment or final slash"),
         ({"key": "AB" * 32}, "key must be 64 hexadecimal digits"),
         ({"threshold": 1}, r"threshold must be an integer in \[2, 1000000000\], got 1"),
         ({"delta": 0.5}, "delta must be a number in"),

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
-from urllib.parse import urlsplit
 
 import rfc8785
 
@@ -257,23 +256,19 @@ def read_document(raw: bytes) -> Document:
 
 def check_address(name: str, url: Any) -> None:
     """ValueError unless this is the address of a service: no query, fragment or final slash."""
-    parts = urlsplit(url) if isinstance(url, str) else None
-    plain = parts is not None and url.isascii() and url.isprintable() and len(url) <= 1000
-    if parts is None or not plain or parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"{name} must be a URL with http:// or https://, got {url!r:.100}")
-    if parts.query or parts.fragment or url.endswith("/"):
-        raise ValueError(f"{name} must have no query, fragment or final slash, got {url!r:.100}")
+    plain = isinstance(url, str) and re.fullmatch(r"(?i:https?)://(?!/)[!-~]{1,990}(?<!/)", url)
+    allowed = "must be a URL with http:// or https://, without a query, fragment or final slash"
+    _require(plain and not set("?#") & set(url), name, f"{allowed}, got {url!r:.100}")
 
 
 def check_key(name: str, key: Any) -> None:
     """ValueError unless this is a public key in hexadecimal."""
-    if not isinstance(key, str) or not re.fullmatch("[0-9a-f]{64}", key):
-        raise ValueError(f"{name} must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
+    good = isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key)
+    _require(good, name, f"must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
 
 
 def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
-    if not isinstance(stated, list):
-        raise ValueError(f"{name} must be a list of public keys, got {stated!r:.100}")
+    _require(isinstance(stated, list), name, f"must be a list of public keys, got {stated!r:.100}")
     for key in stated:
         check_key(name, key)
     return tuple(map(bytes.fromhex, stated))
@@ -281,15 +276,12 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
 
 def _check_fields(what: str, data: Any, cls: Any, *needed: str) -> None:
     """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{what} must be a JSON object, got {data!r:.100}")
+    _require(isinstance(data, Mapping), what, f"must be a JSON object, got {data!r:.100}")
     known = [own.name for own in fields(cls)]
     for name in data:
-        if name not in known:
-            raise ValueError(f"{what} has no field {name!r:.100}{did_you_mean(name, known)}")
+        _require(name in known, what, f"has no field {name!r:.100}{did_you_mean(name, known)}")
     for name in needed:
-        if name not in data:
-            raise ValueError(f"{what} needs the field {name!r}")
+        _require(data.get(name) is not None, what, f"needs the field {name!r}")
 
 
 def _require(allowed: object, name: str, problem: str) -> None:
