@@ -53,7 +53,7 @@ def shuffler() -> Iterator[Result | Remark]:
             for people in CROWDS:
                 database = new(people)
                 _in_process(_fill, database, people)
-                found = _in_process(_mix, database, people, str(folder))
+                found = _in_process(_mix, database, people)
                 what, target = f"{kind}: {people:,} envelopes mixed and durable", 10.0 if people == PEOPLE else None
                 yield Result(what, found.seconds, "s", target=target, at_most=True)
                 yield Result(
@@ -94,8 +94,8 @@ def _fill(database: str, people: int) -> None:
     store.close()
 
 
-def _mix(database: str, people: int, folder: str) -> Mixed:
-    from sstq.service.crowds import forward_later, joined_by_crowd, waiting
+def _mix(database: str, people: int) -> Mixed:
+    from sstq.service.crowds import joined_by_crowd, settle, waiting
     from sstq.service.store import Store
 
     _, campaign = _campaign()
@@ -103,8 +103,7 @@ def _mix(database: str, people: int, folder: str) -> Mixed:
     before = _megabytes("VmRSS")
     begun = time.perf_counter()
     (crowd,) = waiting(store, "steps")
-    assert crowd.people == people
-    assert forward_later(store, campaign, crowd, folder)
+    assert settle(store, campaign, campaign.shuffling, [crowd]) == {"mixed": people}
     seconds = time.perf_counter() - begun
     store.close()
     return Mixed(seconds, _megabytes("VmHWM") - before)
@@ -141,7 +140,7 @@ def _opening() -> Iterator[Result]:
             found = list(open_all(workers, key.secret, info, body, size))
             all_cores.append(time.perf_counter() - begun)
     finally:
-        workers.close()
+        workers.stop()
     assert found == [number.to_bytes(4, "big") for number in range(OPENED)]
     together = Measured.least_of(all_cores)
     yield Result(f"envelopes opened, {os.cpu_count()} processes", OPENED / together, "/s")

@@ -1,8 +1,9 @@
 """Crowds in the shuffler's database: all envelopes as they came, or all of them mixed, in any order alike."""
 
 import secrets
-import tempfile
+import threading
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
 
@@ -17,15 +18,7 @@ pytest.importorskip("fastapi")
 from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import CROWD_BYTES
 from sstq.service import crowds
-from sstq.service.crowds import (
-    count_outgoing,
-    drop,
-    forward_later,
-    joined_by_crowd,
-    outgoing_parts,
-    sent,
-    waiting,
-)
+from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.receiving import Receipt, Upload
 from sstq.service.store import Store
 
@@ -57,15 +50,22 @@ def uploaded(store, people, key=CROWDS[0], together=1):
     return [person for upload in envelopes for person in upload]
 
 
+def settled(store, threshold=2, **terms):
+    return dict(settle(store, CAMPAIGN, replace(TERMS, threshold=threshold, **terms), [CROWDS[0].hex()]))
+
+
 def forwarded(store):
-    """The envelopes of all parts by batch, and the parts."""
-    parts = list(outgoing_parts(store, "steps"))
-    found = {}
+    """The parts, and the envelopes of all of them by slot, crowd and batch; they are sent."""
+    parts, found = [], {}
+    while (part := next_part(store, "steps")) is not None:
+        parts.append(part)
+        sent(store, part)
+        sent(store, part)  # twice does no harm
     for part in sorted(parts, key=lambda part: (part["batch"], part["part"])):
         cut = [part["body"][start : start + SIZE] for start in range(0, len(part["body"]), SIZE)]
         assert len(cut) == part["count"]
         found.setdefault((part["slot"], part["sealing_key"], part["batch"]), []).extend(cut)
-    return found, parts
+    return parts, found
 
 
 def test_envelopes_of_one_crowd_share_a_row():
@@ -75,16 +75,16 @@ def test_envelopes_of_one_crowd_share_a_row():
 
 def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     monkeypatch.setattr(crowds, "LARGEST_PART", 7 * SIZE)
+    monkeypatch.setattr(crowds.tempfile, "tempdir", str(tmp_path))
     people = uploaded(store, 30) + uploaded(store, 30, together=5)
     others = uploaded(store, 4, CROWDS[1])
-    found = {crowd.name: crowd for crowd in waiting(store, "steps")}
-    assert {key: crowd.people for key, crowd in found.items()} == {CROWDS[0].hex(): 60, CROWDS[1].hex(): 4}
-    crowd = found[CROWDS[0].hex()]
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    assert forward_later(store, CAMPAIGN, crowd, str(temporary))
-    assert not forward_later(store, CAMPAIGN, crowd, None)  # as another process would
-    batches, parts = forwarded(store)
+    assert waiting(store, "steps") == {CROWDS[0].hex(): 60, CROWDS[1].hex(): 4}
+    before = list(tmp_path.iterdir())
+    assert settled(store, threshold=60) == {"mixed": 60}
+    assert settled(store) == {}  # as of another process
+    assert list(tmp_path.iterdir()) == before
+    assert count_outgoing(store, "steps") == 180
+    parts, batches = forwarded(store)
     assert sorted(slot for slot, _, _ in batches) == [0, 1, 2]
     for (slot, key, _), envelopes in batches.items():
         assert key == CROWDS[0].hex()
@@ -93,41 +93,48 @@ def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
         assert envelopes != came  # the same order has a chance of 1/60!
     assert len({batch[:12] for _, _, batch in batches}) == 1  # by which the collector knows that they are one crowd
     assert {(part["size"], part["parts"]) for part in parts} == {(60, 9)}
-    assert count_outgoing(store, "steps") == 180
     # Those for the other key still wait, as they came.
-    (left,) = waiting(store, "steps")
-    assert (left.name, left.people) == (CROWDS[1].hex(), 4)
+    assert waiting(store, "steps") == {CROWDS[1].hex(): 4}
     assert not any(other[0] in envelopes for other in others for envelopes in batches.values())
-    for part in parts:
-        sent(store, part)
-        sent(store, part)  # twice does no harm
-    assert not list(outgoing_parts(store, "steps"))
-    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(("below", "result"), [("drop", "dropped"), ("local", "mixed")])
+def test_too_few_people_are_dropped_or_forwarded(store, below, result):
+    uploaded(store, 10)
+    assert settled(store, threshold=11, below_threshold=below) == {result: 10}
+    assert waiting(store, "steps") == {}
+    assert count_outgoing(store, "steps") == (0 if below == "drop" else 30)
 
 
 def test_a_crash_leaves_the_envelopes_as_they_came(store, monkeypatch):
     uploaded(store, 10)
     before = waiting(store, "steps")
-    monkeypatch.setattr(crowds, "_store", lambda *_: 1 / 0)
+    monkeypatch.setattr(crowds, "permutation", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        forward_later(store, CAMPAIGN, before[0], None)
+        settled(store)
     assert waiting(store, "steps") == before
     assert count_outgoing(store, "steps") == 0
 
 
-def test_people_who_came_meanwhile_are_neither_lost_nor_left_alone(store):
+def test_uploads_wait_while_a_crowd_is_settled(store, monkeypatch):
+    """Who comes meanwhile is neither lost nor in the batches: they are a crowd of their own."""
     uploaded(store, 10)
-    (crowd,) = waiting(store, "steps")
-    uploaded(store, 3)
-    assert not forward_later(store, CAMPAIGN, crowd, None)
-    assert not drop(store, "steps", crowd)
-    (grown,) = waiting(store, "steps")
-    assert grown.people == 13
-    assert forward_later(store, CAMPAIGN, grown, None)
-    assert not drop(store, "steps", grown)
-    assert waiting(store, "steps") == []
-    batches, _ = forwarded(store)
-    assert np.all([len(envelopes) == 13 for envelopes in batches.values()])
+    coming = threading.Thread(target=uploaded, args=(store, 3))
+    mix = crowds.permutation
+
+    def meanwhile(count):
+        if not coming.ident:
+            coming.start()
+            coming.join(0.2)
+            assert coming.is_alive()
+        return mix(count)
+
+    monkeypatch.setattr(crowds, "permutation", meanwhile)
+    assert settled(store) == {"mixed": 10}
+    coming.join()
+    assert waiting(store, "steps") == {CROWDS[0].hex(): 3}
+    _, batches = forwarded(store)
+    assert [len(envelopes) for envelopes in batches.values()] == [10] * 3
 
 
 def numbered(people, slots):
@@ -140,12 +147,12 @@ def numbered(people, slots):
 
 def mixed(people, slots):
     """The numbers of the people in the order after mixing, one row per slot."""
-    with tempfile.TemporaryFile() as file:
-        file.write(numbered(people, slots).tobytes())
-        file.flush()
-        parts = [list(crowds.mixed(file, (people, slots, NUMBERED), slot, 5)) for slot in range(slots)]
-    assert all(len(part) <= 5 * NUMBERED for of_slot in parts for part in of_slot)
-    found = np.array([np.frombuffer(b"".join(of_slot), dtype="<u4").reshape(-1, 2) for of_slot in parts])
+    bodies = [row.tobytes() for row in numbered(people, slots)]
+    found = [[] for _ in range(slots)]
+    for slot, part, body in crowds.mixed(bodies, (people, slots, NUMBERED), 5):
+        assert (len(found[slot]), len(body) <= 5 * NUMBERED) == (part, True)
+        found[slot].append(body)
+    found = np.array([np.frombuffer(b"".join(of_slot), dtype="<u4").reshape(-1, 2) for of_slot in found])
     assert np.array_equal(found[..., 1], np.broadcast_to(np.arange(slots)[:, None], found.shape[:2]))
     return found[..., 0]
 

@@ -113,7 +113,8 @@ def shuffler(
 
     Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080 --public-url https://shuffle.example
     """
-    from sstq.service.shuffler import ShufflerSettings, run_shuffler
+    from sstq.service.app import serve as run
+    from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 
     common, shown = _prepare("shuffler", folder, host, port, database, certificate, private_key)
     with check_usage():
@@ -123,14 +124,12 @@ def shuffler(
             public_url=public_url,
             collector=collector.rstrip("/"),
             collector_key=collector_key,
-            folder=str(folder),
         )
 
-    def started(url: str, key: str) -> None:
-        _say_started(settings, url, {"public key": key}, token=shown)
-
     with _refused_without_upgrade("shuffler", folder):
-        run_shuffler(settings, started)
+        app = create_shuffler_app(settings)
+    key = app.state.node.key.public.hex()
+    run(app, settings, lambda url: _say_started(settings, url, {"public key": key}, token=shown))
 
 
 def _prepare(

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 import rfc8785
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -129,50 +128,47 @@ def _is(name: str, identity: bytes, table: sa.Table = batches) -> tuple[sa.Colum
     return (table.c.campaign == name, table.c.batch == identity)
 
 
-def open_next(
-    database: Database,
-    campaign: Campaign,
-    secret_of: dict[str, bytes],
-    workers: Workers,
-) -> bool:
+def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes], workers: Workers) -> bool:
     """Open one complete batch of a campaign and store its messages; returns False if there is none.
 
-    `secret_of` has the secret sealing keys by crowd. Memory: about 150 bytes per message of the batch, plus one part of
+    `secret_of` has the secret sealing keys by crowd. Memory: about 200 bytes per message of the batch, plus one part of
     envelopes.
     """
-    batch, size = _next(database, campaign.name), campaign.envelope_bytes
-    if batch is None:
-        return False
-    secret, info = secret_of.get(batch.sealing_key), envelope_info(bytes.fromhex(batch.sealing_key), batch.slot)
-    good: list[tuple[bytes, bytes]] = []
-    foreign = malformed = 0
-    for body in _parts(database, batch):
-        found = open_all(workers, secret, info, body, size) if secret else [None] * (len(body) // size)
-        both = zip(_cut(body, size), found, strict=True)
-        pairs = [(envelope, message) for envelope, message in both if message is not None]
-        _, wrong = checked(campaign.mechanism, [(1, message) for _, message in pairs])
-        foreign += len(body) // size - len(pairs)
-        malformed += len(wrong)
-        good += [
-            (hashlib.sha256(envelope).digest()[:DIGEST_BYTES], message)
-            for place, (envelope, message) in enumerate(pairs)
-            if place not in wrong
-        ]
-    stored = _put(database, batch, campaign.mechanism, good, {"foreign": foreign, "malformed": malformed})
-    if stored and (foreign or malformed):
-        logger.warning("a batch of %s had %d foreign and %d malformed envelopes", campaign.name, foreign, malformed)
-    return True
+    table, part = batches.c, envelopes.c
+    arrived = sa.select(sa.func.count()).where(part.campaign == table.campaign, part.batch == table.batch)
+    complete = sa.and_(sa.not_(table.opened), arrived.scalar_subquery() == table.parts)
+    batch: Any
+    for batch in database.rows(sa.select(batches).where(table.campaign == campaign.name, complete).limit(1)):
+        secret, info = secret_of.get(batch.sealing_key), envelope_info(bytes.fromhex(batch.sealing_key), batch.slot)
+        here, size = _is(batch.campaign, batch.batch, envelopes), campaign.envelope_bytes
+        good: dict[bytes, bytes] = {}  # messages by the hashes of their envelopes
+        refused = dict.fromkeys(("foreign", "malformed", "repeated"), 0)
+        for number in range(batch.parts):
+            # Nothing if another process has opened the batch.
+            body = bytes(database.scalar(sa.select(part.body).where(*here, part.part == number)) or b"")
+            found = open_all(workers, secret, info, body, size) if secret else [None] * (len(body) // size)
+            both = zip(_cut(body, size), found, strict=True)
+            pairs = [(envelope, message) for envelope, message in both if message is not None]
+            _, wrong = checked(campaign.mechanism, [(1, message) for _, message in pairs])
+            refused["foreign"] += len(found) - len(pairs)
+            refused["malformed"] += len(wrong)
+            for place, (envelope, message) in enumerate(pairs):
+                if place not in wrong:
+                    digest = hashlib.sha256(envelope).digest()[:DIGEST_BYTES]
+                    refused["repeated"] += digest in good
+                    good[digest] = message
+        if _put(database, batch, campaign.mechanism, good, refused) and any(refused.values()):
+            logger.warning("a batch of %s had envelopes that do not count: %s", campaign.name, refused)
+        return True
+    return False
 
 
-def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> Iterable[bytes | None]:
+def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
     """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
-    tasks = [(secret, info, some, size) for some in _cut(body, size * _TASK_ENVELOPES)]
     if len(body) < size * _WORTH_A_WORKER:
-        for task in tasks:
-            yield from _open(*task)
-    else:
-        for future in [workers.submit(_open, *task) for task in tasks]:
-            yield from future.result()
+        return _open(secret, info, body, size)
+    tasks = [workers.submit(_open, secret, info, some, size) for some in _cut(body, size * _TASK_ENVELOPES)]
+    return [message for task in tasks for message in task.result()]
 
 
 def _open(secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
@@ -183,36 +179,20 @@ def _cut(body: bytes, size: int) -> Iterator[bytes]:
     return (body[start : start + size] for start in range(0, len(body), size))
 
 
-def _next(database: Database, name: str) -> sa.Row[Any] | None:
-    """A complete batch of a campaign that waits to be opened, if any."""
-    table = batches.c
-    arrived = sa.select(sa.func.count()).select_from(envelopes)
-    arrived = arrived.where(envelopes.c.campaign == table.campaign, envelopes.c.batch == table.batch)
-    query = sa.select(batches).where(table.campaign == name, sa.not_(table.opened))
-    return next(iter(database.rows(query.where(arrived.scalar_subquery() == table.parts).limit(1))), None)
-
-
-def _parts(database: Database, batch: sa.Row[Any]) -> Iterator[bytes]:
-    """Iterate over a batch's envelopes, one part at a time; stops early if another process has opened the batch."""
-    for part in range(batch.parts):
-        here = _is(batch.campaign, batch.batch, envelopes)
-        if (body := database.scalar(sa.select(envelopes.c.body).where(*here, envelopes.c.part == part))) is not None:
-            yield bytes(body)
-
-
 def _put(
-    database: Database,
-    batch: sa.Row[Any],
-    mechanism: Mechanism,
-    good: list[tuple[bytes, bytes]],
-    refused: dict[str, int],
+    database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes, bytes], refused: dict[str, int]
 ) -> bool:
-    """Replace a batch's envelopes by its messages (with their envelopes' hashes), leaving out envelopes seen before.
+    """Replace a batch's envelopes by its messages (by their envelopes' hashes), leaving out envelopes seen before.
 
     One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
     another process was faster.
     """
     name, mine = batch.campaign, _is(batch.campaign, batch.batch)
+    # An envelope opens in one slot only. The hashes of a few batches are in memory at a time.
+    alike = sa.and_(batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch)
+    earlier = sa.select(seen.c.digests).join_from(seen, batches, alike)
+    earlier = earlier.where(seen.c.campaign == name, batches.c.slot == batch.slot)
+    earlier = earlier.execution_options(yield_per=_BATCHES_AT_ONCE)
 
     def work(connection: sa.Connection) -> bool:
         # One batch of a campaign at a time, so that no envelope is in two of them.
@@ -220,36 +200,22 @@ def _put(
         row = connection.execute(sa.select(batches).where(*mine).with_for_update()).one_or_none()
         if row is None or row.opened:
             return False
-        fresh, digests = _unseen(connection, batch, good)
+        fresh = dict(good)
+        for digests in connection.execute(earlier).scalars():
+            for digest in _cut(bytes(digests), DIGEST_BYTES):
+                fresh.pop(digest, None)
         connection.execute(envelopes.delete().where(*_is(name, batch.batch, envelopes)))
         if fresh:
-            joined, _ = checked(mechanism, [(1, message) for message in fresh])
+            joined, _ = checked(mechanism, [(1, message) for message in fresh.values()])
             insert_messages(connection, name, joined)
+            digests = b"".join(sorted(fresh))
             connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
-        counts = {"accepted": len(fresh), "repeated": len(good) - len(fresh)} | refused
+        repeated = refused["repeated"] + len(good) - len(fresh)
+        counts = refused | {"accepted": len(fresh), "repeated": repeated}
         connection.execute(batches.update().where(*mine).values(opened=True, **counts))
         return True
 
     return database.write(work)
-
-
-def _unseen(
-    connection: sa.Connection, batch: sa.Row[Any], found: list[tuple[bytes, bytes]]
-) -> tuple[list[bytes], bytes]:
-    """Return the messages of envelopes not seen before, and the sorted hashes of those envelopes."""
-    if not found:
-        return [], b""
-    hashes = np.array([digest for digest, _ in found], dtype=f"S{DIGEST_BYTES}")
-    first = np.zeros(len(found), dtype=bool)
-    first[np.unique(hashes, return_index=True)[1]] = True
-    # An envelope opens in one slot only. The hashes of a few batches are in memory at a time.
-    alike = sa.and_(batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch)
-    query = sa.select(seen.c.digests).join_from(seen, batches, alike)
-    query = query.where(seen.c.campaign == batch.campaign, batches.c.slot == batch.slot)
-    for digests in connection.execute(query, execution_options={"yield_per": _BATCHES_AT_ONCE}).scalars():
-        first &= ~np.isin(hashes, np.frombuffer(digests, dtype=f"S{DIGEST_BYTES}"))
-    fresh = [message for (_, message), new in zip(found, first, strict=True) if new]
-    return fresh, np.sort(hashes[first]).tobytes()
 
 
 def count_batches(database: Database, name: str) -> dict[str, int]:
@@ -257,14 +223,6 @@ def count_batches(database: Database, name: str) -> dict[str, int]:
     sums = [sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in OUTCOMES]
     (row,) = database.rows(sa.select(sa.func.count(), *sums).where(batches.c.campaign == name, batches.c.opened))
     return dict(zip(("batches", *OUTCOMES), map(int, row), strict=True))
-
-
-def _crowds(database: Database, name: str) -> list[tuple[int, int]]:
-    """Return (size, accepted) of each crowd that was mixed together and opened, those of its smallest slot."""
-    crowd = sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES)
-    query = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted)).group_by(crowd)
-    query = query.where(batches.c.campaign == name, batches.c.opened, batches.c.accepted > 0)
-    return [(size, accepted) for size, accepted in database.rows(query)]
 
 
 def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None:
@@ -278,9 +236,12 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
     terms = campaign.shuffling
     if terms is None:
         return None
-    counts, local = count_batches(store, campaign.name), price(campaign.mechanism)
-    crowds = []
-    for size, people in sorted(_crowds(store, campaign.name), reverse=True):
+    # All slots of a crowd have names that begin alike; its smallest slot counts.
+    smallest = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted))
+    smallest = smallest.where(batches.c.campaign == campaign.name, batches.c.opened, batches.c.accepted > 0)
+    rows = store.rows(smallest.group_by(sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES)))
+    crowds, local = [], price(campaign.mechanism)
+    for size, people in sorted(map(tuple, rows), reverse=True):
         hidden = campaign.senders == "single-use" and size >= terms.threshold
         epsilon, half = (
             _shuffled(campaign.mechanism, honest, terms.delta) if hidden and honest else local
@@ -289,6 +250,7 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
         # Pure ε: without a crowd there is no δ.
         delta = 0.0 if epsilon >= local else terms.delta
         crowds.append({"people": people, "epsilon": epsilon, "delta": delta, "epsilon_if_half_fake": half})
+    counts = count_batches(store, campaign.name)
     refused = {reason: counts.pop(reason) for reason in ("foreign", "malformed", "repeated")}
     return counts | {"refused": refused, "crowds": crowds, "local_epsilon": local}
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from sstq.client.campaigns import Campaign
+from sstq.client.campaigns import Campaign, Shuffling
 from sstq.client.sealing import CROWD_BYTES
 from sstq.mechanisms import Mechanism
 from sstq.randomness.secret import SecureBits
 from sstq.service.batches import CROWD_NAME_BYTES, LARGEST_PART
-from sstq.service.database import Database, outgoing, uploads
-from sstq.service.folding import TakenByAnother
+from sstq.service.database import Database, campaigns, outgoing, uploads
 from sstq.service.receiving import Checked, Packed
 
 _crowd = sa.func.substr(uploads.c.body, 1, CROWD_BYTES, type_=sa.LargeBinary)
@@ -30,87 +30,86 @@ _crowd = sa.func.substr(uploads.c.body, 1, CROWD_BYTES, type_=sa.LargeBinary)
 
 def joined_by_crowd(_: Mechanism, packed: Sequence[Packed]) -> Checked:
     """Join uploads into one body per crowd; a shuffler cannot see anything wrong with them."""
-    found: dict[bytes, tuple[int, list[bytes]]] = {}
+    found: dict[bytes, list[Packed]] = {}
     for count, body in packed:
-        crowd = body[:CROWD_BYTES]
-        people, bodies = found.get(crowd, (0, [crowd]))
-        bodies.append(body[CROWD_BYTES:])
-        found[crowd] = (people + count, bodies)
-    return [(people, b"".join(bodies)) for people, bodies in found.values()], {}
+        found.setdefault(body[:CROWD_BYTES], []).append((count, body[CROWD_BYTES:]))
+    return [
+        (sum(count for count, _ in several), crowd + b"".join(body for _, body in several))
+        for crowd, several in found.items()
+    ], {}
 
 
-class Crowd(NamedTuple):
-    """People whose envelopes wait in so many rows of the database; its name is in hexadecimal."""
-
-    name: str
-    rows: int
-    people: int
+def waiting(database: Database, name: str) -> dict[str, int]:
+    """Count the people of each crowd of a campaign; crowds are named in hexadecimal."""
+    return database.read(lambda connection: _waiting(connection, name))
 
 
-def waiting(database: Database, name: str) -> list[Crowd]:
-    """The crowds of a campaign."""
-    crowd = _crowd.label("crowd")
-    query = sa.select(crowd, sa.func.count(), sa.func.sum(uploads.c.messages)).where(uploads.c.campaign == name)
-    return [Crowd(bytes(own).hex(), rows, int(people)) for own, rows, people in database.rows(query.group_by(crowd))]
+def _waiting(connection: sa.Connection, name: str) -> dict[str, int]:
+    query = sa.select(_crowd, sa.func.sum(uploads.c.messages)).where(uploads.c.campaign == name).group_by(_crowd)
+    return {bytes(crowd).hex(): int(people) for crowd, people in connection.execute(query)}
 
 
-def _of(name: str, crowd: Crowd) -> sa.ColumnElement[bool]:
-    return sa.and_(uploads.c.campaign == name, _crowd == bytes.fromhex(crowd.name))
-
-
-def drop(database: Database, name: str, crowd: Crowd) -> bool:
-    """Delete a crowd's envelopes; returns False if another process was faster."""
-    return _replace(database, name, crowd, lambda _: None)
-
-
-def forward_later(database: Database, campaign: Campaign, crowd: Crowd, folder: str | None) -> bool:
-    """Replace a crowd's envelopes by mixed batches, one per slot; returns False if another process was faster.
+def settle(database: Database, campaign: Campaign, terms: Shuffling, known: Collection[str]) -> Counter[str]:
+    """Replace the envelopes of known crowds by mixed batches, or drop them if there are too few.
 
     One transaction: a crash leaves either the envelopes as they came or the batches, and nothing that connects the
-    two. The envelopes pass through a file without a name, which disappears however the process ends: memory holds 24
-    bytes per person, and the system's cache as much of the file as fits.
+    two. Returns how many people were mixed and how many dropped.
     """
-    query = sa.select(uploads.c.body).where(_of(campaign.name, crowd))
 
-    def fill(connection: sa.Connection) -> int:
-        file.truncate(file.seek(0))
-        with connection.execute(query, execution_options={"yield_per": 8}).scalars() as bodies:
-            return sum(file.write(bytes(body)[CROWD_BYTES:]) for body in bodies)
+    def work(connection: sa.Connection) -> Counter[str]:
+        # Uploads and other processes wait meanwhile.
+        connection.execute(sa.select(campaigns).where(campaigns.c.name == campaign.name).with_for_update())
+        counts: Counter[str] = Counter()
+        for crowd, people in _waiting(connection, campaign.name).items():
+            if crowd in known:
+                here = sa.and_(uploads.c.campaign == campaign.name, _crowd == bytes.fromhex(crowd))
+                enough = people >= terms.threshold or terms.below_threshold == "local"
+                if enough:
+                    bodies = connection.execute(sa.select(uploads.c.body).where(here).execution_options(yield_per=8))
+                    _store(
+                        connection, campaign, crowd, people, (bytes(body)[CROWD_BYTES:] for body in bodies.scalars())
+                    )
+                connection.execute(uploads.delete().where(here))
+                counts["mixed" if enough else "dropped"] += people
+        return counts
 
-    with tempfile.TemporaryFile(dir=folder) as file:
-        if database.read(fill) != crowd.people * campaign.slots * campaign.envelope_bytes:  # somebody came meanwhile
-            return False
-        file.flush()
-        return _replace(database, campaign.name, crowd, lambda connection: _store(connection, campaign, crowd, file))
+    return database.write(work)
 
 
-def _store(connection: sa.Connection, campaign: Campaign, crowd: Crowd, file: IO[bytes]) -> None:
+def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: int, bodies: Iterable[bytes]) -> None:
+    """Store a crowd's envelopes as batches, one per slot."""
     name, size = secrets.token_bytes(CROWD_NAME_BYTES), campaign.envelope_bytes
-    shape, each = (crowd.people, campaign.slots, size), LARGEST_PART // size
-    for slot in range(campaign.slots):
-        for number, body in enumerate(mixed(file, shape, slot, each)):
-            part = {
-                "campaign": campaign.name,
-                "batch": name + slot.to_bytes(4, "big"),
-                "part": number,
-                "slot": slot,
-                "sealing_key": crowd.name,
-                "size": crowd.people,
-                "parts": -(-crowd.people // each),
-                "count": len(body) // size,
-                "body": body,
-            }
-            connection.execute(outgoing.insert(), part)
+    each = LARGEST_PART // size
+    for slot, part, body in mixed(bodies, (people, campaign.slots, size), each):
+        row = {
+            "campaign": campaign.name,
+            "batch": name + slot.to_bytes(4, "big"),
+            "part": part,
+            "slot": slot,
+            "sealing_key": crowd,
+            "size": people,
+            "parts": -(-people // each),
+            "count": len(body) // size,
+            "body": body,
+        }
+        connection.execute(outgoing.insert(), row)
 
 
-def mixed(file: IO[bytes], shape: tuple[int, int, int], slot: int, each: int) -> Iterator[bytes]:
-    """Iterate over the envelopes of a slot in random order, in pieces of this many.
+def mixed(bodies: Iterable[bytes], shape: tuple[int, int, int], each: int) -> Iterator[tuple[int, int, bytes]]:
+    """Mix the envelopes of each slot; yields slot, part and at most `each` envelopes, in random order.
 
-    The file holds them by person and slot; the shape is people, slots and bytes of an envelope.
+    The bodies hold them by person and slot; the shape is people, slots and bytes of an envelope. They pass through a
+    file without a name, which disappears however the process ends: memory holds 24 bytes per person, and the system's
+    cache as much of the file as fits.
     """
-    envelopes, order = np.memmap(file, np.uint8, "r", shape=shape), permutation(shape[0])
-    for start in range(0, shape[0], each):
-        yield envelopes[order[start : start + each], slot].tobytes()
+    with tempfile.TemporaryFile() as file:
+        file.writelines(bodies)
+        file.flush()
+        envelopes = np.memmap(file, np.uint8, "r", shape=shape)
+        for slot in range(shape[1]):
+            order = permutation(shape[0])
+            for part, start in enumerate(range(0, shape[0], each)):
+                yield slot, part, envelopes[order[start : start + each], slot].tobytes()
 
 
 def permutation(count: int) -> NDArray[np.int64]:
@@ -125,33 +124,15 @@ def permutation(count: int) -> NDArray[np.int64]:
             return order
 
 
-def _replace(database: Database, name: str, crowd: Crowd, put: Callable[[sa.Connection], None]) -> bool:
-    def work(connection: sa.Connection) -> None:
-        if connection.execute(uploads.delete().where(_of(name, crowd))).rowcount != crowd.rows:
-            raise TakenByAnother
-        put(connection)
-
-    try:
-        database.write(work)
-    except TakenByAnother:
-        return False
-    return True
+def next_part(database: Database, name: str) -> dict[str, Any] | None:
+    """Return the row of a part that the collector has not acknowledged, if any."""
+    rows = database.rows(sa.select(outgoing).where(outgoing.c.campaign == name).limit(1))
+    return rows[0]._asdict() if rows else None
 
 
-def _mine(part: Mapping[str, Any]) -> sa.ColumnElement[bool]:
-    return sa.and_(*(column == part[column.name] for column in outgoing.primary_key))
-
-
-def outgoing_parts(database: Database, name: str) -> Iterator[dict[str, Any]]:
-    """Iterate over the rows of parts that the collector has not acknowledged, one in memory at a time."""
-    for key in database.rows(sa.select(*outgoing.primary_key).where(outgoing.c.campaign == name)):
-        for row in database.rows(sa.select(outgoing).where(_mine(key._mapping))):  # unless another process has sent it
-            yield row._asdict()
-
-
-def sent(database: Database, part: Mapping[str, Any]) -> None:
+def sent(database: Database, part: dict[str, Any]) -> None:
     """Delete a part that the collector has acknowledged."""
-    database.execute(outgoing.delete().where(_mine(part)))
+    database.execute(outgoing.delete().where(*(column == part[column.name] for column in outgoing.primary_key)))
 
 
 def count_outgoing(database: Database, name: str) -> int:

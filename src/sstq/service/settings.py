@@ -99,7 +99,6 @@ class ShufflerSettings(Settings):
         closing_seconds: how long after a campaign's end to wait for late uploads before envelopes
             below the threshold are dropped or forwarded.
         fetch_seconds: how often to ask the collector whether campaigns have changed.
-        folder: the folder for temporary files; None for the system's.
     """
 
     public_url: str | None = None
@@ -107,7 +106,6 @@ class ShufflerSettings(Settings):
     collector_key: str | None = None
     closing_seconds: float = 60.0
     fetch_seconds: float = 10.0
-    folder: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

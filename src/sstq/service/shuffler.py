@@ -12,22 +12,21 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterable
+from datetime import timedelta
 
 from fastapi import APIRouter, FastAPI
 from prometheus_client.core import Metric
 
-from sstq.client.campaigns import Campaign, Document, Shuffling, read_document
+from sstq.client.campaigns import Document, read_document
 from sstq.client.http import Refused, Unreachable, request
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
-from sstq.service.app import new_app, serve
+from sstq.service.app import new_app
 from sstq.service.background import Rounds
 from sstq.service.batches import Manifest
 from sstq.service.common_routes import ADMINISTRATOR, Named, common_routes
-from sstq.service.crowds import count_outgoing, drop, forward_later, joined_by_crowd, outgoing_parts, sent, waiting
+from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.models import ShufflerStatus
 from sstq.service.node import Entry, Node
 from sstq.service.observing import gauge
@@ -36,12 +35,11 @@ from sstq.service.settings import ShufflerSettings
 from sstq.service.store import Store, StoredCampaign
 from sstq.service.uploads import Uploads
 
-__all__ = ["ShufflerSettings", "create_shuffler_app", "run_shuffler"]
+__all__ = ["ShufflerSettings", "create_shuffler_app"]
 
 _COLLECTOR_KEY = "collector-key"
 # How many names may be looked up at the collector at once; strangers can send any name.
 _ASKED_AT_ONCE = 4
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 # The campaign is deleted, or its grace period is over: nobody will ever open these batches.
 _FOR_GOOD = {404, 410}
 
@@ -89,6 +87,16 @@ class Shuffler(Node):
         """The collector's signature of the document and the shuffler's, the same for every client."""
         return super().signatures(entry) | {"SSTQ-Shuffler-Signature": self.key.sign(entry.document, SHUFFLER_PREFIX)}
 
+    def unpacked(self, entry: Entry, raw: bytes) -> bytes:
+        """Open the cover of a person's envelopes, which the shuffler cannot open."""
+        crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
+        if crowd.hex() not in entry.crowds:
+            raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
+        (envelopes,) = open_envelopes(self.sealing_key.secret, cover_info(crowd), [cover])
+        if envelopes is None:
+            raise Problem(422, "The cover of the envelopes does not open.")
+        return crowd + envelopes
+
     async def _look_for(self, name: str) -> None:
         await super()._look_for(name)
         if name not in self._entries:
@@ -117,9 +125,11 @@ class Shuffler(Node):
         pinned = self.store.known_setting(_COLLECTOR_KEY)
         key = signer(answer.content, signature, document.keys, None if pinned is None else pinned.hex())
         campaign = document.campaign
-        if campaign.name != name or campaign.shuffling is None or campaign.closes is None:
+        if campaign.name != name or campaign.shuffling is None:
             raise ValueError("the collector has no shuffled campaign with this name")
-        self._check_named(campaign.shuffling)
+        for field, value in (self.public_keys | {"url": self.settings.public_url}).items():
+            if (named := getattr(campaign.shuffling, field)) != value:
+                raise ValueError(f"it names a shuffler with the {field} {named}, this one has {value}")
         self._pin(key)
         stored = self.store.campaign(name)
         change = self._forbidden_change(document, None if stored is None else self._entry(stored))
@@ -133,25 +143,15 @@ class Shuffler(Node):
             self.store.change_terms(name, terms)
         self.refresh()
 
-    def _check_named(self, terms: Shuffling) -> None:
-        """ValueError unless the terms name this shuffler: its address and both of its keys."""
-        own = self.public_keys | {"url": self.settings.public_url}
-        for field, value in own.items():
-            if getattr(terms, field) != value:
-                raise ValueError(f"it names a shuffler with the {field} {getattr(terms, field)}, this one has {value}")
-
     def _forbidden_change(self, document: Document, known: Entry | None) -> str | None:
         """Keep what people agree to when it is first seen; returns what has changed against it, if anything."""
         agreed = document.campaign.agreed()
         kept = self.store.setting(f"agreed-{document.campaign.name}", lambda: agreed)
         if kept != agreed:
             return f"the collector changed what people agreed to from {kept.decode()} to {agreed.decode()}"
-        if known is None:
-            return None
-        if not set(known.sealing_keys) <= set(document.sealing_keys):
+        if known is not None and not set(known.sealing_keys) <= set(document.sealing_keys):
             return "the collector removed a sealing key that people may have used"
-        now = self.clock.now()
-        if self.has_ended(known, now) and document.campaign.status(now) != "closed":
+        if known is not None and self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed":
             return "the collector reopened the campaign after its end"
         return None
 
@@ -162,16 +162,14 @@ class Shuffler(Node):
                 f"collector_key must be the one stored before, {kept}, got {key}; pass an empty database to change it"
             )
 
-    def has_ended(self, entry: Entry, now: datetime) -> bool:
-        """Whether no more envelopes of a campaign can arrive, not even late ones."""
+    def closed_for(self, entry: Entry, time: timedelta) -> bool:
+        """Whether a campaign closed at least this long ago."""
         closes = entry.campaign.closes
-        passed = closes is not None and now >= closes + timedelta(seconds=self.settings.closing_seconds)
-        return passed and not self.clock.doubtful  # small crowds are dropped then
+        return closes is not None and self.clock.now() >= closes + time
 
-    def is_over(self, entry: Entry, now: datetime) -> bool:
-        """Whether the collector accepts no more batches of a campaign, so it need not be asked."""
-        closes = entry.campaign.closes
-        return closes is not None and now >= closes + timedelta(hours=self.settings.grace_hours)
+    def has_ended(self, entry: Entry) -> bool:
+        """Whether no more envelopes of a campaign can arrive, not even late ones: small crowds are dropped then."""
+        return self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds)) and not self.clock.doubtful
 
 
 class Work(Rounds):
@@ -182,87 +180,66 @@ class Work(Rounds):
     def __init__(self, shuffler: Shuffler) -> None:
         super().__init__(shuffler)
         self._shuffler = shuffler
-        self._fetch_due = self._forward_due = 0.0
-        self._pause = _FIRST_PAUSE
+        self._fetch_due, self._forwarding = 0.0, True
 
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
-            self._fetch()
-            self._fetch_due = time.monotonic() + self._shuffler.settings.fetch_seconds
+            for entry in self._shuffler.refresh():
+                self._fetch(entry)
+            self._fetch_due, self._forwarding = time.monotonic() + self._shuffler.settings.fetch_seconds, True
         entries = self._shuffler.refresh()
         for entry in entries:
             self.attempt(entry, self._mix)
-        if time.monotonic() >= self._forward_due:
-            self._forward(entries)
+        if self._forwarding:
+            for entry in entries:
+                self._forwarding &= self._forward(entry)  # after a failure not before the next fetch
         self.purge()
 
-    def _fetch(self) -> None:
-        now = self._shuffler.clock.now()
-        for entry in self._shuffler.refresh():
-            try:
-                if not self._shuffler.is_over(entry, now):
-                    self._shuffler.fetch(entry.campaign.name)
-            except ValueError as error:  # keep using the old document
-                logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
+    def _fetch(self, entry: Entry) -> None:
+        if self._shuffler.closed_for(entry, timedelta(hours=self._shuffler.settings.grace_hours)):
+            return  # the collector accepts no more batches
+        try:
+            self._shuffler.fetch(entry.campaign.name)
+        except ValueError as error:  # keep using the old document
+            logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
 
     def _mix(self, entry: Entry) -> None:
         """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
-        if not self._shuffler.has_ended(entry, self._shuffler.clock.now()):
+        store, campaign, terms = self._shuffler.store, entry.campaign, entry.campaign.shuffling
+        if terms is None or not self._shuffler.has_ended(entry) or not waiting(store, campaign.name):
             return
-        store, campaign, counts = self._shuffler.store, entry.campaign, self._shuffler.metrics.people
-        for crowd in waiting(store, campaign.name):
-            if self._stopping.is_set() or crowd.name not in entry.crowds or campaign.shuffling is None:
-                continue
-            terms = campaign.shuffling  # those that the crowd agreed to: its name is their hash
-            if crowd.people >= terms.threshold or terms.below_threshold == "local":
-                if forward_later(store, campaign, crowd, self._shuffler.settings.folder):
-                    counts.labels(campaign.name, "mixed").inc(crowd.people)
-            elif drop(store, campaign.name, crowd):
-                counts.labels(campaign.name, "dropped").inc(crowd.people)
+        # The terms are those that the crowds agreed to: their names are hashes of them.
+        for result, people in settle(store, campaign, terms, entry.crowds).items():
+            self._shuffler.metrics.people.labels(campaign.name, result).inc(people)
+            if result == "dropped":
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
-                logger.warning(said, campaign.name, crowd.people)
+                logger.warning(said, campaign.name, people)
 
-    def _forward(self, entries: list[Entry]) -> None:
-        """Send all waiting parts; pauses after a failure, longer each time until one succeeds."""
-        failed = False
-        for entry in entries:
-            for part in outgoing_parts(self._shuffler.store, entry.campaign.name):
-                if self._stopping.is_set():
-                    return
-                if not self._is_settled(entry, part):
-                    failed = True
-                    break  # the campaign's other parts would fail too
-                sent(self._shuffler.store, part)
-                self._pause = _FIRST_PAUSE
-        if failed:
-            self._forward_due = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    def _is_settled(self, entry: Entry, part: dict[str, Any]) -> bool:
-        """Send a part; returns whether the collector has it or will never accept it."""
-        name, body = entry.campaign.name, bytes(part["body"])
-        manifest = Manifest(
-            campaign=name,
-            digest=entry.campaign.digest,
-            crowd=part["sealing_key"],
-            batch=bytes(part["batch"]).hex(),
-            sha256=hashlib.sha256(body).hexdigest(),
-            **{field: part[field] for field in ("slot", "size", "part", "parts", "count")},
-        )
-        headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._shuffler.key)
-        url = f"{self._shuffler.settings.collector}/v1/campaigns/{name}/batches"
-        try:
-            if request("POST", url, headers=headers, body=body).json() != {"count": manifest.count}:
-                raise Unreachable("the collector's receipt is for another batch")
-        except Unreachable as error:
-            logger.warning("a batch of %s will be sent again: %s", name, error)
-            return False
-        except Refused as error:
-            logger.warning("a batch of %s was refused: %s", name, error)
-            if error.status not in _FOR_GOOD:
-                return False
-            self._shuffler.metrics.people.labels(name, "refused").inc(manifest.count)
+    def _forward(self, entry: Entry) -> bool:
+        """Send the waiting parts of a campaign; returns False if one must be sent again later."""
+        store, name = self._shuffler.store, entry.campaign.name
+        while not self._stopping.is_set() and (part := next_part(store, name)) is not None:
+            body = bytes(part["body"])
+            manifest = Manifest(
+                campaign=name,
+                digest=entry.campaign.digest,
+                crowd=part["sealing_key"],
+                batch=bytes(part["batch"]).hex(),
+                sha256=hashlib.sha256(body).hexdigest(),
+                **{field: part[field] for field in ("slot", "size", "part", "parts", "count")},
+            )
+            headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._shuffler.key)
+            url = f"{self._shuffler.settings.collector}/v1/campaigns/{name}/batches"
+            try:
+                if request("POST", url, headers=headers, body=body).json() != {"count": manifest.count}:
+                    raise Unreachable("the collector's receipt is for another batch")
+            except (Refused, Unreachable) as error:
+                logger.warning("a batch of %s was not accepted: %s", name, error)
+                if not isinstance(error, Refused) or error.status not in _FOR_GOOD:
+                    return False
+                self._shuffler.metrics.people.labels(name, "refused").inc(manifest.count)
+            sent(store, part)
         return True
 
 
@@ -273,33 +250,9 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
     app = new_app(shuffler, "sstq shuffler", _DESCRIPTION, Work)
     app.include_router(common_routes(shuffler, _UPLOAD))
     app.include_router(_routes(shuffler))
-    app.add_middleware(_Envelopes, node=shuffler)
+    app.add_middleware(Uploads, node=shuffler)
     app.add_middleware(Guard, node=shuffler)
     return app
-
-
-def run_shuffler(settings: ShufflerSettings, started: Callable[[str, str], None] = lambda _, __: None) -> None:
-    """Serve until the process is told to stop; `started` is called with the address and the shuffler's public key."""
-    app = create_shuffler_app(settings)
-    serve(app, settings, lambda url: started(url, app.state.node.key.public.hex()))
-
-
-class _Envelopes(Uploads):
-    """POST /v1/campaigns/NAME/messages of a shuffler: opens the cover of envelopes, which it cannot open."""
-
-    _node: Shuffler
-
-    def _admit(self, campaign: Campaign) -> None:
-        """Accept all campaigns: those of a shuffler are all shuffled."""
-
-    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:
-        crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
-        if crowd.hex() not in entry.crowds:
-            raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
-        (envelopes,) = open_envelopes(self._node.sealing_key.secret, cover_info(crowd), [cover])
-        if envelopes is None:
-            raise Problem(422, "The cover of the envelopes does not open.")
-        return crowd + envelopes
 
 
 def _routes(shuffler: Shuffler) -> APIRouter:
@@ -313,7 +266,7 @@ def _routes(shuffler: Shuffler) -> APIRouter:
             name=campaign.name,
             status=campaign.status(shuffler.clock.now()),
             threshold=campaign.shuffling.threshold if campaign.shuffling else 0,
-            waiting={crowd.name: crowd.people for crowd in waiting(shuffler.store, campaign.name)},
+            waiting=waiting(shuffler.store, campaign.name),
             outgoing=count_outgoing(shuffler.store, campaign.name),
             tokens_issued=counts.issued,
             tokens_unspent=counts.unspent,

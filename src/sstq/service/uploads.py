@@ -101,7 +101,8 @@ class Uploads:
     async def _take(self, entry: Entry, scope: Scope, body: RequestBody) -> int:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
-        self._admit(campaign)
+        if campaign.shuffling is not None and self._node.role != "shuffler":
+            raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
         key, count = unhexlify(headers[b"idempotency-key"]), int(headers[b"sstq-count"])
         if headers[b"sstq-digest"] != campaign.digest.encode():
             told = f"the digest of this campaign is {campaign.digest}. Fetch it again."
@@ -121,7 +122,7 @@ class Uploads:
         raw = await body.read(size)
         if len(raw) != size:
             raise _wrong_size(campaign, count, size, "more" if len(raw) > size else str(len(raw)))
-        raw = self._unpacked(entry, raw)
+        raw = self._node.unpacked(entry, raw)
         # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
         try:
@@ -136,15 +137,6 @@ class Uploads:
             # Another process may have deleted, closed or changed the campaign.
             await asyncio.to_thread(self._node.refresh)
         raise Problem(*answer.value)
-
-    def _admit(self, campaign: Campaign) -> None:
-        """Raise a Problem if messages of this campaign go elsewhere."""
-        if campaign.shuffling is not None:
-            raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
-
-    def _unpacked(self, entry: Entry, raw: bytes) -> bytes:  # noqa: ARG002
-        """Return what to store; raises a Problem if there is nothing. The store checks the messages."""
-        return raw
 
 
 def _of_origin(entry: Entry, scope: Scope) -> dict[str, str]:
