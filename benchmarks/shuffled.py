@@ -17,7 +17,7 @@ from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_ep
 from sstq.aggregation import Estimate
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.planning import shuffled_mechanism
-from sstq.planning.shuffler import central_error
+from sstq.planning.plans import central_error
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 

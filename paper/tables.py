@@ -27,7 +27,7 @@ from paper.reproduction.rivals import ExactClassifier, train_in_cohorts
 from paper.texts import load_texts
 from sstq.learning import GradientHistograms, Pixels, PrivateClassifier
 from sstq.learning.features import apply_features, unit_rows
-from sstq.planning import plan_classifier
+from sstq.planning import plan
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 LIBRARY = Path("/usr/lib/R/site-library")
@@ -219,7 +219,7 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
         "predicted_stderr": report.accuracy_stderr,
         "reported_useful": report.useful,
         "useful": accuracy - majority > 2 * error,
-        "planned": plan_classifier(len(split.classes), mapped.shape[1], len(split.X), epsilon).feasible,
+        "planned": plan(mapped.shape[1], len(split.X), epsilon, classes=len(split.classes)).feasible,
     }
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import app
-from sstq.planning import plan_classifier
+from sstq.planning import plan
 
 FASHION = {"classes": 10, "dim": 441, "clients": 59_000, "epsilon": 3.0}
 
@@ -17,10 +17,6 @@ def run(*arguments, code=0):
     result = CliRunner().invoke(app, ["plan", *map(str, arguments)])
     assert result.exit_code == code, result.output + result.stderr
     return result
-
-
-def options(arguments):
-    return [word for name, value in arguments.items() for word in (f"--{name}", value)]
 
 
 def facts(result):
@@ -38,10 +34,10 @@ def second_moment(epsilon, blocks):
     return minimize_scalar(loss, bounds=(1e-6, 0.5), method="bounded", options={"xatol": 1e-9}).fun
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 2.0, 3.0, 4.0, 6.0])
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 6.0])
 @pytest.mark.parametrize("classes", [10, 100])
 def test_the_noise_is_that_of_the_closed_form(classes, epsilon):
-    found = plan_classifier(classes, 64, 59_000, epsilon)
+    found = plan(64, 59_000, epsilon, classes=classes)
     blocks = found.mechanism.blocks
     # A tenth of the people send their class only, where a block has several.
     people = 59_000 * (1.0 if blocks == classes else 0.9)
@@ -55,8 +51,8 @@ def test_the_noise_is_that_of_the_closed_form(classes, epsilon):
 def test_class_means_have_the_predicted_noise(classes, epsilon, seed):
     # A squared error is a sum of classes·directions ≥ 35 squares; the mean of 30 is as good as a χ² of half as many
     # degrees of freedom, as frames and shares tie them together. False-failure rate below 1e-6 for each.
-    found = plan_classifier(classes, 16, 4000, epsilon)
-    size = found.directions
+    found = plan(16, 4000, epsilon, classes=classes)
+    size = found.mechanism.dim
     rng, repeats = np.random.default_rng(seed), 30
     ratios = np.empty(repeats)
     labels = np.arange(4000) % classes
@@ -75,12 +71,12 @@ def test_class_means_have_the_predicted_noise(classes, epsilon, seed):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 6.0])
 def test_directions_are_those_of_water_filling(epsilon):
-    found = plan_classifier(**{**FASHION, "epsilon": epsilon})
+    found = plan(**{**FASHION, "epsilon": epsilon})
     needs = found.noise**2 * np.arange(1, 442)
     # The water level at which the shares of the first p directions sum to 1; noise hardly depends on their number.
     levels = (1 + np.cumsum(needs)) / np.arange(1, 442)
-    assert found.directions == pytest.approx(np.flatnonzero(needs < levels)[-1] + 1, rel=0.1, abs=1)
-    assert plan_classifier(**{**FASHION, "epsilon": epsilon, "dim": 2}).directions == 2
+    assert found.mechanism.dim == pytest.approx(np.flatnonzero(needs < levels)[-1] + 1, rel=0.1, abs=1)
+    assert plan(**{**FASHION, "epsilon": epsilon, "dim": 2}).mechanism.dim == 2
 
 
 @pytest.mark.parametrize(
@@ -91,21 +87,23 @@ def test_directions_are_those_of_water_filling(epsilon):
         ({"clients": 0}, "clients must be"),
         ({"epsilon": 0.0}, "epsilon must be"),
         ({"delta": 1e-6}, "delta must be left out"),
+        ({"rounds": 2}, "rounds must be left out with classes, got 2"),
+        ({"epsilon": None}, "epsilon must be given"),
     ],
 )
 def test_impossible_classifiers_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        plan_classifier(**{**FASHION, **changes})
+        plan(**{**FASHION, **changes})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"epsilon": 0.1}, {"clients": 100}, {"classes": 1000, "epsilon": 1.0}])
+@pytest.mark.parametrize("changes", [{"clients": 100}, {"classes": 1000, "epsilon": 1.0}])
 def test_every_remedy_is_feasible(changes):
-    verdict = plan_classifier(**{**FASHION, **changes}).verdict()
+    verdict = plan(**{**FASHION, **changes}).verdict()
     assert not verdict.feasible
     assert [remedy.argument for remedy in verdict.remedies] == ["clients", "epsilon"]
     for remedy in verdict.remedies:
-        assert plan_classifier(**FASHION | changes | {remedy.argument: remedy.value}).feasible
+        assert plan(**FASHION | changes | {remedy.argument: remedy.value}).feasible
 
 
 def test_the_line_of_python_learns():
@@ -113,7 +111,7 @@ def test_the_line_of_python_learns():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=5000)
     X = rng.standard_normal((5000, 8)) + 3 * np.eye(8)[y]
-    line = plan_classifier(3, 8, 5000, 4.0).python()
+    line = plan(8, 5000, 4.0, classes=3).python()
     model = eval(line, {"sstq": sstq, "X": X, "y": y, "public": X[:200]})  # noqa: S307
     assert len(model.predict(X[:5])) == 5
 
@@ -124,7 +122,7 @@ def test_the_line_of_python_learns():
 def test_the_command_plans_a_classifier(tmp_path):
     options = ("--classes", 10, "--dim", 441, "--clients", 59_000, "--epsilon", 3)
     result = run(*options, "-o", tmp_path / "m.json")
-    found = plan_classifier(10, 441, 59_000, 3.0)
+    found = plan(**FASHION)
     assert facts(result)["noise per coordinate of a class mean"].startswith(f"{found.noise:.3g} ")
     assert sstq.from_json((tmp_path / "m.json").read_text()) == found.mechanism
     refused = run("--classes", 10, "--dim", 441, "--clients", 90, "--epsilon", 3, "-o", tmp_path / "no.json", code=1)

@@ -13,8 +13,9 @@ from benchmarks.shuffled import errors_over_expected
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.cli import app
 from sstq.mechanisms.trial_vectors import structured_vectors
-from sstq.planning import plan_classifier, plan_shuffled, shuffled_mechanism
-from sstq.planning.shuffler import central_error
+from sstq.planning import plan, shuffled_mechanism
+from sstq.planning.plans import central_error
+from sstq.planning.shuffled_draw import ShuffleBudget, fewest_messages
 
 
 # The bars: error·n over all dimensions at (1, 1e-6), the bias of frames included, in 32 bits.
@@ -25,7 +26,6 @@ from sstq.planning.shuffler import central_error
         (1000, None, 100_000, 16, 0.0165),
         pytest.param(1000, None, 100_000, 64, 0.0068, marks=pytest.mark.soak),
         pytest.param(1000, None, 100_000, 256, 0.0033, marks=pytest.mark.soak),
-        (64, 10, 59_000, 1, 0.028),
         (64, 10, 59_000, 16, 0.0054),
     ],
 )
@@ -100,12 +100,9 @@ def test_bits_are_kept_and_more_of_them_are_not_worse():
     ],
 )
 def test_wrong_arguments(wrong, message):
-    for call in (shuffled_mechanism, lambda **given: plan_shuffled(**given)):
-        given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "clients": 100} | wrong
-        if call is not shuffled_mechanism and "fewer" in message:
-            continue  # a plan takes fewer by itself
-        with pytest.raises(ValueError, match=message):
-            call(**given)
+    given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "clients": 100} | wrong
+    with pytest.raises(ValueError, match=message):
+        shuffled_mechanism(**given)
 
 
 @pytest.mark.parametrize(("messages", "groups", "kind"), [(4, None, "spike"), (2, 3, "gaussian")])
@@ -133,39 +130,37 @@ def test_the_least_gaussian_noise():
 
 
 def test_a_plan_shows_all_three_answers():
-    found = plan_shuffled(200, 50_000, 1.0, messages=8, clip=2.0)
+    found = plan(200, 50_000, 1.0, clip=2.0, trust="shuffler")
     assert found.local_error == pytest.approx(
         math.sqrt(sstq.FrameUnit(200, 1.0, clients=50_000, clip=2.0).typical_error(50_000).total)
     )
     assert found.central_error == pytest.approx(2 * central_error(200, 1.0, 1e-6, 50_000))
     assert found.central_error < found.error < found.local_error / 5
     assert found.error**2 == pytest.approx(found.mechanism.typical_error(50_000).total)
-    assert found.cheated_epsilon == found.messages * found.mechanism.epsilon > 8
-    assert found.person_bytes == found.messages * math.ceil(found.mechanism.message_bits / 8)
-    assert found.total_bytes == 50_000 * found.person_bytes
+    assert found.mechanism.bundle_epsilon == 16 * found.mechanism.epsilon > 8
+    assert found.total_bytes == 50_000 * 16 * math.ceil(found.bits / 8)
+    assert found.total_epsilon == 1.0
     assert eval(found.python()) == found.build() == sstq.from_json(found.build().to_json())  # noqa: S307
-    assert sstq.plan(200, 50_000, 1.0, clip=2.0, trust="shuffler") == plan_shuffled(200, 50_000, 1.0, clip=2.0)
-    with pytest.raises(ValueError, match="trust must be 'local' or 'shuffler', got 'nobody'"):
-        sstq.plan(200, 50_000, 1.0, trust="nobody")
     assert repr(found).startswith(
-        "<ShuffledPlan for 50,000 clients of dimension 200 at a total ε of 1: FrameUnit, 8 messages per"
+        "<Plan for 50,000 clients of dimension 200 at a total ε of 1: FrameUnit, 16 messages per"
     )
 
 
 def test_half_the_messages_are_taken_where_more_do_not_help():
     # Among two people nothing is hidden, and one message with all of epsilon has less noise than several.
-    assert plan_shuffled(10, 2, 4.0, messages=64).messages < 8
-    assert plan_shuffled(10, 50_000, 1.0, messages=5).messages == 5
+    assert fewest_messages(ShuffleBudget(4.0, 1e-6, 2, 64)) < 8
+    assert fewest_messages(ShuffleBudget(1.0, 1e-6, 50_000, 5)) == 5
 
 
 @pytest.mark.slow
-def test_remedies_are_feasible():
-    task = {"dim": 300, "clients": 100, "epsilon": 1.0, "messages": 1}
-    verdict = plan_shuffled(**task).verdict()
+@pytest.mark.parametrize("classes", [None, pytest.param(10, marks=pytest.mark.soak)])
+def test_remedies_are_feasible(classes):
+    task = {"dim": 300, "clients": 30, "epsilon": 1.0, "trust": "shuffler", "classes": classes}
+    verdict = plan(**task).verdict()
     assert not verdict.feasible
-    assert [remedy.argument for remedy in verdict.remedies] == ["clients", "epsilon", "dim"]
+    assert [remedy.argument for remedy in verdict.remedies] == ["clients", "epsilon", "dim"][: 2 if classes else 3]
     for remedy in verdict.remedies:
-        assert plan_shuffled(**task | {remedy.argument: remedy.value}).feasible
+        assert plan(**task | {remedy.argument: remedy.value}).feasible
 
 
 def run(*arguments):
@@ -179,10 +174,8 @@ def test_the_command_writes_the_mechanism(tmp_path):
     assert code == 0
     for shown in ("epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
         assert shown in output
-    written, found = (tmp_path / "m.json").read_text(), plan_shuffled(100, 20_000, 1.0)
+    written, found = (tmp_path / "m.json").read_text(), plan(100, 20_000, 1.0, trust="shuffler")
     assert written == found.build().to_json() + "\n" == eval(found.python()).to_json() + "\n"  # noqa: S307
-    assert found.messages == 16
-    assert found.central_error < found.error < found.local_error
 
 
 @pytest.mark.parametrize(
@@ -201,15 +194,8 @@ def test_wrong_usage(arguments, message):
 
 @pytest.mark.slow
 def test_a_classifier_behind_a_shuffler():
-    found = plan_classifier(10, 64, 59_000, 1.0, trust="shuffler", messages=1)
-    assert found.noise == pytest.approx(10 * math.sqrt(0.02755 / 59_000), rel=0.01)
-    assert "trust='shuffler', delta=1e-06, messages=1)" in found.python()
-    # Sixteen times less noise than with nobody to trust, in squares and more.
-    assert found.noise < plan_classifier(10, 64, 59_000, 1.0).noise / 10
-    options = {"classes": 10, "dim": 5000, "clients": 100, "epsilon": 1.0, "trust": "shuffler", "messages": 1}
-    poor = plan_classifier(**options).verdict()
-    assert not poor.feasible
-    for remedy in poor.remedies:
-        assert plan_classifier(**options | {remedy.argument: remedy.value}).feasible
-    with pytest.raises(ValueError, match="delta must be left out unless trust='shuffler'"):
-        plan_classifier(10, 64, 59_000, 1.0, delta=1e-6)
+    found = plan(64, 59_000, 1.0, trust="shuffler", classes=10)
+    assert found.mechanism.messages == 16
+    # The bar of GroupUnit above.
+    assert found.noise <= 10 * math.sqrt(0.0054 / 59_000)
+    assert "trust='shuffler', delta=1e-06, messages=16)" in found.python()

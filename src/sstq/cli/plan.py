@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,12 +64,8 @@ def plan(
         )
     if sum(given is None for given in (clients, epsilon, target_error)) > 1:
         raise WrongUsage("pass at least two of --epsilon, --clients and --target-error")
-    goal: dict[str, Any] = {"trust": trust, "delta": delta, "mean_norm": mean_norm}
-    found: Plan
-    if classes is not None:
-        found = planning.plan_classifier(classes, dim, clients or 0, epsilon or 0.0, **goal)
-    else:
-        found = planning.plan(dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal)
+    goal: dict[str, Any] = {"trust": trust, "delta": delta, "mean_norm": mean_norm, "classes": classes}
+    found = planning.plan(dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal)
     verdict = found.verdict()
     show_facts("Plan", [("verdict", verdict.summary), *_facts(found)], verbose=verbose)
     if not verdict.feasible:
@@ -80,23 +77,23 @@ def plan(
 
 
 def _facts(found: Plan) -> Facts:
-    from sstq.planning import ClassifierPlan, ShuffledPlan
-
     delta = f", delta {found.request.delta:g}" if found.request.delta else ""
     spent: Facts = [("total epsilon per person", f"{safe_figure(found.total_epsilon)}{delta}")]
-    shuffled = found.shuffled if isinstance(found, ClassifierPlan) else found
-    if isinstance(shuffled, ShuffledPlan):
+    shuffled, classes = found.request.trust == "shuffler", found.request.classes
+    if shuffled:
         spent = [
             ("total epsilon per person", f"{found.request.epsilon:g}{delta}, behind the shuffler"),
-            ("epsilon if the shuffler cheats", safe_figure(shuffled.cheated_epsilon)),
+            ("epsilon if the shuffler cheats", safe_figure(found.mechanism.bundle_epsilon)),
         ]
     elif found.request.rounds > 1:
         spent = [(name, f"{total} (epsilon {found.epsilon!r} x {found.request.rounds})") for name, total in spent]
     facts: Facts = [("mechanism", f"{found.label}, {found.bits} bits per message"), *spent]
-    if isinstance(found, ClassifierPlan):
+    if classes is not None:
+        # A class mean of norm 1 is as long as the noise of so many directions, for any data.
+        most = math.floor(found.noise**-2)
         facts += [
             ("noise per coordinate of a class mean", f"{found.noise:.3g} (features have norm 1)"),
-            ("directions worth their noise", f"about {found.directions:,}, at most {found.most_directions:,}"),
+            ("directions worth their noise", f"about {found.mechanism.dim:,}, at most {most:,}"),
             ("people", f"{found.clients:,}"),
         ]
     else:
@@ -107,9 +104,9 @@ def _facts(found: Plan) -> Facts:
             ("why", found.explanation),
         ]
     facts.append(("total bytes", found.total_bytes))
-    if isinstance(found, ShuffledPlan):
+    if shuffled and classes is None:
         facts += [
-            ("bytes per person", found.person_bytes),
+            ("bytes per person", found.total_bytes // found.clients),
             ("instead: trust nobody", f"{found.local_error:.3g} of clip"),
             ("instead: trust the server", f"{found.central_error:.3g} of clip, Gaussian noise"),
         ]

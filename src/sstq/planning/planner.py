@@ -5,14 +5,30 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from decimal import ROUND_CEILING, Context
-from typing import cast
+from typing import Any, cast
 
-from sstq.checks import ArgumentError, check_option
+from sstq.checks import ArgumentError
+from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.planning.candidates import Candidate, best_candidate
-from sstq.planning.plans import CLIENTS_MAX, EPSILON_MAX, EPSILON_MIN, SLACK, Plan, Request
-from sstq.planning.shuffled_draw import MESSAGE_BITS
-from sstq.planning.shuffler import USUAL_DELTA, plan_shuffled
+from sstq.planning.plans import Plan
+from sstq.planning.requests import (
+    CLIENTS_MAX,
+    EPSILON_MAX,
+    EPSILON_MIN,
+    FIRST_DIRECTIONS,
+    SLACK,
+    Request,
+    usual_directions,
+)
+from sstq.planning.shuffled_draw import (
+    MESSAGE_BITS,
+    MOST_MESSAGES,
+    ShuffleBudget,
+    fewest_messages,
+    shuffled_mechanism,
+)
 
+_SHUFFLER_DELTA = 1e-6
 # Errors that differ by less count as equal, so that a predicted error can be used as a target.
 _ROUNDING = 1 + 1e-9
 
@@ -30,6 +46,7 @@ def plan(
     mean_norm: float | None = None,
     coin: str = "private",
     trust: str = "local",
+    classes: int | None = None,
 ) -> Plan:
     """Choose a mechanism and its parameters, and solve for what is left out of ε, clients, error and bits.
 
@@ -50,8 +67,15 @@ def plan(
         mean_norm: how long you expect the mean to be, for the verdict; by default as long as clip.
         coin: "private" (default); "public" if both sides have client identifiers and a shared seed, which saves the
             bits of the index; "any" for whichever is better.
-        trust: "local" (default) if every message must be private by itself; "shuffler" for a `ShuffledPlan` of one
-            round of (ε, δ) behind a shuffler. `plan_shuffled` has more options.
+        trust: "local" (default) if every message must be private by itself; "shuffler" for people who trust one, but
+            not the server. It mixes the messages of each slot and drops all metadata; then ε and δ are those of central
+            differential privacy, for people who differ in one person's vector. Count only people who are sure to answer
+            honestly. The plan has 16 messages per person, or half as many as long as that adds at most 2 % squared
+            error; `shuffled_mechanism` takes any number.
+        classes: the number of classes, for a classifier to which every person contributes once; `dim` is then the
+            number of features, of norm 1. It is feasible if a class mean is at least as long as its noise, along the
+            directions that are sent. That said rightly in 27 of 30 cases whether the classifier is better than the most
+            frequent class by twice its error (ten tables, a total ε of 1, 3 and 6: `python -m paper learn --seeds 1`).
 
     Returns:
         The plan; its `feasible` and `verdict()` say whether the task can work. ValueError if it is impossible, with
@@ -67,16 +91,53 @@ def plan(
         77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
+        >>> found = plan(dim=100, clients=10_000, epsilon=1.0, delta=1e-6, trust="shuffler")
+        >>> found.mechanism.messages, found.bits, round(found.relative_error, 3), round(found.mechanism.bundle_epsilon)
+        (16, 28, 0.02, 53)
+        >>> round(found.local_error, 2), round(found.central_error, 4)
+        (0.25, 0.0084)
+        >>> found = plan(classes=10, dim=441, clients=59_000, epsilon=3.0)
+        >>> found.mechanism.dim, round(found.noise, 4), found.feasible
+        (45, 0.031, True)
     """
-    request = Request(dim, clients, epsilon, bits, target_error, rounds, delta or 0.0, clip, mean_norm, coin)
-    if check_option("trust", trust, ("local", "shuffler")) == "local":
-        return _solve(request)
-    for name, value, usual in (("target_error", target_error, None), ("rounds", rounds, 1), ("coin", coin, "private")):
-        if value != usual:
-            raise ArgumentError(name, f"must be left out with trust='shuffler', got {value!r}")
-    total_delta, most_bits = USUAL_DELTA if delta is None else delta, MESSAGE_BITS if bits is None else bits
-    many, most = cast("int", clients), cast("float", epsilon)  # checked there
-    return plan_shuffled(dim, many, most, total_delta, bits=most_bits, clip=clip, mean_norm=mean_norm)
+    usual_delta = _SHUFFLER_DELTA if trust == "shuffler" else 0.0
+    total_delta = usual_delta if delta is None else delta
+    options = (bits, target_error, rounds, total_delta, clip, mean_norm, coin, trust, classes)
+    request = Request(dim, clients, epsilon, *options)
+    return _plan_once(request) if request.once else _solve(request)
+
+
+def _plan_once(request: Request) -> Plan:
+    """The plan of one round of given people and ε: behind a shuffler, or of a classifier."""
+    for name in ("clients", "epsilon"):
+        if getattr(request, name) is None:
+            raise ArgumentError(name, "must be given with trust='shuffler' or classes, got None")
+    clients, classes, dim = cast("int", request.clients), request.classes, request.dim
+    if classes is not None:
+        first = _mechanism(request, min(dim, FIRST_DIRECTIONS))
+        dim = usual_directions(classes * first.typical_error(clients).total / first.dim, dim)
+    mechanism = _mechanism(request, dim)
+    error, many = mechanism.typical_error(clients), mechanism.messages
+    label = "FrameUnit" if classes is None else f"GroupUnit, {classes} groups"
+    if request.trust == "shuffler":
+        label = f"{label}, {many} message{'s' * (many > 1)} per person"
+    return Plan(
+        request=request,
+        mechanism=mechanism,
+        label=label,
+        clients=clients,
+        bias=math.sqrt(error.bias2),
+        standard_deviation=math.sqrt(error.variance),
+    )
+
+
+def _mechanism(request: Request, dim: int) -> FrameUnit | GroupUnit:
+    clients, epsilon, groups = cast("int", request.clients), cast("float", request.epsilon), request.classes
+    if request.trust == "local":
+        return GroupUnit(dim, epsilon, groups=cast("int", groups), clients=clients)
+    messages = fewest_messages(ShuffleBudget(epsilon, request.delta, clients, MOST_MESSAGES), groups or 1)
+    options: dict[str, Any] = {"groups": groups, "bits": request.bits or MESSAGE_BITS, "clip": request.clip}
+    return shuffled_mechanism(dim, epsilon, request.delta, clients, messages=messages, **options)
 
 
 def _solve(request: Request) -> Plan:

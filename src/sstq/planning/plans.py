@@ -1,4 +1,4 @@
-"""What is asked of a plan, and what every plan answers: a mechanism, its predicted error, and a verdict.
+"""What every plan answers: a mechanism, its predicted error, and a verdict.
 
 The signal is the length of the mean, and the noise is its predicted root mean square error, bias included. With a fresh
 frame in every round the errors of T rounds are independent and have mean zero, so the error of their average is shorter
@@ -13,20 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sstq.accounting import compose, epsilon_per_round, rounds_allowed
-from sstq.accounting.bounds import check_delta
-from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
-from sstq.mechanisms import Mechanism
-from sstq.planning.candidates import best_candidate
-
-EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
-CLIENTS_MAX = 10**12
-SLACK = 0.02
-"""The share of the squared error that a plan gives up for a shorter message."""
+from sstq.accounting import compose, gaussian_sigma
+from sstq.checks import RANGES
+from sstq.mechanisms import FrameUnit, GroupUnit, Mechanism
+from sstq.planning.requests import EPSILON_MAX, Request
 
 _REMEDIES = {"clients": "{:,} people", "epsilon": "ε = {:g}", "dim": "at most {:,} dimensions"}
 # Remedies are short to type, and within 1 % of what is needed.
 _THREE_DIGITS = tuple(float(f"{digits}e{power}") for power in range(-4, 11) for digits in range(100, 1000))
+# Replacing one person changes the sum of all vectors by this many times clip.
+_SENSITIVITY = 2.0
 
 
 @dataclass(frozen=True)
@@ -70,62 +66,19 @@ class Verdict:
         return f"{self.summary}; {what}: {'; '.join(map(str, self.remedies))}"
 
 
-@dataclass(frozen=True)
-class Request:
-    """The task of a plan, checked; `sstq.planning.plan` explains its arguments."""
-
-    dim: int
-    clients: int | None = None
-    epsilon: float | None = None
-    bits: int | None = None
-    target_error: float | None = None
-    rounds: int = 1
-    delta: float = 0.0
-    clip: float = 1.0
-    mean_norm: float | None = None
-    coin: str = "private"
-
-    def __post_init__(self) -> None:
-        check_argument("dim", self.dim)
-        check_argument("clip", self.clip)
-        check_argument("rounds", self.rounds)
-        check_delta(self.delta)
-        check_option("coin", self.coin, ("private", "public", "any"))
-        ranges: dict[str, tuple[float, float, bool]] = {
-            "clients": (1, CLIENTS_MAX, True),
-            "epsilon": (EPSILON_MIN, EPSILON_MAX * self.rounds, False),
-            "bits": (1, 4096, True),
-            "target_error": (1e-9, 1e9, False),
-            "mean_norm": (1e-9 * self.clip, self.clip, False),
-        }
-        for name, (low, high, integer) in ranges.items():
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), low, high, integer=integer)
-
-    def message_epsilon(self, total: float) -> float:
-        """The ε that one message may spend if a person's messages have this total."""
-        if self.rounds == 1:
-            return total
-        each = min(EPSILON_MAX, epsilon_per_round(self.rounds, total, self.delta))
-        if each < EPSILON_MIN:
-            raise ArgumentError(
-                "epsilon",
-                f"leaves {each:.3g} for each of {self.rounds} rounds, but mechanisms need at least {EPSILON_MIN:g}; "
-                f"pass rounds={rounds_allowed(EPSILON_MIN, total, self.delta)}",
-            )
-        return each
-
-
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Plan:
     """The mechanism to use, with its predicted error and cost. Lengths are Euclidean, in the unit of clip.
 
     Predictions are for clients that all hold one typical vector of norm clip, the worst case for the bias of frames,
-    averaged over frame seeds.
+    averaged over frame seeds. Those of a classifier are for features of norm 1 and classes that are equally frequent:
+    a class of a tenth of the mean size has ten times the noise.
 
     Attributes:
         request: what the plan is for.
-        mechanism: the mechanism of the messages; its `epsilon` is that of one message.
+        mechanism: the mechanism of the messages; its `epsilon` is that of one message. Behind a shuffler people may
+            send several, and its `bundle_epsilon` is the local ε that remains if the shuffler cheats. For a classifier
+            it is GroupUnit, whose `dim` is the number of directions of the features that are sent.
         label: the mechanism for people.
         clients: the people whose mean is estimated in each round.
         bias: the norm of the bias of the mean, which more clients do not reduce.
@@ -152,7 +105,7 @@ class Plan:
     def __repr__(self) -> str:
         crowd = f"{self.clients:,} clients of dimension {self.mechanism.dim:,} at a total ε of {self.total_epsilon:g}"
         error = f"error {self.relative_error:.3g} of clip{'' if self.feasible else ', infeasible'}"
-        return f"<{type(self).__name__} for {crowd}: {self.label}, {self.bits} bits, {error}>"
+        return f"<Plan for {crowd}: {self.label}, {self.bits} bits, {error}>"
 
     @property
     def epsilon(self) -> float:
@@ -166,14 +119,18 @@ class Plan:
 
     @property
     def total_epsilon(self) -> float:
-        """The total ε of a person's messages; with δ > 0, by optimal composition."""
+        """The total ε of a person's messages: behind the shuffler, or by optimal composition if δ > 0."""
+        if self.request.once and self.request.epsilon is not None:
+            return self.request.epsilon
         # A total that was given is known to suffice.
         spent = compose(self.mechanism.epsilon, self.request.rounds, self.request.delta)
         return min(spent, self.request.epsilon or math.inf)
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all messages in all rounds, without the identifiers that a public coin needs."""
+        """The bytes of all messages in all rounds, without envelopes and the identifiers that a public coin needs."""
+        if self.request.trust == "shuffler":  # where each message takes whole bytes
+            return self.clients * self.mechanism.messages * -(-self.bits // 8)
         return -(-self.clients * self.bits // 8) * self.request.rounds
 
     @property
@@ -185,6 +142,25 @@ class Plan:
     def relative_error(self) -> float:
         """The error divided by clip."""
         return self.error / self.mechanism.clip
+
+    @property
+    def local_error(self) -> float:
+        """For a plan with a shuffler: the error without any trust, at a local ε equal to the total."""
+        options = {"clients": self.clients, "clip": self.request.clip}
+        dim, epsilon, groups = self.mechanism.dim, self.total_epsilon, self.mechanism.groups
+        alone = FrameUnit(dim, epsilon, **options) if groups is None else GroupUnit(dim, epsilon, groups, **options)
+        return math.sqrt(alone.typical_error(self.clients).total)
+
+    @property
+    def central_error(self) -> float:
+        """For a plan with a shuffler: the error of (ε, δ)-private Gaussian noise added by a trusted server."""
+        size, delta = self.mechanism.dim * (self.mechanism.groups or 1), self.request.delta
+        return self.request.clip * central_error(size, self.total_epsilon, delta, self.clients)
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of one coordinate of a class mean: the sums of all are 1/classes of the means."""
+        return self.error * math.sqrt((self.mechanism.groups or 1) / self.mechanism.dim)
 
     @property
     def signal_to_noise(self) -> float:
@@ -232,12 +208,15 @@ class Plan:
         """The least clients, the least ε and the most dimensions that are enough alone, where there are any.
 
         All values after the first one that is enough are enough as well. One dimension is no remedy: nobody has a use
-        for it.
+        for it. A classifier chooses its directions by their worth, so that fewer features are none either.
         """
-        dim, clients, epsilon = self.request.dim, self.clients, self.request.epsilon or self.total_epsilon
+        request = self.request
+        dim, clients, epsilon = request.dim, self.clients, request.epsilon or self.total_epsilon
+        # The squared error grows about with the dimension, so that no more than twice this many can suffice.
+        most_dim = dim if request.once else min(dim, 100 + math.floor(2 * dim * self.signal_to_noise**2))
 
         def enough(*task: Any) -> bool:
-            return self.likely_mse(*task) <= self._needed_mse
+            return request.likely_mse(*task) <= self._needed_mse
 
         searches: dict[str, tuple[Sequence[Any], Callable[[Any], bool]]] = {
             "clients": (
@@ -245,10 +224,13 @@ class Plan:
                 lambda value: enough(dim, value, epsilon),
             ),
             "epsilon": (
-                three_digits(epsilon, EPSILON_MAX * self.request.rounds),
+                three_digits(epsilon, EPSILON_MAX * request.rounds),
                 lambda value: enough(dim, clients, value),
             ),
-            "dim": (whole_numbers(2, dim)[::-1], lambda value: enough(value, clients, epsilon)),
+            "dim": (
+                whole_numbers(2, 0 if request.classes else most_dim)[::-1],
+                lambda value: enough(value, clients, epsilon),
+            ),
         }
         return tuple(
             Remedy(name, values[bisect_left(values, True, key=works)])
@@ -256,22 +238,31 @@ class Plan:
             if values and works(values[-1])
         )
 
-    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
-        """The squared error over clip² of the same task with other numbers; infinite if there is none."""
-        request = self.request
-        # The squared error grows about with the dimension, so that no more than twice this many can suffice.
-        if request.dim > dim > 100 + 2 * request.dim * self.signal_to_noise**2:
-            return math.inf
-        found = best_candidate(dim, request.message_epsilon(epsilon), clients, request.bits, request.coin, SLACK)
-        return math.inf if found is None else found.mse
-
     def build(self) -> Mechanism:
         """Return the mechanism."""
         return self.mechanism
 
     def python(self) -> str:
-        """Return the line of Python that builds the mechanism."""
-        return f"sstq.{self.mechanism!r}"
+        """Return the line of Python that builds the mechanism.
+
+        That of a classifier simulates it, from examples `X`, labels `y` and unlabelled examples `public`.
+        """
+        if self.request.classes is None:
+            return f"sstq.{self.mechanism!r}"
+        options = f"epsilon={self.request.epsilon!r}, public=public"
+        if self.request.trust == "shuffler":
+            options += f", trust='shuffler', delta={self.request.delta!r}, messages={self.mechanism.messages}"
+        return f"sstq.learning.PrivateClassifier({options}).fit(X, y)"
+
+
+def central_error(coordinates: int, epsilon: float, delta: float, clients: int) -> float:
+    """Return the error of a mean of vectors of norm 1 to which a trusted server adds Gaussian noise.
+
+    Examples:
+        >>> round(central_error(1000, 1.0, 1e-6, 100_000), 5)
+        0.00267
+    """
+    return _SENSITIVITY * gaussian_sigma(epsilon, delta) / clients * math.sqrt(coordinates)
 
 
 def three_digits(low: float, high: float) -> Sequence[float]:

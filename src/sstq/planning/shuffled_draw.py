@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -38,6 +38,8 @@ _LEAST_ROWS, _MOST_ROWS = 256, 1 << 16
 # The share of the squared error that is given up for a shorter message, and for frames of half as many rows: where
 # everybody has a frame of their own, the work of devices and of the server is proportional to the rows.
 _SLACK, _SIZE_SLACK = 0.002, 0.03
+# The increase in squared error that is accepted for half as many messages.
+_MESSAGES_SLACK = 0.02
 # Of ε₀, where the integers of a law have a little more than the draw that was searched with.
 _SHRINK = 1e-5
 _EPSILON_MIN, _EPSILON_MAX, _ = RANGES["epsilon"]
@@ -60,22 +62,20 @@ class ShuffleBudget:
         """The messages per person over all rounds: a fresh shuffle counts like a separate slot."""
         return self.messages * self.rounds
 
-    def local(self, share: float) -> float:
-        """The largest ε₀ of a message with this share of the candidates inside."""
-        return _local_epsilon(self, share)
-
-    def about(self, share: float) -> float:
-        """The same, by a parabola in the share's logarithm between powers of `_RATIO`, which other shares need too."""
-        place = round(-math.log(share, _RATIO))
-        low, middle, high = (self.local(_RATIO**-at) for at in (place - 1, place, place + 1))
-        at = -math.log(share, _RATIO) - place
-        return min(middle + at * (high - low) / 2 + at * at * (high + low - 2 * middle) / 2, _EPSILON_MAX)
-
 
 @lru_cache(maxsize=4096)
 def _local_epsilon(budget: ShuffleBudget, share: float) -> float:
+    """The largest ε₀ of a message with this share of the candidates inside."""
     found = two_level_local_epsilon(budget.epsilon, share, budget.clients, budget.delta, budget.slots)
     return min(found, _EPSILON_MAX)
+
+
+def _interpolated_epsilon(budget: ShuffleBudget, share: float) -> float:
+    """The same, by a parabola in the share's logarithm between powers of `_RATIO`, which other shares need too."""
+    place = round(-math.log(share, _RATIO))
+    low, middle, high = (_local_epsilon(budget, _RATIO**-at) for at in (place - 1, place, place + 1))
+    at = -math.log(share, _RATIO) - place
+    return min(middle + at * (high - low) / 2 + at * at * (high + low - 2 * middle) / 2, _EPSILON_MAX)
 
 
 def shuffled_mechanism(
@@ -117,55 +117,48 @@ def shuffled_mechanism(
         >>> 0.999 < shuffled_epsilon(mechanism, 10_000, 1e-6) <= 1.0
         True
     """
-    budget = ShuffleBudget(
-        check_argument("epsilon", epsilon),
-        check_delta(delta, positive=True),
-        check_argument("clients", clients),
-        check_argument("messages", messages),
-        check_argument("rounds", rounds),
-    )
+    checked = {"epsilon": epsilon, "clients": clients, "messages": messages, "rounds": rounds}
+    checked = {name: check_argument(name, value) for name, value in checked.items()}
+    budget = ShuffleBudget(delta=check_delta(delta, positive=True), **checked)
     dim, blocks = check_argument("dim", dim), 1 if groups is None else check_argument("groups", groups)
-    place, _ = best_share(budget, blocks)
-    size, frames, inside = _best_frames(budget, dim, blocks, place, bits)
+    size, frames, inside = _best_frames(budget, dim, blocks, bits)
     options: dict[str, Any] = {"frames": frames, "frame_size": size, "inside": inside}
     # Defaults are left out, so that the line of Python is short.
     unusual = {"messages": (messages, 1), "clip": (clip, 1.0), "frame_seed": (frame_seed, 0)}
     options |= {name: value for name, (value, usual) in unusual.items() if value != usual}
-
-    def build(local: float) -> FrameUnit | GroupUnit:
-        if groups is None:
-            return FrameUnit(dim, local, **options)
-        return GroupUnit(dim, local, groups=groups, blocks=groups, **options)
-
-    return _within(budget, build, budget.local(inside / (2 * size * blocks)))
-
-
-def _within(
-    budget: ShuffleBudget, build: Callable[[float], FrameUnit | GroupUnit], local: float
-) -> FrameUnit | GroupUnit:
-    """The mechanism with the whole budget, or with slightly less so that the law of its integers fits."""
-    step = _SHRINK
+    kind: type[FrameUnit | GroupUnit] = FrameUnit
+    if groups is not None:
+        kind, options = GroupUnit, {"groups": groups, "blocks": groups, **options}
+    local, step = _local_epsilon(budget, inside / (2 * size * blocks)), _SHRINK
     while local >= _EPSILON_MIN:
         # Few digits, rounded down, are easy to type.
-        built = build(math.floor(local * 1e5) / 1e5)
-        if shuffled_epsilon(built, budget.clients, budget.delta, rounds=budget.rounds) <= budget.epsilon:
+        built = kind(dim, math.floor(local * 1e5) / 1e5, **options)
+        if shuffled_epsilon(built, clients, delta, rounds=rounds) <= epsilon:
             return built
+        # The law of the integers needs slightly less than the whole budget.
         local, step = local * (1 - step), 2 * step
     raise ValueError(
         f"messages must be fewer, got {budget.slots} in total: each would need an epsilon below {_EPSILON_MIN} to be "
-        f"({budget.epsilon:g}, {budget.delta:g})-private in total among {budget.clients} people"
+        f"({epsilon:g}, {delta:g})-private in total among {clients} people"
     )
 
 
-@lru_cache(maxsize=1024)
-def best_share(budget: ShuffleBudget, blocks: int) -> tuple[int, float]:
-    """The place of the share of candidates inside, `_RATIO`^−place, of least variance; and d/a² of a message over d."""
+def fewest_messages(budget: ShuffleBudget, blocks: int = 1) -> int:
+    """The messages of a person, halved as long as that costs little."""
 
-    def variance(place: int) -> float:
-        return _variance(budget.local(_RATIO**-place), place, blocks)
+    @lru_cache
+    def variance(messages: int) -> float:
+        fewer = replace(budget, messages=messages)
 
-    best = _valley(variance, _usual_place(budget, blocks))
-    return best, variance(best)
+        def at(place: int) -> float:
+            return _variance(_local_epsilon(fewer, _RATIO**-place), place, blocks)
+
+        return at(_valley(at, _usual_place(fewer, blocks))) / messages
+
+    messages = budget.messages
+    while messages > 1 and variance(messages // 2) <= (1 + _MESSAGES_SLACK) * variance(messages):
+        messages //= 2
+    return messages
 
 
 def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE_BITS) -> float:
@@ -177,14 +170,15 @@ def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE
         return math.inf
     place = min(_usual_place(budget, blocks), math.floor(math.log(candidates, _RATIO)))
     inside = min(math.floor(_RATIO**-place * candidates), size)
-    draw = RowDraw(whole_budget(budget.local(_RATIO**-place), candidates, inside), dim, size, blocks)
+    draw = RowDraw(whole_budget(_local_epsilon(budget, _RATIO**-place), candidates, inside), dim, size, blocks)
     total = budget.clients * budget.messages
     if bias_matters(draw.error(1 << room, total)):
         # Then more rows inside are better than the least variance.
-        draw = _best_inside(budget, dim, size, blocks, 1 << room, place)
+        draw = _best_inside(budget, dim, size, blocks, 1 << room)
     return _SPARE * draw.error(1 << room, total).total
 
 
+@lru_cache(maxsize=1024)
 def _usual_place(budget: ShuffleBudget, blocks: int) -> int:
     """The best place if the losses are normal: then (e^ε₀ − 1)²·2mα/n is the square of their shift."""
     power = budget.clients / budget.slots / gaussian_sigma(budget.epsilon, budget.delta) ** 2 / 2
@@ -216,20 +210,21 @@ def _valley(values: Callable[[int], float], start: int) -> int:
     return place
 
 
-def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, place: int, bits: int) -> tuple[int, int, int]:
+def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, bits: int) -> tuple[int, int, int]:
     """N, the number of frames and k of the shortest message within the slack of the least error, with the least N."""
     total = budget.clients * budget.messages
-    least = _least_size(dim)
+    size = least = _least_size(dim)
     bits = check_number("bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True)
     found: list[tuple[float, int, int, int, int]] = []
-    for size in _sizes(least, blocks, bits):
+    while size == least or (size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)):
         needed = (2 * size * blocks - 1).bit_length()
         room = min(30, bits - needed)
-        best = _best_inside(budget, dim, size, blocks, 1 << room, place)
+        best = _best_inside(budget, dim, size, blocks, 1 << room)
         if found and best.error(1 << room, total).total > (1 - _SIZE_SLACK) * min(found)[0]:
             break
         for more in range(room + 1):
             found.append((best.error(1 << more, total).total, needed + more, size, 1 << more, best.choice.inside))
+        size *= 2
     enough = (1 + _SLACK) * min(found)[0]
     _, _, size, frames, inside = min((one for one in found if one[0] <= enough), key=lambda one: (one[1], one[2]))
     return size, frames, inside
@@ -239,24 +234,19 @@ def _least_size(dim: int) -> int:
     return 1 << (max(dim, _LEAST_ROWS) - 1).bit_length()
 
 
-def _sizes(least: int, blocks: int, bits: int) -> Iterator[int]:
-    size = least
-    while size == least or (size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)):
-        yield size
-        size *= 2
-
-
-def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int, place: int) -> RowDraw:
-    """The draw from frames of N rows whose k has the least error, from where the variance is least on."""
+def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int) -> RowDraw:
+    """The draw from frames of N rows whose k has the least error, searched from where its variance is least."""
     candidates, total = 2 * size * blocks, budget.clients * budget.messages
+    usual = _RATIO ** -_usual_place(budget, blocks)
 
     def draw(inside: int) -> RowDraw:
-        return RowDraw(whole_budget(budget.about(inside / candidates), candidates, inside), dim, size, blocks)
+        local = _interpolated_epsilon(budget, inside / candidates)
+        return RowDraw(whole_budget(local, candidates, inside), dim, size, blocks)
 
     def error(at: int) -> float:
         return draw(counts[at]).error(frames, total).total if 0 <= at < len(counts) else math.inf
 
     counts = sorted({round(_RATIO**at) for at in range(math.floor(math.log(size, _RATIO)) + 1)})
-    near = counts[_valley(error, max(bisect(counts, _RATIO**-place * candidates) - 1, 0))]
+    near = counts[_valley(error, max(bisect(counts, usual * candidates) - 1, 0))]
     tried = {min(max(1, round(near * _RATIO ** (step / 8))), size) for step in range(-8, 9)}
     return min((draw(inside) for inside in sorted(tried)), key=lambda draw: draw.error(frames, total).total)

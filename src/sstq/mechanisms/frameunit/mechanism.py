@@ -67,7 +67,7 @@ class FrameUnit(RowMechanism):
         messages: m, the messages per client, each on its own frame, for a shuffler that mixes every slot
             separately. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
         inside: k, the number of rows inside; by default the k of least error at ε. A shuffler favours other values
-            (`sstq.planning.plan_shuffled`).
+            (`sstq.planning.shuffled_mechanism`).
         bits: b, the bits of a message whose rows a public coin chooses; by default all rows and a private coin.
         coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
             "public", a shared generator, and then both sides name the clients (always so with `bits`).
