@@ -16,7 +16,7 @@ from .test_cli import facts, run
 
 DIM = 4
 RESULTS = ("mean.npy", "stderr.npy", "summary.json")
-GROUPS = ("means.npy", "stderr.npy", "groups.csv", "summary.json")
+GROUPS = ("mean.npy", "stderr.npy", "groups.csv", "summary.json")
 
 
 @pytest.fixture

@@ -42,13 +42,13 @@ KINDS = [(npy, [0, 3]), (large_integers, [0, 1, 2]), (lists, [0, 6]), (columns, 
 def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path, caplog):
     kind(tmp_path / "x")
     (file,), _ = answer_files([open_vectors(tmp_path / "x", 2, unreadable="nan")])
-    rows = np.concatenate(list(file.chunks()))
+    rows = np.concatenate([piece for piece, _ in file.pieces()])
     assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (file.count, good)
     if len(good) < len(rows):
         assert f"{len(rows) - len(good)} of {len(rows)} vectors cannot be encoded" in caplog.text
     # The owner of the data is told instead.
     with pytest.raises(ValueError, match="x"):
-        list(open_vectors(tmp_path / "x", 2).chunks())
+        list(open_vectors(tmp_path / "x", 2).pieces())
 
 
 def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog):
@@ -62,7 +62,7 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog
     np.testing.assert_array_equal(groups[known], given[known])
     # Each of three groups has 100 of 300 on average; none at all in 3·(2/3)^300 = 1e-52 of runs.
     assert set(groups[~known]) == {0, 1, 2}
-    rows = np.concatenate([part for file in files for part in file.chunks()])
+    rows = np.concatenate([part for file in files for part, _ in file.pieces()])
     np.testing.assert_array_equal(rows.any(axis=1), known)
     assert sum(map(len, encode_files(mechanism, files, groups=groups))) == 2 * 600
     assert len(answer(mechanism, np.ones((600, 2)), given)) == 2 * 600

@@ -1,4 +1,4 @@
-"""Public labels beside messages, and the columns of files that they and private groups come from."""
+"""Public labels beside messages, and the columns of files that they come from."""
 
 import datetime
 from dataclasses import replace
@@ -78,48 +78,23 @@ def test_columns_of_arrow_as_labels():
 # --- columns of files of vectors ---
 
 
-@pytest.fixture(params=["csv", "lists", "numbers"])
-def people(request, tmp_path, monkeypatch):
-    """A file of five people with a public country and a private diagnosis; two rows are read at a time."""
+@pytest.mark.parametrize("kind", ["csv", "lists", "numbers"])
+def test_a_column_beside_vectors(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 2 * DIM)
     x = np.arange(5.0 * DIM).reshape(5, DIM)
-    countries, diagnoses = ["DE", "FR", "DE", "a,b", "Zoë"], [0, 2, 1, 1, 0]
-    path = tmp_path / "people"
-    if request.param == "csv":
-        lines = [f'{row[0]},"{c}",{row[1]},{g},{row[2]}' for row, c, g in zip(x, countries, diagnoses, strict=True)]
-        path.write_text("\n".join(["x0,country,x1,diagnosis,x2", *lines]))
+    countries, path = ["DE", "FR", "DE", "a,b", "Zoë"], tmp_path / "people"
+    if kind == "csv":
+        lines = [f'{row[0]},"{country}",{row[1]},{row[2]}' for row, country in zip(x, countries, strict=True)]
+        path.write_text("\n".join(["x0,country,x1,x2", *lines]))
     else:
-        vectors = {"x": list(x)} if request.param == "lists" else {f"x{k}": x[:, k] for k in range(DIM)}
-        pq.write_table(pa.table({"country": countries, "diagnosis": diagnoses, **vectors}), path)
-    return path, x, countries, diagnoses
-
-
-def test_columns_beside_vectors(people):
-    path, x, countries, diagnoses = people
-    pieces = list(open_vectors(path, DIM, by="country", group="diagnosis").pieces())
-    assert [len(piece.rows) for piece in pieces] == [2, 2, 1]
-    assert np.array_equal(np.concatenate([piece.rows for piece in pieces]), x)
-    assert [name for piece in pieces for name in piece.labels] == countries
-    assert np.concatenate([piece.groups for piece in pieces]).tolist() == diagnoses
-
-
-def test_groups_by_their_names(people):
-    path = people[0]
-    names = ["Zoë", "FR", "a,b", "DE"]
-    pieces = open_vectors(path, DIM, by="diagnosis", group="country", group_names=names).pieces()
-    assert np.concatenate([piece.groups for piece in pieces]).tolist() == [3, 1, 3, 2, 0]
-    with pytest.raises(ValueError, match="must hold one of the 2 names of groups, got 'a,b' in row 3"):
-        list(open_vectors(path, DIM, by="diagnosis", group="country", group_names=["DE", "FR", "Zoë"][:2]).pieces())
-    with pytest.raises(ValueError, match="must hold integers ≥ 0, got 'DE' in row 0; or pass --group-names"):
-        list(open_vectors(path, DIM, by="diagnosis", group="country").pieces())
-
-
-def test_wrong_columns_are_refused(people):
-    path = people[0]
-    with pytest.raises(ValueError, match=r"has no column 'contry'; it has .*; did you mean 'country'\?"):
-        open_vectors(path, DIM, by="contry", group="diagnosis")
-    with pytest.raises(ValueError, match="'country' cannot be public labels and private groups at once"):
-        open_vectors(path, DIM, by="country", group="country")
+        vectors = {"x": list(x)} if kind == "lists" else {f"x{k}": x[:, k] for k in range(DIM)}
+        pq.write_table(pa.table({"country": countries, **vectors}), path)
+    pieces = list(open_vectors(path, DIM, by="country").pieces())
+    assert [len(rows) for rows, _ in pieces] == [2, 2, 1]
+    assert np.array_equal(np.concatenate([rows for rows, _ in pieces]), x)
+    assert [name for _, labels in pieces for name in labels] == countries
+    with pytest.raises(ValueError, match=r"by must be a column of .*, got 'contry'; did you mean 'country'\?"):
+        open_vectors(path, DIM, by="contry")
 
 
 def test_missing_labels_are_refused(tmp_path):
@@ -145,8 +120,8 @@ def test_missing_labels_are_refused(tmp_path):
     pq.write_table(pa.table({"country": [0.5, 1.5], "x": [[1.0, 2, 3]] * 2}), path)
     with pytest.raises(ValueError, match="must be text, integers or booleans, got double"):
         open_vectors(path, DIM, by="country")
-    with pytest.raises(ValueError, match="cannot hold both the vectors and the groups"):
+    with pytest.raises(ValueError, match=r"beside the vectors .*, got 'x'"):
         open_vectors(path, DIM, columns=["x"], by="x")
     np.save(tmp_path / "x.npy", np.zeros((2, DIM)))
-    with pytest.raises(ValueError, match=r"x\.npy has no column 'country'"):
+    with pytest.raises(ValueError, match="by must be left out"):
         open_vectors(tmp_path / "x.npy", DIM, by="country")

@@ -8,7 +8,7 @@ import pytest
 
 from sstq.checks import ArgumentError
 from sstq.messages import vectors as vector_files
-from sstq.messages.vectors import open_vectors, refuse_repeated
+from sstq.messages.vectors import open_files, open_vectors
 
 DIM = 5
 
@@ -26,7 +26,7 @@ def vectors():
 
 def read(path, dim=DIM, **options):
     file = open_vectors(path, dim, **options)
-    once, twice = (list(file.chunks()) for _ in range(2))
+    once, twice = ([rows for rows, _ in file.pieces()] for _ in range(2))
     assert all(len(chunk) <= 2 for chunk in once)
     together = np.concatenate(once)
     assert file.count == len(together)
@@ -64,14 +64,14 @@ def test_no_vectors_are_no_vectors(tmp_path):
     np.save(tmp_path / "x.npy", np.empty((0, DIM)))
     file = open_vectors(tmp_path / "x.npy", DIM)
     assert file.count == 0
-    assert list(file.chunks()) == []
+    assert list(file.pieces()) == []
 
 
 @pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, "U3", "M8[s]"])
 def test_other_types_are_refused(tmp_path, dtype):
     np.save(tmp_path / "x.npy", np.zeros((3, DIM), dtype=dtype))
     with pytest.raises(ValueError, match=r"x\.npy: vectors must be floats, integers or booleans"):
-        list(open_vectors(tmp_path / "x.npy", DIM).chunks())
+        list(open_vectors(tmp_path / "x.npy", DIM).pieces())
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.bool_])
@@ -94,7 +94,7 @@ def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, 
     else:
         np.save(path, rows)
     with pytest.raises(ValueError, match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5"):
-        list(open_vectors(path, DIM).chunks())
+        list(open_vectors(path, DIM).pieces())
 
 
 @pytest.mark.parametrize("shape", [(3, DIM + 1), (DIM + 1,), (2, 3, DIM), ()])
@@ -113,10 +113,10 @@ def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vector
         np.save(path, vectors)
     else:
         parquet(path, {"x": list(vectors)})
-    chunks = open_vectors(path, DIM).chunks()
-    next(chunks)
+    pieces = open_vectors(path, DIM).pieces()
+    next(pieces)
     with pytest.raises(ValueError, match=r"must be finite, got .* in row 5, column 3"):
-        list(chunks)
+        list(pieces)
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
@@ -129,7 +129,7 @@ def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
     cut = tmp_path / f"cut.{kind}"
     cut.write_bytes(whole.read_bytes()[:-20])
     with pytest.raises(ValueError, match=rf"cut\.{kind} is truncated"):
-        list(open_vectors(cut, DIM).chunks())
+        list(open_vectors(cut, DIM).pieces())
 
 
 def test_columns_of_the_wrong_kind_are_refused(tmp_path, vectors):
@@ -181,16 +181,16 @@ def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
     rows = vectors.tolist()
     path = parquet(tmp_path / "x.parquet", {"x": [*rows[:5], None, rows[6]]})
     with pytest.raises(ValueError, match=r"x\.parquet: vectors must not have nulls, got one in row 5"):
-        list(open_vectors(path, DIM).chunks())
+        list(open_vectors(path, DIM).pieces())
     path = parquet(tmp_path / "y.parquet", {"x": [*rows[:5], [1.0, None, 2.0, 3.0, 4.0]]})
     with pytest.raises(ValueError, match="nulls, got one in row 5"):
-        list(open_vectors(path, DIM).chunks())
+        list(open_vectors(path, DIM).pieces())
     path = parquet(tmp_path / "c.parquet", {f"c{i}": [*rows[i], None, None] for i in range(DIM)})
     with pytest.raises(ValueError, match="nulls, got one in row 5"):
-        list(open_vectors(path, DIM).chunks())
+        list(open_vectors(path, DIM).pieces())
     path = parquet(tmp_path / "z.parquet", {"x": [*rows[:5], [1.0, 2.0]]})
     with pytest.raises(ValueError, match="must have 5 numbers per row, got 2 in row 5"):
-        list(open_vectors(path, DIM).chunks())
+        list(open_vectors(path, DIM).pieces())
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
 def test_csv_that_is_not_all_numbers_is_refused_with_its_line(tmp_path, text, message):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=rf"x\.csv.*{message}"):
-        list(open_vectors(tmp_path / "x.csv", DIM).chunks())
+        list(open_vectors(tmp_path / "x.csv", DIM).pieces())
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -258,12 +258,10 @@ def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monk
     np.save("copy.npy", vectors)
     Path("hard.npy").hardlink_to("x.npy")
     Path("soft.npy").symlink_to("x.npy")
-    refuse_repeated([Path("x.npy"), Path("copy.npy")])
-    for other in (Path("x.npy"), tmp_path / "x.npy", Path("hard.npy"), Path("soft.npy")):
-        with pytest.raises(ValueError, match=r"is the same file as x\.npy: give each file once"):
-            refuse_repeated([Path("x.npy"), Path("copy.npy"), other])
-        with pytest.raises(ValueError, match="same file"):
-            refuse_repeated([other, other])
+    assert open_files(["x.npy", "copy.npy"], None)[1] == 14
+    for other in ("x.npy", tmp_path / "x.npy", "hard.npy", "soft.npy"):
+        with pytest.raises(ArgumentError, match=r"nobody is encoded twice: .* is the same file as x\.npy"):
+            open_files(["x.npy", "copy.npy", other], None)
 
 
 def test_other_files_are_refused(tmp_path):

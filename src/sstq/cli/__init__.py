@@ -103,9 +103,9 @@ def _as_typed(error: Exception, command: Any) -> str | None:
     """
     about: Any = error.__cause__ if isinstance(error, WrongUsage) else error
     for parameter in command.params:
-        if parameter.name == getattr(about, "argument", "") and parameter.param_type_name == "option":
-            flag = next(name for name in parameter.opts if name.startswith("--"))
-            return f"{flag} {about.problem}"
+        if parameter.name == getattr(about, "argument", ""):
+            typed = next((name for name in parameter.opts if name.startswith("--")), str(parameter.name).upper())
+            return f"{typed} {about.problem}"
     return None
 
 

@@ -1,7 +1,5 @@
 """`sstq account`: the total ε of many rounds, and the content of a ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`sstq audit`: checks the privacy claim, from the integers or from messages alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,7 +124,7 @@ def verify(
 COMMANDS = (exact, empirical, certify, verify)
 
 
-def _exact_facts(found: ExactAudit) -> Facts:
+def _exact_facts(found: "ExactAudit") -> Facts:
     return [
         ("epsilon stated, per message", repr(found.epsilon)),
         ("epsilon of one message is at least", found.lower),

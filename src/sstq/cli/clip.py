@@ -1,7 +1,5 @@
 """`sstq clip`: suggests a clip from vectors that are public or your own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -31,16 +29,16 @@ def clip(
     from sstq.planning.clipping import suggest_clip
 
     shared = read_mechanism(mechanism)
-    files = open_files(vectors, shared.dim, columns)
+    files, count = open_files(vectors, shared.dim, columns)
     found = []
-    with progress("Reading", sum(file.count for file in files)) as advance:
-        for rows in (rows for file in files for rows in file.chunks()):
+    with progress("Reading", count) as advance:
+        for rows, _ in (piece for file in files for piece in file.pieces()):
             found.append(np.linalg.norm(rows, axis=1))
             advance(len(rows))
-    norms = np.concatenate([np.empty(0), *found])
-    choice = suggest_clip(norms, shared, clients or len(norms))
+    norms = np.concatenate(found)
+    choice = suggest_clip(norms, shared, clients or count)
     show_facts(
-        f"For a mean of {clients or len(norms):,} clients",
+        f"For a mean of {clients or count:,} clients",
         [
             ("clip", f"{choice.clip:.4g}"),
             ("vectors clipped", f"{100 * choice.clipped:.3g} %"),

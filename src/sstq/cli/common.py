@@ -1,8 +1,5 @@
 """What several commands share: options, wrong usage, reading and describing mechanisms, and writing files."""
 
-from __future__ import annotations
-
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,7 +49,6 @@ def output_option(text: str) -> Any:
 MechanismOption = Annotated[Path, option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m")]
 ColumnsOption = Annotated[str | None, option("Read these columns, such as age,bmi; or one list column of Parquet.")]
 BoundsOption = Annotated[Path | None, option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')]
-GroupNamesOption = Annotated[Path | None, option("Read the names of private groups from this text file, one per line.")]
 VerboseOption = Annotated[bool, flag("Show all facts.", "--verbose", "-v")]
 ForceOption = Annotated[bool, flag("Overwrite existing files.", "--force")]
 
@@ -70,26 +66,23 @@ def check_usage() -> Iterator[None]:
         raise WrongUsage(str(error)) from error
 
 
-def open_files(paths: Sequence[Path], dim: int | None, columns: str | None, **others: Any) -> list[VectorFile]:
-    """Open files of vectors, each of which may be given once only; without `dim` all must be as long as the first."""
-    from sstq.messages.vectors import open_vectors, refuse_repeated
+def open_files(
+    vectors: Sequence[Path], dim: int | None, columns: str | None, **others: Any
+) -> "tuple[list[VectorFile], int]":
+    """Open files of vectors, whose columns are separated by commas; returns them and the number of all vectors."""
+    from sstq.messages import vectors as files
 
-    wanted = None if columns is None else [column.strip() for column in columns.split(",")]
-    files: list[VectorFile] = []
-    for path in paths:
-        files.append(open_vectors(path, dim, wanted, **others))
-        dim = files[0].dim
-    with check_usage():
-        refuse_repeated(paths)
-    return files
+    return files.open_files(vectors, dim, columns and [name.strip() for name in columns.split(",")], **others)
 
 
 def read_bounds(path: Path | None) -> dict[str, Any] | None:
-    """Read a JSON file of bounds."""
+    """Read a JSON file of bounds, which the mechanism checks."""
+    from sstq.files.strict_json import read_json
+
     if path is None:
         return None
     try:
-        ranges = json.loads(path.read_text(encoding="utf-8"))
+        ranges = read_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise WrongUsage(f"--bounds {path} is not JSON: {error}") from error
     if not isinstance(ranges, dict):
@@ -97,7 +90,7 @@ def read_bounds(path: Path | None) -> dict[str, Any] | None:
     return ranges
 
 
-def read_mechanism(path: Path) -> Mechanism:
+def read_mechanism(path: Path) -> "Mechanism":
     """Read a mechanism from its JSON file; ValueError, naming the file, if it is not one."""
     from sstq.mechanisms import from_json
 
@@ -114,44 +107,28 @@ def read_mechanism(path: Path) -> Mechanism:
         raise ValueError(f"{path}: {error}") from error
 
 
-def read_group_names(path: Path | None, mechanism: Mechanism) -> list[str] | None:
-    """Read the names of a mechanism's private groups, one per line."""
-    if path is None:
-        return None
-    if mechanism.groups is None:
-        raise WrongUsage(f"--group-names needs private groups (GroupUnit); {mechanism.name} has none")
-    try:
-        names = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be text, one name per line: {error}") from error
-    if len(names) != mechanism.groups or len(set(names)) < len(names) or not all(names):
-        found = f"{len(names)} lines with {len(set(filter(None, names)))} different names"
-        raise ValueError(f"{path} must have {mechanism.groups} different names, one per line, got {found}")
-    return names
-
-
-def describe_mechanism(mechanism: Mechanism, clients: int | None = None) -> Facts:
+def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     from sstq.mechanisms.records import RecordMechanism
 
-    vectors = not isinstance(mechanism, RecordMechanism)
+    allowed = getattr(mechanism, "clients_allowed", None)
     return [
         ("mechanism", mechanism.name),
         ("epsilon", f"{mechanism.epsilon!r}"),
         ("bits per message", mechanism.message_bits),
-        *(_errors(mechanism, mechanism.clients or clients) if vectors else []),
+        *([] if isinstance(mechanism, RecordMechanism) else _errors(mechanism, mechanism.clients or clients)),
         ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
         ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
         ("trust", mechanism.trust),
-        ("coin", mechanism.coin if vectors else None),
         *several_messages(mechanism),
         ("unbiased", _UNBIASED[mechanism.unbiased]),
-        *_parts(mechanism),
+        ("clients for which these frames suffice", f"up to {allowed:,} in a round" if allowed else None),
+        ("in python", f"sstq.{mechanism!r}"),
         ("digest", mechanism.digest()),
     ]
 
 
-def _errors(mechanism: Mechanism, clients: int | None) -> Facts:
+def _errors(mechanism: "Mechanism", clients: int | None) -> Facts:
     """The errors of means of typical vectors of norm clip."""
     error, clip = mechanism.typical_error(), mechanism.clip
     facts: Facts = [("error of one client", f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)")]
@@ -167,34 +144,10 @@ def _errors(mechanism: Mechanism, clients: int | None) -> Facts:
             # With frames for so many clients; one in ten more than the error of many frames needs.
             needed += f"; pass --clients {math.ceil(1.1 * error.total / tenth)} instead"
         facts.append(("clients for an error of 10 %", needed))
-    return [*facts, ("dimension", mechanism.dim), ("clip", f"{clip:g}")]
+    return facts
 
 
-def _parts(mechanism: Mechanism) -> Facts:
-    """What only some mechanisms have."""
-    from sstq import SSTQ, FrameUnit, Frequencies, Survey
-
-    if isinstance(mechanism, SSTQ):
-        frame, kashin = mechanism.frame, mechanism.kashin
-        return [
-            ("channel", f"{mechanism.channel.name}, {mechanism.bits} bits, {mechanism.codebook.name} codebook"),
-            ("decoder", mechanism.decoder),
-            ("frame", f"{frame.name}, N = {frame.size}, seed {frame.seed}"),
-            ("kashin", f"{kashin.name}, K = {kashin.level:.6g}, {kashin.steps} steps"),
-        ]
-    if isinstance(mechanism, FrameUnit):
-        allowed = mechanism.clients_allowed
-        suffice = f"up to {allowed:,} in a round" if allowed else "none"
-        return [("frames", mechanism.frames), ("clients for which these frames suffice", suffice)]
-    if isinstance(mechanism, Frequencies):
-        return [("categories", mechanism.categories), ("variance of a share", f"{mechanism.sets.variance_at(0.0):.4g}")]
-    if isinstance(mechanism, Survey):
-        shares = zip(mechanism.questions.items(), mechanism.draws, strict=True)
-        return [(f"question {name}", f"{asked}, {100 * n / 2**62:.0f} % of people") for (name, asked), n in shares]
-    return []
-
-
-def several_messages(mechanism: Mechanism) -> Facts:
+def several_messages(mechanism: "Mechanism") -> Facts:
     """Return the totals of several messages per person; empty for one message."""
     if mechanism.messages == 1:
         return []
@@ -206,7 +159,7 @@ def several_messages(mechanism: Mechanism) -> Facts:
     ]
 
 
-def privacy_of(mechanism: Mechanism, simulated: bool) -> str:
+def privacy_of(mechanism: "Mechanism", simulated: bool) -> str:
     """Return whether messages of this mechanism are private, in words."""
     return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
 

@@ -1,7 +1,5 @@
 """`sstq compare`: shows all mechanisms side by side."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -1,13 +1,10 @@
 """`sstq encode`: encodes files of vectors as private messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sstq.cli.common import (
     ColumnsOption,
-    GroupNamesOption,
     MechanismOption,
     VerboseOption,
     WrongUsage,
@@ -18,14 +15,12 @@ from sstq.cli.common import (
     option,
     output_option,
     privacy_of,
-    read_group_names,
     read_mechanism,
     several_messages,
 )
 from sstq.cli.terminal import note, progress, show_facts, warn
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -39,10 +34,7 @@ def encode(
     by: Annotated[
         str | None, option("Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN")
     ] = None,
-    private_group: Annotated[
-        str | None, option("Encode these PRIVATE groups with the vectors.", metavar="COLUMN|FILE.npy")
-    ] = None,
-    group_names: GroupNamesOption = None,
+    private_group: Annotated[Path | None, option("Encode the PRIVATE groups in this .npy with the vectors.")] = None,
     clients: Annotated[Path | None, option("Read identifiers for a public coin from this .npy.")] = None,
     seed: Annotated[int | None, option("Simulate with this seed. The result is NOT private.", min=0)] = None,
     verbose: VerboseOption = False,
@@ -55,15 +47,19 @@ def encode(
     person. --verbose also prints how many vectors were clipped; keep that to yourself.
 
     With --by country each message carries the person's group as a public label, and `sstq aggregate --by country`
-    gives one mean per group. With --private-group diagnosis the group is as private as the vector. That needs a
-    mechanism for it (sstq spec --name groupunit --set groups=10), and more people for the same error.
+    gives one mean per group. With --private-group diagnosis.npy, one integer from 0 on per person, the group is as
+    private as the vector. That needs a mechanism for it (sstq spec --name groupunit --set groups=10), and more people
+    for the same error.
 
     Example: sstq encode embeddings.npy --mechanism mechanism.json --output messages.sstq
 
     Example: sstq encode people.csv --columns age,bmi -m mechanism.json -o messages.sstq
     """
+    import numpy as np
+
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import encode_files
+    from sstq.messages.batch import client_ids
     from sstq.messages.files import write_messages
     from sstq.messages.parquet import SUFFIXES
 
@@ -72,30 +68,24 @@ def encode(
         raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
-    if shared.groups is not None and private_group is None:
-        raise WrongUsage(f"pass --private-group: {shared.name} encodes a group with every vector")
-    if shared.groups is None and private_group is not None:
-        remedy = f"sstq spec --name groupunit --dim {shared.dim} --epsilon {shared.epsilon!r} --set groups=10"
-        raise WrongUsage(f"--private-group needs GroupUnit ({remedy}); {shared.name} has no private groups")
-    if (shared.coin == "public") != (clients is not None):
-        needed = "pass --clients: with a public coin both sides need the clients' identifiers"
-        raise WrongUsage("--clients must be left out: this mechanism's coin is private" if clients else needed)
+    if (private_group is not None) != (shared.groups is not None):
+        raise WrongUsage("--private-group is for mechanisms with private groups (sstq spec --name groupunit) only")
+    if (clients is not None) != (shared.coin == "public"):
+        raise WrongUsage("--clients is for mechanisms with a public coin only: there both sides need identifiers")
     check_output(output, force, inputs=(mechanism, *vectors))
     counted = LocalReport() if verbose and shared.name != "survey" else None
     if shared.name == "survey":
         if by is not None or columns is not None:
             raise WrongUsage("--by and --columns are for vectors; a survey takes tables")
-        total = _encode_answers(shared, vectors, seed, output)
+        from sstq.mechanisms.survey.schema import read_table
+
+        rng = None if seed is None else np.random.default_rng(seed)
+        survey: Any = shared
+        total = write_messages(output, (survey.encode(read_table(path, survey), rng) for path in vectors), survey)
     else:
-        array = private_group is not None and private_group.endswith(".npy")
-        names = read_group_names(group_names, shared)
-        reading = {"by": by, "group": None if array else private_group, "group_names": names}
-        files = open_files(vectors, shared.dim, columns, **reading)
-        count = sum(file.count for file in files)
-        if not count:
-            raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
-        named: dict[str, Any] = {"groups": group_numbers(Path(str(private_group)), count) if array else None}
-        named |= {} if clients is None else {"clients": _client_identifiers(clients, count)}
+        files, count = open_files(vectors, shared.dim, columns, by=by)
+        named: dict[str, Any] = {"groups": private_group and read_integers(private_group, count)}
+        named |= {} if clients is None else {"clients": client_ids(read_integers(clients, count), count)}
         with progress("Encoding", count * shared.messages) as advance:
             messages = encode_files(shared, files, seed, **named, report=counted, advance=advance)
             total = write_messages(output, messages, shared, by)
@@ -122,44 +112,12 @@ def encode(
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
 
 
-def _encode_answers(survey: Any, tables: list[Path], seed: int | None, output: Path) -> int:
-    import numpy as np
+def read_integers(path: Path, total: int) -> "NDArray[Any]":
+    """Read one integer per vector from a .npy file; the mechanism checks their range."""
+    from sstq.files.npy import load_array
 
-    from sstq.mechanisms.survey.schema import read_table
-    from sstq.messages.files import write_messages
-
-    rng = None if seed is None else np.random.default_rng(seed)
-    return write_messages(output, (survey.encode(read_table(path, survey), rng) for path in tables), survey)
-
-
-def group_numbers(path: Path, total: int) -> NDArray[np.int64]:
-    """Read one integer per vector; the mechanism checks their range."""
-    import numpy as np
-
-    numbers = _read_numbers(path)
+    numbers = load_array(path)
     if numbers.shape != (total,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
-        raise ValueError(f"{path}: --private-group must be {total} integers, one per vector, got {found}")
-    return numbers.astype(np.int64)
-
-
-def _client_identifiers(path: Path, total: int) -> NDArray[np.uint64]:
-    from sstq.messages.batch import client_ids
-
-    try:
-        return client_ids(_read_numbers(path), total)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _read_numbers(path: Path) -> NDArray[Any]:
-    import numpy as np
-
-    from sstq.files.npy import DAMAGED_ARCHIVE
-
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (FileNotFoundError, PermissionError):
-        raise
-    except DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path} must hold {total} integers, one per vector, got {found}")
+    return numbers

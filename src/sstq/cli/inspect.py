@@ -1,7 +1,5 @@
 """`sstq inspect`: shows what is in a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,7 +70,7 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _c_header(mechanism: Mechanism, path: Path) -> str:
+def _c_header(mechanism: "Mechanism", path: Path) -> str:
     """Return the text of the header; the parameters are named after the file."""
     from sstq.mechanisms.c_header import c_header
 
@@ -82,7 +80,7 @@ def _c_header(mechanism: Mechanism, path: Path) -> str:
     return c_header(mechanism, f"{stem}_params")
 
 
-def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
+def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:
     from sstq.messages.files import open_messages
 
     with open_messages(path) as opened, progress("Verifying", opened.info.count) as advance:
@@ -102,7 +100,7 @@ def _inspect_messages(path: Path, shared: Mechanism | None) -> Facts:
     ]
 
 
-def _inspect_state(path: Path, shared: Mechanism | None) -> Facts:
+def _inspect_state(path: Path, shared: "Mechanism | None") -> Facts:
     from sstq.aggregation import describe_state
 
     info = describe_state(path)

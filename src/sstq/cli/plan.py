@@ -1,7 +1,5 @@
 """`sstq plan`: chooses the mechanism for a task, and shows its error and cost."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,7 +74,7 @@ def plan(
         write_text(output, found.build().to_json() + "\n")
 
 
-def _facts(found: Plan) -> Facts:
+def _facts(found: "Plan") -> Facts:
     delta = f", delta {found.request.delta:g}" if found.request.delta else ""
     spent: Facts = [("total epsilon per person", f"{safe_figure(found.total_epsilon)}{delta}")]
     shuffled, classes = found.request.trust == "shuffler", found.request.classes

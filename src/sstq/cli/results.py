@@ -1,37 +1,30 @@
 """What `sstq aggregate` writes and prints: a mean, one mean per public group, private groups, surveys."""
 
-from __future__ import annotations
-
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sstq.cli.terminal import note, safe_figure, show_facts, show_table, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from sstq import Estimate, Mechanism
 
-    from sstq import Estimate, GroupEstimate, Mechanism, SurveyEstimate
+RESULTS = ("mean.npy", "stderr.npy", "summary.json", "groups.csv", "groups.npz", "survey.csv")
+"""The names of all files that may be written to the folder."""
 
 _LEVEL = 0.95
 # The scatter of fewer messages says little about their error: two equal messages have none.
 _FEW = 30
-_WITHIN = "within error: the norm is at most the radius, or at most √2 times the error."
+_NUMBERS = ("norm of mean", "error", f"{100 * _LEVEL:g} % radius", "mark")
+_CAPTION = "error: norm of the standard errors. within error: the norm is at most the radius, or √2 times the error."
 # Of a question with many items a terminal shows the first ones.
 _SHOWN_ROWS = 12
 
 
-def result_files(mechanism: Mechanism, by: str | None) -> tuple[str, ...]:
-    """Return the names of the files that are written to the folder."""
-    if by is not None:
-        return ("means.npy", "stderr.npy", "groups.csv", "summary.json")
-    more = ("groups.npz", "groups.csv") if mechanism.groups is not None else ()
-    return ("mean.npy", "stderr.npy", "summary.json", *more, *(("survey.csv",) if mechanism.name == "survey" else ()))
-
-
 def report_mean(
-    mechanism: Mechanism, estimate: Estimate, simulated: bool | None, folder: Path, names: list[str] | None, all_: bool
+    mechanism: "Mechanism", estimate: "Estimate", simulated: bool | None, folder: Path, verbose: bool
 ) -> None:
     """Write the mean, its standard errors and its summary, and print the summary."""
     import numpy as np
@@ -42,153 +35,118 @@ def report_mean(
         norms["mean_norm"] = float(np.linalg.norm(estimate.value))
         # Root mean square error of the mean, in the vectors' unit.
         norms["measured_error_norm"] = measured if math.isfinite(measured) else None
-    summary = {
-        "count": estimate.count,
-        **norms,
-        **_costs(mechanism, estimate.count),
-        "estimator": estimate.estimator,
-        "note": estimate.note,
-        "simulated": simulated,
-        "digest": mechanism.digest(),
-    }
-    _write(folder, summary, **{"mean.npy": estimate.value, "stderr.npy": estimate.stderr})
+    summary = {"count": estimate.count, **norms, **_costs(mechanism), "estimator": estimate.estimator}
+    summary |= {"note": estimate.note, "simulated": simulated}
+    _write(folder, summary, estimate.value, estimate.stderr)
     for name in ("epsilon", "privacy_loss"):
         summary[name] = None if summary[name] is None else safe_figure(summary[name])
-    show_facts(str(folder), [(name.replace("_", " "), value) for name, value in summary.items()], verbose=all_)
+    show_facts(str(folder), [*summary.items()], verbose=verbose)
     results: Any = estimate
     if mechanism.groups is not None:
-        _report_private(results, folder, names)
+        _report_private(results, folder)
     if mechanism.name == "survey":
         _report_survey(results, folder / "survey.csv")
-    _remark(mechanism, estimate.note, round(estimate.people), estimate.simulated)
+    if estimate.note:
+        _advise(mechanism, estimate.note, round(estimate.people))
+    _say_simulated(simulated)
 
 
-def _costs(mechanism: Mechanism, count: int) -> dict[str, Any]:
-    """The part of a summary about the mechanism and the cost of this many messages."""
+def _costs(mechanism: "Mechanism") -> dict[str, Any]:
+    """The part of a summary about the mechanism."""
     private = math.isfinite(mechanism.epsilon)
     return {
         "epsilon": mechanism.epsilon if private else None,
-        "message_bits": mechanism.message_bits,
-        "bits_received": count * mechanism.message_bits,
-        "delta": mechanism.delta,
         "privacy_loss": mechanism.privacy_loss() if private else None,
-        "trust": mechanism.trust,
-        "unbiased": mechanism.unbiased,
+        "delta": mechanism.delta,
+        "message_bits": mechanism.message_bits,
+        "digest": mechanism.digest(),
     }
 
 
-def _write(folder: Path, summary: dict[str, Any], **arrays: Any) -> None:
-    """Write arrays by the names of their files, and summary.json."""
+def _write(folder: Path, summary: dict[str, Any], mean: Any, stderr: Any) -> None:
     import numpy as np
 
     from sstq.files.atomic import atomic_file
 
     document = json.dumps(summary, indent=2, allow_nan=False).encode() + b"\n"
-    for name, values in arrays.items():
+    for name, values in (("mean.npy", mean), ("stderr.npy", stderr)):
         with atomic_file(folder / name) as file:
             np.save(file, values)
     with atomic_file(folder / "summary.json") as file:
         file.write(document)
 
 
-def _remark(mechanism: Mechanism, text: str, clients: int, simulated: bool) -> None:
+def _advise(mechanism: "Mechanism", text: str, clients: int) -> None:
     """Print an estimate's note, with the command that writes the same mechanism with frames for this many clients."""
-    if text:
-        warn(text)
-    if text and mechanism.name != "survey":
+    warn(text)
+    if mechanism.name != "survey":
         same = (
             f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
         )
         more = f" --set messages={mechanism.messages}" if mechanism.messages > 1 else ""
         more += " --bounds FILE" if mechanism.bounds is not None else ""
         note(f"for the next round: sstq spec {same} --clients {clients}{more} --output next.json")
+
+
+def _say_simulated(simulated: bool | None) -> None:
     if simulated:
         warn("NOT PRIVATE: some of these messages were simulated with a seed")
+    elif simulated is None:
+        note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
 
 
 def report_groups(
-    mechanism: Mechanism, means: Mapping[str, Estimate], simulated: bool | None, by: str, folder: Path
+    mechanism: "Mechanism", means: "Mapping[str, Estimate]", simulated: bool | None, by: str, folder: Path
 ) -> None:
-    """Write the means of public groups, their errors and marks, and print them as a table."""
+    """Write the means of public groups, one row each, their errors and marks, and print them as a table."""
     import numpy as np
-
-    from sstq.files.atomic import write_csv
 
     # Numbers by value, then text.
     labels = sorted(means, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0, text))
     found = [means[label] for label in labels]
-    rows: list[dict[str, Any]] = [
+    rows = [
         {"label": label, "clients": round(mean.people), **_numbers(mean, mean.count < _FEW)}
         for label, mean in zip(labels, found, strict=True)
     ]
-    marked, noted = sum(bool(row["mark"]) for row in rows), [label for label in labels if means[label].note]
-    count = sum(mean.count for mean in found)
-    summary = {
+    count, noted = sum(mean.count for mean in found), [label for label in labels if means[label].note]
+    summary: dict[str, Any] = {
         "count": count,
         "column": by,
         "groups": len(rows),
-        "marked": marked,
-        "level": _LEVEL,
-        **_costs(mechanism, count),
-        "groups_with_note": len(noted),
-        "note": means[noted[0]].note if noted else "",
-        "simulated": simulated,
-        "digest": mechanism.digest(),
+        "marked": sum(bool(row["mark"]) for row in rows),
     }
-    arrays = {"means.npy": [mean.value for mean in found], "stderr.npy": [mean.stderr for mean in found]}
-    _write(folder, summary, **{name: np.array(values) for name, values in arrays.items()})
-    write_csv(folder / "groups.csv", list(rows[0]), rows)
-    _show(f"{folder}: one mean per {by}", [by, "clients"], rows, f"{_WITHIN} too few: fewer than {_FEW} clients.")
+    summary |= _costs(mechanism) | {"note": means[noted[0]].note if noted else "", "simulated": simulated}
+    _write(folder, summary, np.array([mean.value for mean in found]), np.array([mean.stderr for mean in found]))
+    _write_groups(folder, f"one mean per {by}", [by, "clients"], rows, f"too few: fewer than {_FEW} clients.")
     loss = summary["privacy_loss"]
     spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {by} public"
-    note(f"{count:,} messages, {len(rows):,} groups, {marked:,} marked; {spent}")
-    remark = f"{len(noted):,} of {len(rows):,} groups; {_printable(noted[0])}: {summary['note']}" if noted else ""
-    _remark(mechanism, remark, max(mean.count for mean in found), any(mean.simulated for mean in found))
+    note(f"{count:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
+    if noted:
+        text = f"{len(noted):,} of {len(rows):,} groups; {_printable(noted[0])}: {summary['note']}"
+        _advise(mechanism, text, max(mean.count for mean in found))
+    _say_simulated(simulated)
 
 
-def _report_private(estimate: GroupEstimate, folder: Path, names: list[str] | None) -> None:
+def _report_private(estimate: Any, folder: Path) -> None:
     """Write shares, sums and means of private groups with their standard errors, and print them as a table."""
     import numpy as np
 
     from sstq import Estimate
-    from sstq.files.atomic import atomic_file, write_csv
+    from sstq.files.atomic import atomic_file
 
-    names_of = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
+    names = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
     with atomic_file(folder / "groups.npz") as file:
-        np.savez(file, **{name: getattr(estimate, name) for name in names_of})
-    rows: list[dict[str, Any]] = []
+        np.savez(file, **{name: getattr(estimate, name) for name in names})
+    rows = []
     for group, (share, stderr) in enumerate(zip(estimate.shares, estimate.shares_stderr, strict=True)):
-        label = str(group) if names is None else names[group]
-        numbers: dict[str, Any] = {"norm": None, "error": None, "radius": None, "mark": "too few"}
-        if not estimate.too_few[group]:
-            own = Estimate(estimate.means[group], estimate.means_stderr[group], estimate.count, terms=estimate.terms)
-            numbers = _numbers(own, few=False)
-        rows.append({"group": label, "share": float(share), "share_stderr": float(stderr), **numbers})
-    write_csv(folder / "groups.csv", list(rows[0]), rows)
+        own = Estimate(estimate.means[group], estimate.means_stderr[group], estimate.count, terms=estimate.terms)
+        numbers = _numbers(own, bool(estimate.too_few[group]))
+        rows.append({"group": str(group), "share": float(share), "share_stderr": float(stderr), **numbers})
     few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."
-    _show(f"{folder}: private groups", ["group", "share", "± share"], rows, f"{_WITHIN} {few}")
+    _write_groups(folder, "private groups", ["group", "share", "± share"], rows, few)
 
 
-def _report_survey(estimate: SurveyEstimate, path: Path) -> None:
-    """Write the tidy table of a survey's results, and show the first rows of every question."""
-    from sstq.files.atomic import write_csv
-    from sstq.mechanisms.survey.estimates import NumberEstimate
-
-    columns = ["question", "item", "estimate", "stderr", "low", "high"]
-    rows, shown = [], []
-    for name, found in estimate.results.items():
-        own = list(found.rows())
-        rows += [dict(zip(columns, (name, *row), strict=True)) for row in own]
-        # The mean and the quartiles of a number come before its bins.
-        for item, *numbers in own[: 4 if isinstance(found, NumberEstimate) else _SHOWN_ROWS]:
-            words = [f"{number:.4g}" if abs(number) < 10_000 else f"{number:.0f}" for number in numbers]
-            shown.append([name, item, *("" if word == "nan" else word for word in words)])
-    write_csv(path, columns, rows)
-    caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
-    show_table("Results", columns, shown, caption=caption)
-
-
-def _numbers(mean: Estimate, few: bool) -> dict[str, Any]:
+def _numbers(mean: "Estimate", few: bool) -> dict[str, Any]:
     """Return the numbers of a line of groups.csv; a single message has no error.
 
     "within error" says that zero is in the region, or that the true mean is probably shorter than its error. Of groups
@@ -203,12 +161,32 @@ def _numbers(mean: Estimate, few: bool) -> dict[str, Any]:
     return {name: None if math.isnan(value) else value for name, value in numbers.items()} | {"mark": mark}
 
 
-def _show(title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:
+def _write_groups(folder: Path, title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:
+    """Write groups.csv, and print it as a table."""
+    from sstq.files.atomic import write_csv
+
+    write_csv(folder / "groups.csv", list(rows[0]), rows)
     cells = [[_printable(cell) if isinstance(cell, str) else cell for cell in row.values()] for row in rows]
-    numbers = ["norm of mean", "error", f"{100 * _LEVEL:g} % radius", "mark"]
-    show_table(title, [*columns, *numbers], cells, caption=f"error: norm of the standard errors. {caption}")
+    show_table(f"{folder}: {title}", [*columns, *_NUMBERS], cells, caption=f"{_CAPTION} {caption}")
 
 
 def _printable(label: str) -> str:
     """Return a label for a line of a table, with unprintable characters such as tabs escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in label)
+
+
+def _report_survey(estimate: Any, path: Path) -> None:
+    """Write the tidy table of a survey's results, and show the first rows of every question."""
+    from sstq.files.atomic import write_csv
+    from sstq.mechanisms.survey.estimates import NumberEstimate
+
+    columns = ["question", "item", "estimate", "stderr", "low", "high"]
+    rows, shown = [], []
+    for name, found in estimate.results.items():
+        own = [(name, *row) for row in found.rows()]
+        rows += own
+        # The mean and the quartiles of a number come before its bins.
+        shown += own[: 4 if isinstance(found, NumberEstimate) else _SHOWN_ROWS]
+    write_csv(path, columns, [dict(zip(columns, row, strict=True)) for row in rows])
+    caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
+    show_table("Results", columns, shown, caption=caption)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from sstq.cli.common import ColumnsOption, WrongUsage, argument, check_usage, flag, open_files, option, several_messages
-from sstq.cli.encode import group_numbers
+from sstq.cli.encode import read_integers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
 
@@ -70,10 +70,9 @@ def send(
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files = open_files(vectors, mechanism.dim, columns, unreadable="nan")
-    total = sum(file.count for file in files)
+    files, total = open_files(vectors, mechanism.dim, columns, unreadable="nan")
     client.check_people(total)
-    groups = None if private_group is None else group_numbers(private_group, total)
+    groups = None if private_group is None else read_integers(private_group, total)
     files, groups = answer_files(files, groups, mechanism.groups)
     report = LocalReport()
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:

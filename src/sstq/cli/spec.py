@@ -1,7 +1,5 @@
 """`sstq spec`: writes the JSON of a mechanism."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,7 +99,7 @@ def _settings(texts: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) -> Mechanism:
+def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) -> "Mechanism":
     """Return the mechanism that `sstq plan` chooses, and print which one."""
     from sstq.planning import plan
 
@@ -117,7 +115,7 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) 
     return found.mechanism
 
 
-def _named(name: str, clients: int | None, options: dict[str, Any]) -> Mechanism:
+def _named(name: str, clients: int | None, options: dict[str, Any]) -> "Mechanism":
     """Return the mechanism with this name; print which frames are assumed if their number is not given."""
     import inspect
 

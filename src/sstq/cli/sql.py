@@ -1,7 +1,5 @@
 """`sstq sql`: prints the query that counts messages in a SQL engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

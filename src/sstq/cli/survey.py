@@ -1,7 +1,5 @@
 """`sstq survey`: writes the schema of a survey, and plans it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 On a terminal results are formatted tables. Otherwise they are lines of tab-separated values, for other programs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -46,7 +44,7 @@ def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool
 
     A terminal shows the first five unless `verbose`; a file or another program gets all.
     """
-    shown = [(name, text) for name, value in facts if (text := _in_words(value))]
+    shown = [(name.replace("_", " "), text) for name, value in facts if (text := _in_words(value))]
     if not _stdout().is_terminal:
         for name, text in shown:
             typer.echo(f"{name}\t{text}")
@@ -94,14 +92,16 @@ def _in_words(value: object) -> str:
     """Return a value formatted for people; files have all digits.
 
     Examples:
-        >>> [_in_words(value) for value in (True, None, 0.123456, 12, "text")]
-        ['yes', '', '0.1235', '12', 'text']
+        >>> [_in_words(value) for value in (True, None, 0.123456, 12345.6, 12, "text")]
+        ['yes', '', '0.1235', '12346', '12', 'text']
     """
-    if value is None:
+    if value is None or value != value:  # nan
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+    return str(value)
 
 
 def safe_figure(value: float, *, up: bool = True) -> str:

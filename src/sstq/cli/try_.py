@@ -1,7 +1,5 @@
 """`sstq try`: encodes a file, estimates its mean, and compares it with the truth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -31,13 +29,13 @@ def try_(
 
     ranges = read_bounds(bounds)
     named = vectors.suffix != ".npy" and ranges and columns is None
-    (file,) = open_files([vectors], None, ",".join(ranges or ()) if named else columns)
+    (file,), _ = open_files([vectors], None, ",".join(ranges or ()) if named else columns)
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"
             raise WrongUsage(f"--bounds {bounds}: must name the columns {given}")
         ranges = {column: ranges[column] for column in file.columns or ranges}
-    rows = np.concatenate([np.empty((0, file.dim)), *file.chunks()])
+    rows = np.concatenate([rows for rows, _ in file.pieces()])
     found = simulate(rows, epsilon, mechanism=mechanism, bounds=ranges, clip=clip)
     title = f"{mechanism}, ε = {epsilon:g}: {len(rows):,} people, {found.bits} bits each"
     labels = file.columns or [label for label, *_ in found.rows()]

@@ -89,21 +89,18 @@ def encode_files(
     """Yield the messages of files, a bounded piece at a time; `advance` is called with the size of each piece.
 
     Slots come one after the other, as in `Mechanism.encode`, so files are read once per slot. Files that were opened
-    with a column of public labels yield these with the messages; a file's column of private groups takes the place of
-    `groups`.
+    with a column of public labels yield these with the messages.
     """
     source, several = bit_source(rng), list(files)
     for slot in range(mechanism.messages):
         start = 0
         for file in several:
             first = start
-            for rows, labels, secret in file.pieces():
+            for rows, labels in file.pieces():
                 stop = start + len(rows)
                 ids = None if clients is None else clients[start:stop]
-                if secret is None and groups is not None:
-                    secret = groups[start:stop]
                 try:
-                    whole = mechanism._held(rows, secret)
+                    whole = mechanism._held(rows, None if groups is None else groups[start:stop])
                 except ValueError as error:
                     raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
                 # Each vector is reported once.
@@ -116,11 +113,11 @@ def encode_files(
 def _read_known(file: VectorFile, unknown: Any, size: int) -> Read:
     """Read a file with zero vectors for rows that are not finite or whose group is unknown."""
     start = 0
-    for read, beside in file.read(size):
+    for read, labels in file.read(size):
         rows = plain_numbers(read)
         bad = ~np.isfinite(rows).all(axis=1) | unknown[start : start + len(rows)]
         start += len(rows)
-        yield _without(rows, bad, f"{file.name}: "), beside
+        yield _without(rows, bad, f"{file.name}: "), labels
 
 
 def _without(rows: Rows, bad: Any, place: str = "") -> Rows:

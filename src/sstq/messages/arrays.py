@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.checks import did_you_mean
-
 _EXACT = 2**53  # no integer up to here is rounded by float64
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _REMEDIES = {"detach": "X.detach().cpu().float().numpy()", "toarray": "X.toarray()"}
@@ -128,25 +126,6 @@ def check_label_type(kind: Any, name: str, place: str) -> None:
     if not (text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)):
         wanted = "must be text, integers or booleans"
         raise ValueError(f"{place}: column {name!r} {wanted}, got {kind}; cast it to text first")
-
-
-def group_numbers(labels: NDArray[Any], names: Sequence[str] | None, place: str, first: int = 0) -> NDArray[np.int64]:
-    """Return labels as integers: their positions among the names, or themselves without names.
-
-    ValueError, with the row counted from `first` on and `place` before it, for a label that is neither.
-    """
-    known = None if names is None else {name: number for number, name in enumerate(names)}
-    distinct, codes = np.unique(labels, return_inverse=True)
-    numbers = np.zeros(len(distinct), dtype=np.int64)
-    for code, label in enumerate(distinct):
-        try:
-            numbers[code] = int(label) if known is None else known[label]
-        except (ValueError, KeyError, OverflowError) as error:
-            wanted = "integers ≥ 0" if known is None else f"one of the {len(known)} names of groups"
-            remedy = "; or pass --group-names FILE" if known is None else did_you_mean(label, known)
-            row = first + int(np.argmax(codes == code))
-            raise ValueError(f"{place} must hold {wanted}, got {label!r} in row {row}{remedy}") from error
-    return numbers[codes]
 
 
 def _refuse_nulls(column: Any, name: str, first: int, dim: int = 1) -> None:

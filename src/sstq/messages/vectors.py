@@ -7,17 +7,16 @@ document passes `unreadable="nan"` instead (`sstq.mechanisms.answers`).
 
 import csv
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import ArgumentError, did_you_mean
-from sstq.files.npy import DAMAGED_ARCHIVE
+from sstq.files.npy import load_array
 from sstq.messages import arrays
 from sstq.messages.parquet import open_parquet
 
@@ -28,15 +27,8 @@ IDENTIFIERS = ("id", "uuid", "user", "name")
 _UNKNOWN = "is not a .npy, Parquet or CSV file of vectors"
 
 Unreadable = Literal["raise", "nan"]
-Read = Iterator[tuple[NDArray[Any], Sequence[NDArray[Any]]]]
-
-
-class Piece(NamedTuple):
-    """Some vectors of a file, (rows, dim), with their public labels and private groups."""
-
-    rows: NDArray[Any]
-    labels: NDArray[Any] | None = None
-    groups: NDArray[np.int64] | None = None
+Read = Iterator[tuple[NDArray[Any], NDArray[Any] | None]]
+"""Vectors, (rows, dim), with their public labels, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -47,44 +39,57 @@ class VectorFile:
     dim: int
     count: int
     read: Callable[[int], Read]
-    """Yields numbers of any kind, this many rows at a time, not yet checked to be exact and finite; and columns."""
-    by: str | None = None
-    """The column of public labels."""
-    group: str | None = None
-    """The column of private groups."""
-    group_names: Sequence[str] | None = None
-    """The names of the groups, in the order of their numbers; None if the file has the numbers."""
+    """Yields numbers of any kind, this many rows at a time, not yet checked to be exact and finite; and labels."""
     columns: tuple[str, ...] = ()
     """The names of the columns of numbers, if the file has any."""
 
-    def chunks(self) -> Iterator[NDArray[Any]]:
-        """Yield the vectors of `pieces` alone."""
-        return (piece.rows for piece in self.pieces())
-
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Read:
         """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; may be called repeatedly.
 
-        With each come the labels and the groups of its rows, or None if the file was opened without.
+        With each come the labels of its rows, or None if the file was opened without.
 
         Raises ValueError, with the row, for nan or infinity and for a damaged file.
         """
         row = 0
-        for read, beside in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+        for read, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
             rows = arrays.as_floats(read, f"{self.name}: vectors", row)
             finite = np.isfinite(rows)
             if not finite.all():
                 at, column = np.argwhere(~finite)[0]
                 place = f"row {row + at}, column {column}"
                 raise ValueError(f"{self.name}: vectors must be finite, got {rows[at, column]} in {place}")
-            labels = None if self.by is None else beside[0]
-            secret = None
-            if self.group is not None:
-                place = f"{self.name}: column {self.group!r}"
-                secret = arrays.group_numbers(beside[-1], self.group_names, place, row)
             row += len(rows)
-            yield Piece(rows, labels, secret)
+            yield rows, labels
         if row != self.count:
             raise ValueError(f"{self.name} must have {self.count} vectors, got {row}")
+
+
+def open_files(
+    vectors: Sequence[str | os.PathLike[str]],
+    dim: int | None,
+    columns: Sequence[str] | None = None,
+    by: str | None = None,
+    unreadable: Unreadable = "raise",
+) -> tuple[list[VectorFile], int]:
+    """Open files as `open_vectors` does, and return them with the number of all vectors, at least one.
+
+    Without `dim` all must be as long as those of the first file. A file given twice, even by a link, is refused:
+    encoding it again would spend ε again.
+    """
+    seen: dict[tuple[int, int], str] = {}
+    files: list[VectorFile] = []
+    for path in vectors:
+        found, name = os.stat(path), os.fspath(path)
+        first = seen.setdefault((found.st_dev, found.st_ino), name)
+        if len(seen) == len(files):
+            problem = f"must be different files, so that nobody is encoded twice: {name} is the same file as {first}"
+            raise ArgumentError("vectors", problem)
+        files.append(open_vectors(path, dim, columns, by, unreadable))
+        dim = files[0].dim
+    count = sum(file.count for file in files)
+    if not count:
+        raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
+    return files, count
 
 
 def open_vectors(
@@ -92,8 +97,6 @@ def open_vectors(
     dim: int | None,
     columns: Sequence[str] | None = None,
     by: str | None = None,
-    group: str | None = None,
-    group_names: Sequence[str] | None = None,
     unreadable: Unreadable = "raise",
 ) -> VectorFile:
     """Open the vectors of a .npy, Parquet or CSV file (one vector per line, with or without a header).
@@ -104,8 +107,6 @@ def open_vectors(
         columns: the columns of numbers of a CSV or Parquet file, or one column of lists of a Parquet file. By default
             the only column of lists, or all columns.
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
-        group: the column with private groups, as integers from 0 on or by name.
-        group_names: the names of the private groups, in the order of their numbers.
         unreadable: what becomes of nulls, text and rows of a wrong length: "raise", or "nan" for a row with nan.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
@@ -113,76 +114,54 @@ def open_vectors(
     name = os.fspath(path)
     with open(name, "rb") as file:
         start = file.read(6)
-    beside = [named for named in (by, group) if named is not None]
-    if len(set(beside)) < len(beside):
-        raise ValueError(f"{name}: column {by!r} cannot be public labels and private groups at once")
-    if both := [named for named in beside if named in (columns or ())]:
-        raise ValueError(f"{name}: column {both[0]!r} cannot hold both the vectors and the groups")
     if start == _NPY:
         if columns is not None:
             raise ArgumentError("columns", f"must be left out for the .npy file {name}, got {','.join(columns)}")
-        if beside:
-            raise ValueError(f"{name} has no column {beside[0]!r}: only Parquet and CSV files have columns")
+        if by is not None:
+            raise ArgumentError("by", f"must be left out for {name}: only Parquet and CSV files have columns")
         return _open_npy(name, dim)
-    kind = _open_parquet if start.startswith(_PARQUET) else _open_csv
-    return replace(kind(name, dim, columns, beside, unreadable), by=by, group=group, group_names=group_names)
-
-
-def refuse_repeated(paths: Iterable[Path]) -> None:
-    """Raise ValueError for a file given twice, even by a link: encoding it again would spend ε again."""
-    seen: dict[tuple[int, int], Path] = {}
-    for path in paths:
-        file = path.stat().st_dev, path.stat().st_ino
-        if file in seen:
-            raise ValueError(
-                f"{path} is the same file as {seen[file]}: give each file once, so that nobody is encoded twice"
-            )
-        seen[file] = path
+    return (_open_parquet if start.startswith(_PARQUET) else _open_csv)(name, dim, columns, by, unreadable)
 
 
 def _open_npy(name: str, dim: int | None) -> VectorFile:
     """Open a .npy file, mapped into memory."""
-    try:
-        array = np.load(name, mmap_mode="r", allow_pickle=False)
-    except DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{name} is truncated or damaged: {error}") from error
+    array = load_array(name)
     rows = array[None] if dim is not None and array.shape == (dim,) else array
     if rows.ndim != 2 or dim not in (None, rows.shape[1]):
         wanted = "(n, d)" if dim is None else f"({dim},) or (n, {dim})"
         raise ValueError(f"{name}: the array must have shape {wanted}, got {array.shape}")
 
     def read(size: int) -> Read:
-        return ((np.asarray(rows[start : start + size]), ()) for start in range(0, len(rows), size))
+        return ((np.asarray(rows[start : start + size]), None) for start in range(0, len(rows), size))
 
     return VectorFile(name, rows.shape[1], len(rows), read)
 
 
 def _open_parquet(
-    name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], unreadable: Unreadable
+    name: str, dim: int | None, wanted: Sequence[str] | None, by: str | None, unreadable: Unreadable
 ) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count, schema = int(table.metadata.num_rows), table.schema_arrow
-        lists = [field.name for field in schema if arrays.is_arrow_list(field.type) and field.name not in beside]
-        columns = _choose(name, schema.names, dim, wanted, beside, lists)
-        for named in beside:
-            arrays.check_label_type(schema.field(named).type, named, name)
+        lists = [field.name for field in schema if arrays.is_arrow_list(field.type) and field.name != by]
+        columns = _choose(name, schema.names, dim, wanted, by, lists)
+        if by is not None:
+            arrays.check_label_type(schema.field(by).type, by, name)
+        of_lists = columns[0] in lists
+        for column in [] if of_lists else columns:
+            if not arrays.is_arrow_number(kind := schema.field(column).type):
+                problem = f"must be one column of lists or columns of numbers of {name}, got {column}: {kind}"
+                raise ArgumentError("columns", problem)
+        if dim is None and of_lists:
+            first = next(table.iter_batches(batch_size=1, columns=columns), None)
+            dim = len(first.column(0)[0] or ()) if first is not None and first.num_rows else 1
         length = len(columns) if dim is None else dim
-        if columns[0] in lists:
-            if dim is None:
-                first = next(table.iter_batches(batch_size=1, columns=columns), None)
-                length = len(first.column(0)[0] or ()) if first is not None and first.num_rows else 1
-        else:
-            for column in columns:
-                if not arrays.is_arrow_number(kind := schema.field(column).type):
-                    problem = f"must be one column of lists or columns of numbers of {name}, got {column}: {kind}"
-                    raise ArgumentError("columns", problem)
 
     def read(size: int) -> Read:
         row = 0
         with open(name, "rb") as file, open_parquet(file) as table:
-            for batch in table.iter_batches(batch_size=size, columns=[*columns, *beside]):
-                labels = [arrays.arrow_labels(batch.column(named), named, name, row) for named in beside]
+            for batch in table.iter_batches(batch_size=size, columns=columns if by is None else [*columns, by]):
+                labels = None if by is None else arrays.arrow_labels(batch.column(by), by, name, row)
                 numbers = [batch.column(column) for column in columns]
                 if unreadable == "nan":
                     yield arrays.arrow_numbers(numbers, length), labels
@@ -190,7 +169,7 @@ def _open_parquet(
                     yield arrays.arrow_vectors(numbers, length, f"{name}: vectors", row), labels
                 row += batch.num_rows
 
-    return VectorFile(name, length, count, read, columns=() if columns[0] in lists else tuple(columns))
+    return VectorFile(name, length, count, read, columns=() if of_lists else tuple(columns))
 
 
 def _choose(
@@ -198,18 +177,18 @@ def _choose(
     names: Sequence[str],
     dim: int | None,
     wanted: Sequence[str] | None,
-    beside: Collection[str],
+    by: str | None,
     lists: Sequence[str] = (),
 ) -> list[str]:
     """Return the columns of the vectors: one of lists, or those of the coordinates."""
-    for named in beside:
-        if named not in names:
-            raise ValueError(f"{name} has no column {named!r}; it has {_shorten(names)}{did_you_mean(named, names)}")
-    rest = [column for column in names if column not in beside]
+    if by is not None and (by not in names or by in (wanted or ())):
+        problem = f"must be a column of {name} beside the vectors ({_shorten(names)})"
+        raise ArgumentError("by", f"{problem}, got {by!r}{did_you_mean(by, names) if by not in names else ''}")
+    rest = [column for column in names if column != by]
     if wanted is None and len(lists) == 1:
         return list(lists)
     chosen = rest if wanted is None else list(wanted)
-    for column in [*chosen, *beside]:
+    for column in chosen if by is None else [*chosen, by]:
         if column not in names:
             raise ArgumentError("columns", f"must be columns of {name} ({_shorten(names)}), got {column!r}")
         if names.count(column) > 1:
@@ -228,7 +207,7 @@ def _choose(
 
 
 def _open_csv(
-    name: str, dim: int | None, wanted: Sequence[str] | None, beside: list[str], unreadable: Unreadable
+    name: str, dim: int | None, wanted: Sequence[str] | None, by: str | None, unreadable: Unreadable
 ) -> VectorFile:
     """Open a CSV file with one vector per line.
 
@@ -236,16 +215,16 @@ def _open_csv(
     """
     first = next(_csv_lines(name), (1, []))[1]
     names = [field.strip() for field in first]
-    header = bool(beside or wanted or (any(names) and all(_number(field) is None for field in names)))
+    header = bool(by or wanted or (any(names) and all(_number(field) is None for field in names)))
     if not header and dim not in (None, len(first)):
         raise ValueError(f"{name} {_UNKNOWN}: line 1 has {len(first)} values, vectors have {dim}")
-    columns = _choose(name, names, dim, wanted, beside) if header else []
+    columns = _choose(name, names, dim, wanted, by) if header else []
     places = [names.index(column) for column in columns] if header else range(len(first))
 
     def lines() -> Iterator[tuple[int, list[str]]]:
         for line, fields in islice(_csv_lines(name), int(header), None):
             if len(fields) != len(first):
-                if unreadable == "raise" or beside:
+                if unreadable == "raise":
                     problem = f"line {line} has {len(fields)} values, line 1 has {len(first)}"
                     raise ValueError(f"{name} {_UNKNOWN}: {problem}")
                 fields = [""] * len(first)
@@ -261,10 +240,12 @@ def _open_csv(
             raise ValueError(f"{name}: vectors must be numbers, {what}")
         return numbers
 
-    def labels(column: str, part: list[tuple[int, list[str]]]) -> NDArray[Any]:
-        texts = [fields[names.index(column)] for _, fields in part]
+    def labels(part: list[tuple[int, list[str]]]) -> NDArray[Any] | None:
+        if by is None:
+            return None
+        texts = [fields[names.index(by)] for _, fields in part]
         if "" in texts:
-            problem = f"column {column!r} must not have empty labels, got one in line {part[texts.index('')][0]}"
+            problem = f"column {by!r} must not have empty labels, got one in line {part[texts.index('')][0]}"
             raise ValueError(f"{name}: {problem}; fill or drop it first")
         return np.array(texts, dtype=object)
 
@@ -272,7 +253,7 @@ def _open_csv(
         records = lines()
         while part := list(islice(records, size)):
             rows = [row(line, fields) for line, fields in part]
-            yield np.array(rows, dtype=np.float64).reshape(-1, len(places)), [labels(one, part) for one in beside]
+            yield np.array(rows, dtype=np.float64).reshape(-1, len(places)), labels(part)
 
     return VectorFile(name, len(places), sum(1 for _ in lines()), read, columns=tuple(columns))
 
