@@ -110,7 +110,7 @@ def people(mechanism, count, rng):
         ]
         some |= {name: stretched} if name in some else {}
     records = [{"value": dict(zip(some, row, strict=True))} for row in zip(*some.values(), strict=True)]
-    return mechanism._columns(some, strict=True), records
+    return mechanism._records_of(some, strict=True), records
 
 
 def messages(mechanism, rows, groups, words):

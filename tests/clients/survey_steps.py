@@ -168,7 +168,7 @@ def _refused():
         "draws that are not those of the weights": everything | {"draws": [str(draw) for draw in shifted]},
         "weights of another question": everything | {"weights": {**everything["weights"], "weight": 1}},
         "a part with another epsilon": changed(everything, "parts", 0, epsilon=1),
-        "a part with a larger epsilon": everything | {"parts": [json.loads(_text(_part_of(4.0))), *parts[1:]]},
+        "a part with a larger epsilon": everything | {"parts": [_part_of(4.0), *parts[1:]]},
         "a part that spends more": changed(simple, "parts", 0, threshold=str(huge)),
         "a part for another question": everything | {"parts": [parts[2], *parts[1:]]},
         "a part with a public coin": changed(everything, "parts", 4, coin="public"),
@@ -201,7 +201,7 @@ def _sets(size, inside):
 
 def _part_of(epsilon):
     """The part of the question about countries in a survey with another ε."""
-    return sstq.Survey(epsilon, {"country": sstq.Choice(_COUNTRIES)}).parts[0].to_dict()
+    return json.loads(sstq.Survey(epsilon, {"country": sstq.Choice(_COUNTRIES)}).to_json())["parts"][0]
 
 
 def _text(document):
@@ -230,7 +230,7 @@ def _slots(label, mechanism):
     given = [_asked(mechanism, record) for record in people] if mechanism.name == "survey" else [1, 7]
     drawn = hashed_words(f"{label}/slots", 2 * mechanism.messages * mechanism.words_each)
     held = {name: [record[name] for record in given] for name in given[0]} if mechanism.name == "survey" else given
-    rows = mechanism._columns(held, strict=False) if mechanism.name == "survey" else np.array(given, float)[:, None]
+    rows = mechanism._records_of(held, strict=False) if mechanism.name == "survey" else np.array(given, float)[:, None]
     sent = mechanism._encode_slots(rows, ScriptedBits(drawn), None, None, mechanism.messages)
     messages = np.stack([sent.column(field.name) for field in mechanism.layout.fields], axis=1)
     return {"mechanism": label, "values": given, "words": words(drawn), "messages": messages.astype(int).tolist()}

@@ -167,7 +167,9 @@ def test_largest_errors_are_those_of_the_joint_law(seed):
     """Of equal errors one counts, of independent ones all do; 20,000 draws are within 3 errors, taken upwards."""
     some = {"items": tuple("abcd"), "estimate": np.zeros(4), "stderr": np.zeros(4), "count": 10**6, "over": "answers"}
     for covariance, items in ((np.ones((4, 4)), 1), (np.eye(4), 3)):
-        number = NumberEstimate("x", **some, raw_cdf=np.arange(4.0), cdf_covariance=covariance)
+        # Of the distribution function; differences of it are the bins.
+        steps_of = np.linalg.inv(np.tri(4))
+        number = NumberEstimate("x", **some, covariance=steps_of @ covariance @ steps_of.T)
         exact = student(0.95, items, 10**6)
         assert exact * 0.999 < number._reach(0.95) < exact * 1.05
 
@@ -175,15 +177,14 @@ def test_largest_errors_are_those_of_the_joint_law(seed):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"country": [1, 2]}, "column 'country' must be labels of type str, got int in row 0"),
-        ({"age": ["x", 3]}, "column 'age' must be numbers, got str in row 0"),
-        ({"used": ["search", None]}, "column 'used' must be lists of labels, got str in row 0"),
-        ({"used": [[], [True]]}, "column 'used' must be lists of labels of type str, got bool in row 1"),
-        ({"used": [np.array("search"), None]}, "column 'used' must be lists of labels, got ndarray in row 0"),
-        ({"embedding": [[10**400] * 8, None]}, "row 0, must be a list of 8 numbers"),
-        ({"embedding": [["0.1"] * 8] * 2}, "row 0, must be a list of 8 numbers"),
-        ({"embedding": [[0.1] * 4] * 2}, "row 0, must be a list of 8 numbers"),
-        ({"embedding": [[0.1] * 8, [0.1] * 7]}, "row 1, must be a list of 8 numbers"),
+        ({"country": [1, 2]}, "column 'country' must be labels of type str, got 1 in row 0"),
+        ({"age": ["x", 3]}, "column 'age' must be numbers, got 'x' in row 0"),
+        ({"used": ["search", None]}, "column 'used' must be lists of labels, got 'search' in row 0"),
+        ({"used": [[], [True]]}, r"column 'used' must be lists of labels of type str, got \[True\] in row 1"),
+        ({"used": [np.array("search"), None]}, "column 'used' must be lists of labels, got array"),
+        ({"embedding": [[10**400] * 8, None]}, "lists of 8 numbers, got .* in row 0"),
+        ({"embedding": [["0.1"] * 8] * 2}, "lists of 8 numbers, got .* in row 0"),
+        ({"embedding": [[0.1] * 8, [0.1] * 7]}, "lists of 8 numbers, got .* in row 1"),
         ({"age": [3]}, "columns of one length"),
         ({"age": None}, "must have the columns country, used, age, embedding, got none called age"),
     ],
@@ -210,8 +211,8 @@ def test_columns_of_one_name_are_refused(tmp_path):
             survey.encode(twice)
     (tmp_path / "people.csv").write_text("c,b,c\nA,1,B\n")
     pq.write_table(table, tmp_path / "people.parquet")
-    for name, words in (("people.csv", "every column once, got several called 'c'"), ("people.parquet", "Multiple")):
-        with pytest.raises(ValueError, match=words):
+    for name in ("people.csv", "people.parquet"):
+        with pytest.raises(ValueError, match="every column once, got several called 'c'"):
             read_table(tmp_path / name, survey)
 
 
@@ -234,7 +235,7 @@ def test_what_is_no_column_is_refused_whatever_its_values(column):
 def test_integers_of_any_size_are_answered_as_any_other():
     survey = sstq.Survey(epsilon=2.0, questions={"n": sstq.Number(0, 10, bins=4), "v": sstq.Vector(2)})
     table = {"n": [10**400, -(10**400), True], "v": [[10**400, 0], 10**400, [1e308, 1e308]]}
-    held = survey._by_question(survey._columns(table, strict=False))
+    held = survey._by_question(survey._records_of(table, strict=False))
     assert held["n"].ravel()[:2].tolist() == [10, 0]
     assert math.isnan(held["n"][2, 0])
     assert held["v"][:2].tolist() == [[0, 0], [0, 0]]
@@ -270,13 +271,13 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
     table = {"country": ["XX", None, "AT"], "used": [["other"], [], None], "age": [-5, 1e400, None]}
     table["embedding"] = [None, [math.nan] * 8, [1.0] * 8]
-    held = survey._by_question(survey._columns(table, strict=True))
+    held = survey._by_question(survey._records_of(table, strict=True))
     assert held["country"].ravel().tolist() == [3, 3, 0]
     assert held["used"].tolist() == [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]]
     assert held["age"].ravel()[:2].tolist() == [0, 110]
     assert math.isnan(held["age"][2, 0])
     assert held["embedding"].sum(axis=1).tolist() == [0, 0, 8]
-    assert QUESTIONS["age by country"].records(held, "", QUESTIONS, 1)[:, 0].tolist() == [3, 3, 3]
+    assert survey.parts[-1].records(held)[:, 0].tolist() == [3, 3, 3]
     with pytest.warns(sstq.ClippedWarning, match="2 of 3 values of 'age'") as told:
         survey.encode(table, rng=1)
     assert told[0].filename == __file__  # whose data it is about
@@ -437,8 +438,8 @@ def test_integers_that_nulls_turned_into_floats_are_labels():
     survey = sstq.Survey(2.0, {"c": sstq.Choice([1, 2]), "m": sstq.MultiChoice([7, 8])})
     table = pandas.DataFrame({"c": [1, None, 2], "m": [[7.0], [8], None]})
     for strict in (True, False):
-        assert survey._columns(table, strict).tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
-    with pytest.raises(ValueError, match="labels of type int, got float in row 0"):
+        assert survey._records_of(table, strict).tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
+    with pytest.raises(ValueError, match=r"labels of type int, got 1\.5 in row 0"):
         survey.encode({"c": [1.5], "m": [[]]})
 
 
@@ -454,7 +455,7 @@ def test_shuffled_surveys_take_their_own_law():
 
 def test_own_weights_have_the_least_sum_of_variances(seed):
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
-    variances = np.array([p.item_variance(q) for p, q in zip(survey.parts, QUESTIONS.values(), strict=True)])
+    variances = np.array([part.item_variance for part in survey.parts])
     shares = np.array(survey.draws) / TOTAL
     others = np.random.default_rng(seed).dirichlet(np.ones(len(shares)), 100)
     assert np.all(np.sum(variances / others, axis=1) >= np.sum(variances / shares))

@@ -61,20 +61,15 @@ def plan(
     Example: sstq survey plan survey.json --clients 20000
     """
     from sstq import Survey
+    from sstq.mechanisms.survey.planning import PLAN_HEADER
 
     asked = read_mechanism(schema)
     if not isinstance(asked, Survey):
         raise WrongUsage(f"{schema} must be a survey, got {asked.name}; use sstq plan")
     found = asked.plan(clients)
-    rows = [
-        [q.name, f"{q.clients:,}", f"{q.error:.3g}", "yes" if q.works else "no", f"{q.needed:,}"]
-        for q in found.questions
-    ]
-    columns = ["question", "people", "error", "works", "people needed"]
-    show_table(f"{clients:,} people", columns, rows, caption="The whole survey needs so many people.")
-    if not found.works:
-        hopeless = ", ".join(q.name for q in found.questions if not q.works)
-        raise ValueError(f"these questions need more people or a larger epsilon: {hopeless}")
+    show_table(f"{clients:,} people", PLAN_HEADER, found.rows(), caption="The whole survey needs so many people.")
+    if hopeless := [name for name, plan in found.items() if not plan.works]:
+        raise ValueError(f"these questions need more people or a larger epsilon: {', '.join(hopeless)}")
 
 
 COMMANDS = (init, plan)

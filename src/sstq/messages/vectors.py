@@ -213,7 +213,7 @@ def _open_csv(
 
     The first line is a header if columns are chosen by name, or if none of its fields is a number.
     """
-    first = next(_csv_lines(name), (1, []))[1]
+    first = next(csv_lines(name), (1, []))[1]
     names = [field.strip() for field in first]
     header = bool(by or wanted or (any(names) and all(_number(field) is None for field in names)))
     if not header and dim not in (None, len(first)):
@@ -222,7 +222,7 @@ def _open_csv(
     places = [names.index(column) for column in columns] if header else range(len(first))
 
     def lines() -> Iterator[tuple[int, list[str]]]:
-        for line, fields in islice(_csv_lines(name), int(header), None):
+        for line, fields in islice(csv_lines(name), int(header), None):
             if len(fields) != len(first):
                 if unreadable == "raise":
                     problem = f"line {line} has {len(fields)} values, line 1 has {len(first)}"
@@ -258,7 +258,7 @@ def _open_csv(
     return VectorFile(name, len(places), sum(1 for _ in lines()), read, columns=tuple(columns))
 
 
-def _csv_lines(name: str) -> Iterator[tuple[int, list[str]]]:
+def csv_lines(name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the fields of each non-empty line, with its number; they are separated as in the first line."""
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:

@@ -40,11 +40,13 @@ def check_header(table: str, names: list[str], header: list[str]) -> None:
 
 def cells_of(values: Any) -> list[Any]:
     """The values of a column as Python objects; None for what is missing: null, NaN, NaT, NA or masked."""
+    if type(values) is np.ndarray and values.ndim > 1:
+        return list(values)
     for method in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(values, method):
             values = getattr(values, method)()
             break
-    return [None if _missing(value) else _plain(value) for value in values]
+    return [None if _missing(value) else as_label(value, object) for value in values]
 
 
 def _missing(value: Any) -> bool:
@@ -53,13 +55,10 @@ def _missing(value: Any) -> bool:
     return isinstance(value, float | np.floating) and math.isnan(value)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def labels_of(cells: Any, kind: type) -> list[Any]:
-    """Labels; whole floats are integers where labels are, because a column with nulls turns integers into floats."""
-    return [int(v) if kind is int and isinstance(v, float) and v.is_integer() else v for v in map(_plain, cells)]
+def as_label(value: Any, kind: type) -> Any:
+    """The value as a Python object; where labels are integers a whole float is one: nulls turn integers into floats."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return int(plain) if kind is int and isinstance(plain, float) and plain.is_integer() else plain
 
 
 def vector_of(value: Any, dim: int) -> Floats | None:

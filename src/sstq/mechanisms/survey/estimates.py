@@ -14,8 +14,7 @@ from sstq.mechanisms.base import Floats
 from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
 _QUARTILES = (0.25, 0.5, 0.75)
-# Draws of the largest of many correlated errors, some at a time.
-_DRAWS, _AT_ONCE = 10_000, 2_000
+_DRAWS = 10_000  # of the largest of many correlated errors
 # A picture has bars for so few items, with names of at most so many letters; so many fit side by side.
 _MOST_BARS, _LONGEST_NAME, _LETTERS = 40, 28, 75
 
@@ -86,17 +85,19 @@ class NumberEstimate(QuestionEstimate):
 
     Attributes:
         edges: the ends of the bins.
-        raw_cdf: the share of people up to each bin's upper end, as estimated; it may fall.
-        cdf_covariance: the covariances of its errors, (bins, bins).
-        cdf_of_one: the variance of it from one message that is uniform, (bins,).
-        centre: the mean of the bins' middles and its standard error.
+        covariance: the covariances of the errors of `estimate`, (bins, bins).
+        of_one: these covariances from one message that is uniform.
     """
 
     edges: Floats = field(default_factory=lambda: np.empty(0))
-    raw_cdf: Floats = field(default_factory=lambda: np.empty(0))
-    cdf_covariance: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    cdf_of_one: Floats | float = 0.0
-    centre: tuple[float, float] = (math.nan, math.nan)
+    covariance: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    of_one: Floats = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """The mean of the bins' middles and its standard error."""
+        middles = (self.edges[1:] + self.edges[:-1]) / 2
+        return float(middles @ self.estimate), math.sqrt(max(float(middles @ self.covariance @ middles), 0.0))
 
     def mean(self, level: float = 0.95) -> Interval:
         """Return the mean of the (clamped) numbers; the interval contains half a bin's width on each side."""
@@ -105,9 +106,14 @@ class NumberEstimate(QuestionEstimate):
         return Interval(value, *(float(np.clip(end, *self.edges[[0, -1]])) for end in (value - reach, value + reach)))
 
     @property
+    def raw_cdf(self) -> Floats:
+        """The share of people up to each bin's upper end, as estimated; it may fall."""
+        return np.cumsum(self.estimate)
+
+    @property
     def cdf_stderr(self) -> Floats:
         """The standard errors of `raw_cdf`."""
-        return np.sqrt(np.maximum(np.diagonal(self.cdf_covariance), 0.0))
+        return np.sqrt(_variances(_cumulated(self.covariance)))
 
     @cached_property
     def cdf(self) -> Floats:
@@ -129,7 +135,7 @@ class NumberEstimate(QuestionEstimate):
         if np.isnan(self.cdf).any():
             return np.append(np.zeros(len(self.cdf) - 1), 1.0), np.ones(len(self.cdf))
         z = self._reach(level)
-        reach = z * np.sqrt(self.cdf_stderr**2 + self.cdf_of_one * (z / self.count) ** 2)
+        reach = z * np.sqrt(self.cdf_stderr**2 + _variances(_cumulated(self.of_one)) * (z / self.count) ** 2)
         low, high = np.minimum(self.raw_cdf - reach, self.cdf), np.maximum(self.raw_cdf + reach, self.cdf)
         low[-1] = high[-1] = 1.0
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
@@ -139,24 +145,20 @@ class NumberEstimate(QuestionEstimate):
         widest = student(level, max(len(self.items) - 1, 1), self.count)
         # Three errors of the simulation more; levels near 1 have too few draws.
         safe = level + 3 * math.sqrt(level * (1 - level) / _DRAWS)
-        simulated = self._largest_errors
-        return min(widest, float(np.quantile(simulated, safe))) if len(simulated) and safe < 1 else widest
+        return min(widest, float(np.quantile(self._largest_errors, safe))) if safe < 1 else widest
 
     @cached_property
     def _largest_errors(self) -> Floats:
         """The largest of all errors over their standard errors, if they are jointly normal with this covariance."""
-        errors = self.cdf_stderr[:-1]
+        errors, covariance = self.cdf_stderr[:-1], _cumulated(self.covariance)
         some = np.flatnonzero(errors > 0)
-        if self.count < 2 or not len(some) or np.isnan(errors).any():
-            return np.empty(0)
-        correlation = self.cdf_covariance[np.ix_(some, some)] / np.outer(errors[some], errors[some])
-        values, vectors = np.linalg.eigh(correlation)
+        if self.count < 2 or not len(some):
+            return np.full(1, np.inf)
+        values, vectors = np.linalg.eigh(covariance[np.ix_(some, some)] / np.outer(errors[some], errors[some]))
         # The symmetric root is unique, so that all machines draw alike. These draws are no secret.
         root, rng = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, np.random.default_rng(1)
-        largest = [
-            np.abs(rng.standard_normal((_AT_ONCE, len(some))) @ root).max(axis=1) for _ in range(_DRAWS // _AT_ONCE)
-        ]
-        return np.concatenate(largest) / np.sqrt(rng.chisquare(self.count - 1, _DRAWS) / (self.count - 1))
+        largest = np.abs(rng.standard_normal((_DRAWS, len(some))) @ root).max(axis=1)
+        return np.asarray(largest / np.sqrt(rng.chisquare(self.count - 1, _DRAWS) / (self.count - 1)))
 
     def quantile(self, share: float, level: float = 0.95) -> Interval:
         """Return a quantile of the (clamped) numbers, interpolated within its bin.
@@ -166,7 +168,7 @@ class NumberEstimate(QuestionEstimate):
 
         Examples:
             >>> found = NumberEstimate("x", ("a", "b"), np.array([0.5, 0.5]), np.zeros(2), 10, "answers",
-            ...     edges=np.array([0.0, 1.0, 2.0]), raw_cdf=np.array([0.5, 1.0]), cdf_covariance=np.zeros((2, 2)))
+            ...     edges=np.array([0.0, 1.0, 2.0]), covariance=np.zeros((2, 2)), of_one=np.zeros((2, 2)))
             >>> tuple(map(float, found.quantile(0.25)))
             (0.5, 0.0, 1.0)
         """
@@ -263,21 +265,19 @@ def over_answers(values: Floats, errors: Floats, between: Any) -> tuple[Floats, 
     A ratio s/(1 − s₀) has to first order the variance of s + r·s₀, over (1 − s₀)²; `between` are the covariances of s
     and s₀. Where too few people have an answer for a ratio, it is nan.
     """
-    answered = _enough(1 - values[-1], errors[-1])
+    answered = 1 - values[-1] if 1 - values[-1] > 2 * errors[-1] else math.nan
     shares = values[:-1] / answered
     variance = errors[:-1] ** 2 + (shares * errors[-1]) ** 2 + 2 * shares * between
     return shares, np.sqrt(np.maximum(variance, 0.0)) / answered
 
 
-def sums_over_answers(weights: Floats, values: Floats, error: float) -> tuple[Floats, Floats]:
-    """Weighted sums of shares over those who have an answer, and which sums of all shares have the ratios' errors."""
-    answered = _enough(1 - values[-1], error)
-    ratios = weights @ values[:-1] / answered
-    return ratios, np.column_stack([weights, ratios]) / answered
+def _cumulated(covariance: Floats) -> Floats:
+    """The covariances of cumulated sums."""
+    return covariance.cumsum(axis=0).cumsum(axis=1)
 
 
-def _enough(answered: float, error: float) -> float:
-    return answered if answered > 2 * error else math.nan
+def _variances(covariance: Floats) -> Floats:
+    return np.maximum(np.diagonal(covariance), 0.0)
 
 
 def student(level: float, items: int, count: int) -> float:

@@ -17,15 +17,9 @@ from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.survey.columns import columns_of, writable
 from sstq.mechanisms.survey.estimates import SurveyEstimate
-from sstq.mechanisms.survey.parts import (
-    Part,
-    SurveyParameters,
-    best_part,
-    checked_weights,
-    drawn_by_weight,
-)
+from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
-from sstq.mechanisms.survey.questions import By, Question
+from sstq.mechanisms.survey.questions import By, Column, Question
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import BitSource, channel_words
@@ -54,18 +48,15 @@ class SurveyAggregator(SparseAggregator):
         """Return the results so far. Those of a question that nobody answered are nan."""
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
-        self._settle()
         survey, estimates, results, notes = self._mechanism, [], {}, []
-        codes, times = (2 * self._state[:, :1] + np.arange(2)).ravel(), self._state[:, 1:].ravel()
-        codes, times = codes[times > 0], times[times > 0]
+        codes, counts = self._sent()
         ends = np.searchsorted(codes, survey.starts)
-        for place, ((name, question), part) in enumerate(zip(survey.questions.items(), survey.parts, strict=True)):
-            own = slice(ends[place], ends[place + 1])
-            aggregators = part.aggregators(codes[own] - np.int64(survey.starts[place]), times[own], self._simulated)
-            found = [part.estimate(aggregator) for aggregator in aggregators]
-            results[name] = question.result(name, survey.questions, found, aggregators)
+        for part, start, first, last in zip(survey.parts, survey.starts[:-1], ends[:-1], ends[1:], strict=True):
+            answers = codes[first:last] - np.int64(start)
+            found, aggregators = part.estimates(answers, counts[first:last], self._simulated)
+            results[part.name] = part.question.result(part.name, found, aggregators)
             estimates += found
-            notes += sorted({f"{name}: {each.note}" for each in found if each.note})
+            notes += sorted({f"{part.name}: {each.note}" for each in found if each.note})
         values, errors = (np.concatenate([getattr(each, of) for each in estimates]) for of in ("value", "stderr"))
         known = (values, errors, self._count, self._simulated, "survey")
         return SurveyEstimate(*known, note="; ".join(notes), messages=survey.messages, results=results)
@@ -115,7 +106,6 @@ class Survey(RecordMechanism):
     parameters: SurveyParameters
     questions: dict[str, Question]
     draws: tuple[int, ...]
-    parts: tuple[Part, ...]
 
     def __init__(
         self,
@@ -127,34 +117,37 @@ class Survey(RecordMechanism):
         messages: int = 1,
     ) -> None:
         common = self._checked(epsilon=epsilon, messages=messages)
-        people = check_argument("people", people, of="clients")
-        asked, given = _check_questions(questions), checked_weights(weights)
-        parts = tuple(best_part(question, asked, common["epsilon"], people) for question in asked.values())
-        draws = drawn_by_weight(asked, parts, given)
-        shown = {"questions": asked} | ({} if weights is None else {"weights": given})
-        solved = SurveyParameters(**common, questions=asked, people=people, draws=draws, parts=parts, weights=given)
-        self._hold(solved, **shown)
+        people, asked = check_argument("people", people, of="clients"), _check_questions(questions)
+        shown: dict[str, Any] = {"questions": asked}
+        if weights is not None:
+            shown["weights"] = checked_weights("weights", weights)
+        parts = [best_part(name, asked[name].within(asked), common["epsilon"], people) for name in asked]
+        draws, inner = drawn_by_weight(parts, shown.get("weights")), tuple((p.items, p.mechanism) for p in parts)
+        self._hold(SurveyParameters(**common, **shown, people=people, draws=draws, parts=inner), **shown)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The questions with their mechanisms."""
+        asked, inner = _check_questions(self.questions), self.parameters.parts
+        if not len(asked) == len(inner) == len(self.draws):
+            raise ValueError(f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}")
+        return tuple(
+            Part(name, asked[name].within(asked), mechanism, items, draw / TOTAL)
+            for name, (items, mechanism), draw in zip(asked, inner, self.draws, strict=True)
+        )
 
     def _check_solved(self) -> None:
-        asked = _check_questions(self.questions)
-        if not len(asked) == len(self.parts) == len(self.draws):
-            raise ValueError(f"parts and draws must be one per question, got {len(self.parts)} and {len(self.draws)}")
-        for (name, question), part in zip(asked.items(), self.parts, strict=True):
-            inner = part.mechanism
-            if not part.is_for(question, asked):
-                raise ValueError(f"the part of question {name!r} must be made for it, got {inner!r}")
-            if inner.epsilon != self.epsilon:
-                raise ValueError(f"the part of question {name!r} must have epsilon = {self.epsilon}")
-            if inner.messages != 1 or inner.coin != "private" or inner.bounds is not None:
-                raise ValueError(f"the part of question {name!r} must have one message and a private coin")
+        check_argument("people", self.parameters.people, of="clients")
+        for part in self.parts:
+            part.check(self.epsilon)
         if min(self.draws) < 1 or sum(self.draws) != TOTAL:
             raise ValueError("draws must be positive and sum to 2^62")
         # Two machines compute variances alike to about 1e-12; the JSON's draws are what both use.
-        wanted = drawn_by_weight(asked, self.parts, self.parameters.weights)
+        wanted = drawn_by_weight(self.parts, self.parameters.weights)
         if any(abs(draw - own) > _DRAW_TOLERANCE * own for draw, own in zip(self.draws, wanted, strict=True)):
             raise ValueError(f"draws must be those of the weights, got {self.draws}")
         if self.message_bits > _MOST_BITS:
-            sizes = {name: part.size.bit_length() for name, part in zip(asked, self.parts, strict=True)}
+            sizes = {part.name: part.size.bit_length() for part in self.parts}
             raise ValueError(f"a message must have at most {_MOST_BITS} bits, got {self.message_bits}: {sizes}")
 
     @property
@@ -190,7 +183,7 @@ class Survey(RecordMechanism):
     @property
     def dim(self) -> int:  # type: ignore[override]
         """The numbers of a person's record."""
-        return sum(question.width for question in self.questions.values())
+        return sum(question.width for question in self.columns.values())
 
     @property
     def estimate_dim(self) -> int:
@@ -202,25 +195,22 @@ class Survey(RecordMechanism):
         """The largest norm of a record as it is encoded."""
         return math.sqrt(sum(part.items * part.mechanism.clip**2 for part in self.parts))
 
-    def _shares(self) -> list[float]:
-        return [draw / TOTAL for draw in self.draws]
-
     @property
-    def _asked(self) -> dict[str, Question]:
+    def columns(self) -> dict[str, Column]:
         """The questions that have a column."""
-        return {name: question for name, question in self.questions.items() if not isinstance(question, By)}
+        return {name: question for name, question in self.questions.items() if isinstance(question, Column)}
 
-    def _columns(self, X: Any, strict: bool) -> Rows:
+    def _records_of(self, X: Any, strict: bool) -> Rows:
         """The records of a table: pandas, Polars, Arrow or a dict of columns."""
-        given = columns_of(X, list(self._asked), strict)
+        given = columns_of(X, list(self.columns), strict)
         nothing = [None] * len(next(iter(given.values())))
         rows = []
-        for name, question in self._asked.items():
+        for name, question in self.columns.items():
             rows.append(question.read(given.get(name, nothing), name, strict))
         return np.concatenate(rows, axis=1)
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
-        return self._columns(X, strict=True)
+        return self._records_of(X, strict=True)
 
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
         if groups is not None:
@@ -231,31 +221,30 @@ class Survey(RecordMechanism):
 
     def _mended(self, X: Any, source: BitSource) -> Rows:  # noqa: ARG002 (nothing is drawn)
         """No answer in the place of whatever cannot be encoded."""
-        return self._columns(X, strict=False)
+        return self._records_of(X, strict=False)
 
     def some_people(self, count: int, rng: np.random.Generator) -> dict[str, Any]:
         """Random columns with nulls."""
-        examples = {name: [*question.examples(), None] for name, question in self._asked.items()}
+        examples = {name: [*question.examples(), None] for name, question in self.columns.items()}
         return {name: [some[place] for place in rng.integers(len(some), size=count)] for name, some in examples.items()}
 
     def _trials(self) -> dict[str, Rows]:
-        some = [question.read(question.examples(), name, strict=True) for name, question in self._asked.items()]
+        some = [question.read(question.examples(), name, strict=True) for name, question in self.columns.items()]
         rows = [np.concatenate([each[place % len(each)] for each in some]) for place in range(max(map(len, some)))]
         return {f"record {place}": row[None] for place, row in enumerate(rows)}
 
     def _by_question(self, rows: Rows) -> dict[str, Rows]:
-        ends = np.cumsum([question.width for question in self.questions.values()])[:-1]
-        return dict(zip(self.questions, np.split(rows, ends, axis=1), strict=True))
+        ends = np.cumsum([question.width for question in self.columns.values()])[:-1]
+        return dict(zip(self.columns, np.split(rows, ends, axis=1), strict=True))
 
     def _encode(self, batch: EncoderInput) -> Columns:
         question = self._question(batch.words[:, _OWN_WORDS])
         answers = np.zeros(len(batch.rows), dtype=np.int64)
-        for place, ((name, asked), part) in enumerate(zip(self.questions.items(), self.parts, strict=True)):
+        for place, part in enumerate(self.parts):
             who = np.flatnonzero(question == place)
             if len(who):
-                held = self._by_question(batch.rows[who])
-                records = asked.records(held, name, self.questions, part.items)
-                answers[who] = part.encode(records, batch.words[who], batch.words[who, _OWN_WORDS + 1])
+                words = batch.words[who]
+                answers[who] = part.encode(self._by_question(batch.rows[who]), words, words[:, _OWN_WORDS + 1])
         return (answers, question) if len(self.parts) > 1 else (answers,)
 
     def _question(self, words: Words) -> Ints:
@@ -281,30 +270,26 @@ class Survey(RecordMechanism):
     def _decode(self, messages: Messages) -> Floats:
         question, answer = self.numbers_of(messages)
         estimates, start = np.zeros((len(messages), self.estimate_dim)), 0
-        for place, (part, share) in enumerate(zip(self.parts, self._shares(), strict=True)):
+        for place, part in enumerate(self.parts):
             who = np.flatnonzero(question == place)
             item, own = part.messages(answer[who], messages.simulated)
             dim = part.mechanism.estimate_dim
             at = start + item[:, None] * dim + np.arange(dim)
-            estimates[who[:, None], at] = part.mechanism.decode(own) * (part.items / share)
+            estimates[who[:, None], at] = part.mechanism.decode(own) * (part.items / part.share)
             start += part.dim
         return estimates
 
-    def _moments(self, rows: Rows) -> list[tuple[Floats, Floats, Floats]]:
-        held = self._by_question(rows)
-        asked = zip(self.questions.items(), self.parts, strict=True)
-        return [
-            part.moments(question.records(held, name, self.questions, part.items)) for (name, question), part in asked
-        ]
-
     def _estimated(self, rows: Rows) -> Rows:
-        return np.concatenate([truth for truth, _, _ in self._moments(rows)], axis=1)
+        held = self._by_question(rows)
+        return np.concatenate([part.moments(held)[0] for part in self.parts], axis=1)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        found, total = self._moments(rows), np.zeros(len(rows))
-        for (_, mean, variance), share in zip(found, self._shares(), strict=True):
-            total += (variance + (1 - share) * np.einsum("ij,ij->i", mean, mean)) / share
-        return np.concatenate([mean for _, mean, _ in found], axis=1), total
+        held, means, total = self._by_question(rows), [], np.zeros(len(rows))
+        for part in self.parts:
+            _, mean, variance = part.moments(held)
+            means.append(mean)
+            total += (variance + (1 - part.share) * np.einsum("ij,ij->i", mean, mean)) / part.share
+        return np.concatenate(means, axis=1), total
 
     @property
     def _row_cost(self) -> int:
@@ -316,8 +301,7 @@ class Survey(RecordMechanism):
 
     def largest_message(self) -> float:
         """That of the question with the largest one, over how often it is drawn."""
-        parts = zip(self.parts, self._shares(), strict=True)
-        return max(part.mechanism.largest_message() * part.items / share for part, share in parts)
+        return max(part.mechanism.largest_message() * part.items / part.share for part in self.parts)
 
     def _largest_biased_mean(self) -> float:
         return math.sqrt(sum(part.items * part.mechanism.largest_honest_mean() ** 2 for part in self.parts))
@@ -329,9 +313,9 @@ class Survey(RecordMechanism):
             >>> from sstq import Choice
             >>> print(Survey(epsilon=1.0, questions={"os": Choice(["a", "b"])}).plan(clients=1000))
             question  people  error  works  people needed
-            os        1000    ...    yes    ...
+            os        1,000   ...    yes    ...
         """
-        return plan_survey(self, check_argument("clients", clients))
+        return plan_survey(self.parts, check_argument("clients", clients), self.messages)
 
 
 def _check_questions(questions: Any) -> dict[str, Question]:
@@ -346,5 +330,5 @@ def _check_questions(questions: Any) -> dict[str, Question]:
     if len(set(twice)) < len(twice):
         raise ArgumentError("questions", "must differ, got the same By twice")
     for question in questions.values():
-        question.candidates(questions)
+        question.within(questions)
     return dict(questions)

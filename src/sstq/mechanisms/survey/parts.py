@@ -4,31 +4,36 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 
 from sstq.aggregation import Estimate
-from sstq.checks import ArgumentError, check_argument, check_number, check_option
+from sstq.checks import ArgumentError, check_number, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import EncoderInput, Floats, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.parameters import Parameters, integer_of
+from sstq.mechanisms.parameters import Parameters
+from sstq.mechanisms.parameters import Words as Integers
 from sstq.mechanisms.registry import from_values, mechanism
-from sstq.mechanisms.survey.questions import By, Question, Questions, Vector, question_from_dict
+from sstq.mechanisms.survey.questions import By, Question, Vector, question_from_dict
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
 
 @dataclass(frozen=True)
 class Part:
-    """The mechanism that answers a question, for one of `items` items that is drawn.
+    """A question and the mechanism that answers it, for one of `items` items that is drawn.
 
     A message of it is one number below `size`: the item, then the mechanism's fields, the first one being the highest.
+    `share` is how often the question is drawn.
     """
 
+    name: str
+    question: Question
     mechanism: Mechanism
-    items: int = 1
+    items: int
+    share: float = 1.0
 
     @property
     def one(self) -> int:
@@ -45,9 +50,13 @@ class Part:
         """The length of an estimate of all items."""
         return self.items * self.mechanism.estimate_dim
 
-    def encode(self, records: Rows, words: Words, item_words: Any) -> Ints:
+    def records(self, held: Mapping[str, Rows]) -> Rows:
+        """What the mechanism encodes, from the records of all columns."""
+        return self.question.records([held[column] for column in self.question.columns(self.name)], self.items)
+
+    def encode(self, held: Mapping[str, Rows], words: Words, item_words: Any) -> Ints:
         """The answers of some people."""
-        answer = streams.multiply_shift(item_words, self.items)
+        answer, records = streams.multiply_shift(item_words, self.items), self.records(held)
         if self.items > 1:
             records = np.take_along_axis(records, answer[:, None], axis=1)
         own = EncoderInput(np.ascontiguousarray(records), words[:, : self.mechanism.words_each], None, None)
@@ -63,30 +72,24 @@ class Part:
             columns.append(column.astype(field.dtype))
         return answers, self.mechanism.messages_from_columns(tuple(columns[::-1]), None, simulated)
 
-    def aggregators(self, answers: Ints, counts: Ints, simulated: bool) -> list[Any]:
-        """The mechanism's own aggregator of each item, with these answers."""
-        items, found = answers // self.one, []
+    def estimates(self, answers: Ints, counts: Ints, simulated: bool) -> tuple[list[Estimate], list[Any]]:
+        """The estimate of each item, nan from no message, and the aggregators that made them."""
+        unknown, items = np.full(self.mechanism.estimate_dim, np.nan), answers // self.one
+        found, aggregators = [], []
         for item in range(self.items):
-            own = items == item
-            _, messages = self.messages(answers[own], simulated)
-            columns = {field.name: messages.column(field.name) for field in messages.layout.fields}
-            aggregator = self.mechanism.aggregator()
+            own, aggregator = items == item, self.mechanism.aggregator()
             if own.any():
+                _, messages = self.messages(answers[own], simulated)
+                columns = {field.name: messages.column(field.name) for field in messages.layout.fields}
                 aggregator.update_counts(columns, counts[own], simulated=simulated)
-            found.append(aggregator)
-        return found
+            found.append(aggregator.mean() if own.any() else Estimate(unknown, unknown, 0))
+            aggregators.append(aggregator)
+        return found, aggregators
 
-    def estimate(self, aggregator: Any) -> Estimate:
-        """The estimate of an item; nan from no message."""
-        if aggregator.count:
-            found: Estimate = aggregator.mean()
-            return found
-        unknown = np.full(self.mechanism.estimate_dim, np.nan)
-        return Estimate(unknown, unknown, 0)
-
-    def moments(self, records: Rows) -> tuple[Floats, Floats, Floats]:
+    def moments(self, held: Mapping[str, Rows]) -> tuple[Floats, Floats, Floats]:
         """The truth, the expected estimate and the variance of it, of each record; all items side by side."""
-        truths, means, variance = [], [], np.zeros(len(records))
+        records, truths, means = self.records(held), [], []
+        variance = np.zeros(len(records))
         for item in range(self.items):
             own = records if self.items == 1 else records[:, item : item + 1]
             mean, spread = self.mechanism._row_error(own)
@@ -96,107 +99,96 @@ class Part:
             variance += self.items * spread + (self.items - 1) * np.einsum("ij,ij->i", mean, mean)
         return np.concatenate(truths, axis=1), np.concatenate(means, axis=1), variance
 
-    def item_variance(self, question: Question) -> float:
+    @property
+    def item_variance(self) -> float:
         """The variance of one message's estimate of an item, on average, in units of its range; shares being 1/2."""
         if isinstance(self.mechanism, Frequencies):
             return self.items * self.mechanism.sets.variance_at(0.5)
-        scale = 2 * self.mechanism.clip if isinstance(question, By | Vector) else 1.0
+        scale = 2 * self.mechanism.clip if isinstance(self.question, By | Vector) else 1.0
         return self.mechanism.typical_error().total / self.dim / scale**2
 
-    def to_dict(self) -> dict[str, Any]:
-        """The part as JSON values."""
-        return {"items": self.items, "mechanism": self.mechanism.name, **self.mechanism.parameters.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read `to_dict`."""
-        check_option("mechanism", data.get("mechanism"), ("frequencies", "frameunit", "groupunit"))
-        items = check_number("items", data["items"], 1, 2**20, integer=True)
-        return cls(from_values({key: value for key, value in data.items() if key != "items"}), items)
-
-    def is_for(self, question: Question, questions: Questions) -> bool:
-        """Whether the part is one of the question's candidates."""
-        return any(
-            (self.mechanism.name, self.items) == (name, items)
-            and all(getattr(self.mechanism, key) == value for key, value in options.items())
-            for name, options, items in question.candidates(questions)
-        )
+    def check(self, epsilon: float) -> None:
+        """ValueError unless the mechanism is one of the question's candidates, with this ε."""
+        inner, about = self.mechanism, f"the part of question {self.name!r} must"
+        if not any(
+            (inner.name, self.items) == (name, items)
+            and all(getattr(inner, key) == value for key, value in options.items())
+            for name, options, items in self.question.candidates()
+        ):
+            raise ValueError(f"{about} be made for it, got {inner!r}")
+        if inner.epsilon != epsilon:
+            raise ValueError(f"{about} have epsilon = {epsilon}")
+        if inner.messages != 1 or inner.coin != "private" or inner.bounds is not None:
+            raise ValueError(f"{about} have one message and a private coin")
 
 
-def best_part(question: Question, questions: Questions, epsilon: float, people: int) -> Part:
+def best_part(name: str, question: Question, epsilon: float, people: int) -> Part:
     """The candidate with the least variance."""
     found = []
-    for name, options, items in question.candidates(questions):
-        frames = {} if name == "frequencies" else {"clients": people}
-        found.append(Part(mechanism(name, epsilon=epsilon, **options, **frames), items))
-    return min(found, key=lambda part: part.item_variance(question))
+    for kind, options, items in question.candidates():
+        frames = {} if kind == "frequencies" else {"clients": people}
+        found.append(Part(name, question, mechanism(kind, epsilon=epsilon, **options, **frames), items))
+    return min(found, key=lambda part: part.item_variance)
 
 
-def drawn_by_weight(
-    questions: Questions, parts: Sequence[Part], weights: Mapping[str, float] | None
-) -> tuple[int, ...]:
+def drawn_by_weight(parts: Sequence[Part], weights: Mapping[str, float] | None) -> tuple[int, ...]:
     """How often each question is drawn, as integers that sum to 2^62; by default for the least sum of variances."""
-    if weights is not None and weights.keys() != questions.keys():
+    if weights is not None and weights.keys() != {part.name for part in parts}:
         raise ArgumentError("weights", f"must name every question, got {', '.join(weights)}")
-    wanted = [
-        math.sqrt(part.item_variance(question)) if weights is None else weights[name]
-        for (name, question), part in zip(questions.items(), parts, strict=True)
-    ]
+    wanted = [math.sqrt(part.item_variance) if weights is None else weights[part.name] for part in parts]
     total = sum(map(Fraction, wanted))
     draws = [max(1, math.floor(Fraction(weight) / total * TOTAL)) for weight in wanted]
     draws[0] += TOTAL - sum(draws)
     return tuple(draws)
 
 
-def checked_weights(weights: Any) -> dict[str, float] | None:
-    """Weights as numbers; None for none."""
-    if weights is None:
-        return None
+def checked_weights(name: str, weights: Any) -> dict[str, float]:
+    """Weights as numbers."""
     if not isinstance(weights, Mapping):
-        raise ArgumentError("weights", f"must be numbers by the name of the question, got {weights!r}")
-    return {name: float(check_number("weights", value, 1e-9, 1e9)) for name, value in weights.items()}
+        raise ArgumentError(name, f"must be numbers by the name of the question, got {weights!r}")
+    return {question: float(check_number(name, value, 1e-9, 1e9)) for question, value in weights.items()}
+
+
+def _read_questions(name: str, entries: Any) -> dict[str, Question]:
+    try:
+        return {entry.pop("name"): question_from_dict(entry) for entry in map(dict, entries)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a list of questions: {error!r}") from error
+
+
+def _read_answerers(name: str, entries: Any) -> tuple[tuple[int, Mechanism], ...]:
+    try:
+        found = []
+        for entry in map(dict, entries):
+            items = check_number("items", entry.pop("items"), 1, 2**20, integer=True)
+            check_option("mechanism", entry.get("mechanism"), ("frequencies", "frameunit", "groupunit"))
+            found.append((items, from_values(entry)))
+        return tuple(found)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{name} must be a list of mechanisms: {error!r}") from error
+
+
+Asked = Annotated[
+    dict[str, Question],
+    _read_questions,
+    # A list, because the questions have an order.
+    lambda asked: [{"name": name} | question.to_dict() for name, question in asked.items()],
+]
+Answerers = Annotated[
+    tuple[tuple[int, Mechanism], ...],
+    _read_answerers,
+    lambda parts: [{"items": n, "mechanism": inner.name} | inner.parameters.to_dict() for n, inner in parts],
+]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SurveyParameters(Parameters):
-    """The parameters of a survey: how often each question is drawn, of 2^62, and its part."""
+    """The parameters of a survey: how often each question is drawn, of 2^62, its items and its mechanism."""
 
     epsilon: float
-    questions: dict[str, Question]
+    questions: Asked
     people: int
-    draws: tuple[int, ...]
-    parts: tuple[Part, ...]
-    weights: dict[str, float] | None = None
+    draws: Integers
+    parts: Answerers
+    weights: Annotated[dict[str, float], checked_weights, dict] | None = None
     messages: int = 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        data: dict[str, Any] = {"epsilon": self.epsilon, "people": self.people, "draws": [str(d) for d in self.draws]}
-        # A list, because the questions have an order.
-        data["questions"] = [{"name": name} | question.to_dict() for name, question in self.questions.items()]
-        data["parts"] = [part.to_dict() for part in self.parts]
-        more = {"weights": self.weights} if self.weights is not None else {}
-        return data | more | ({"messages": self.messages} if self.messages != 1 else {})
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read the fields from JSON values; ValueError if they are not exactly what `to_dict` writes."""
-        try:
-            made = cls(
-                epsilon=float(check_argument("epsilon", data["epsilon"])),
-                people=check_argument("people", data["people"], of="clients"),
-                messages=check_argument("messages", data.get("messages", 1)),
-                questions={entry["name"]: question_from_dict(_without_name(entry)) for entry in data["questions"]},
-                parts=tuple(Part.from_dict(entry) for entry in data["parts"]),
-                draws=tuple(integer_of("draws", draw) for draw in data["draws"]),
-                weights=checked_weights(data.get("weights")),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"the JSON of a survey is incomplete or malformed: {error!r}") from error
-        if made.to_dict() != dict(data):
-            raise ValueError("the JSON of a survey has unknown or inconsistent fields")
-        return made
-
-
-def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != "name"}

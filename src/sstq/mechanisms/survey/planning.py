@@ -1,19 +1,16 @@
 """What a survey will tell, and what it cannot: the expected error of every question."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sstq.exactness import TOTAL
 from sstq.mechanisms.frequencies import Frequencies
+from sstq.mechanisms.survey.parts import Part
 from sstq.mechanisms.survey.questions import By, Number, Vector
 
-if TYPE_CHECKING:
-    from sstq.mechanisms.survey.mechanism import Survey
-
-_HEADER = ("question", "people", "error", "works", "people needed")
+PLAN_HEADER = ("question", "people", "error", "works", "people needed")
 # A distribution function this far off says little about quantiles.
 _USEFUL_CDF = 0.1
 
@@ -31,7 +28,6 @@ class QuestionPlan:
         needed: the number of people in the whole survey with whom it works.
     """
 
-    name: str
     clients: int
     error: float
     useful: float
@@ -43,57 +39,54 @@ class QuestionPlan:
         return self.error <= self.useful
 
 
-@dataclass(frozen=True)
-class SurveyPlan:
-    """The plans of all questions, by name with `plan["age"]`; printed as a table."""
-
-    questions: tuple[QuestionPlan, ...]
-
-    def __getitem__(self, name: str) -> QuestionPlan:
-        return {question.name: question for question in self.questions}[name]
+class SurveyPlan(dict[str, QuestionPlan]):
+    """The plans of all questions, by name; printed as a table."""
 
     @property
     def works(self) -> bool:
         """Whether all questions do."""
-        return all(question.works for question in self.questions)
+        return all(plan.works for plan in self.values())
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table."""
+        return [
+            (name, f"{plan.clients:,}", f"{plan.error:.3g}", "yes" if plan.works else "no", f"{plan.needed:,}")
+            for name, plan in self.items()
+        ]
 
     def __str__(self) -> str:
-        rows = [_HEADER] + [
-            (q.name, str(q.clients), f"{q.error:.3g}", "yes" if q.works else "no", str(q.needed))
-            for q in self.questions
-        ]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(_HEADER))]
+        rows = [PLAN_HEADER, *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(line.rstrip() for line in lines)
 
 
-def plan_survey(survey: "Survey", clients: int) -> SurveyPlan:
+def plan_survey(parts: Iterable[Part], clients: int, messages: int) -> SurveyPlan:
     """The plan of a survey with so many people."""
-    plans = []
-    for (name, question), part, draw in zip(survey.questions.items(), survey.parts, survey.draws, strict=True):
-        mechanism, answers = part.mechanism, clients * survey.messages * draw / TOTAL
-        if isinstance(mechanism, Frequencies):
-            average = 1 / mechanism.categories
-            variance, useful = part.items * mechanism.sets.variance_at(average), average / 2
-            if isinstance(question, Number):
-                variance, useful = _cumulative_variance(mechanism) + 0.25, _USEFUL_CDF
-        else:
-            some = max(1, round(answers))
-            variance = mechanism.typical_error(some).total * some / mechanism.clip**2
-            useful = 1.0 if isinstance(question, Vector) else 0.5
-            if isinstance(question, By):
-                # Of one coordinate of a group's mean, groups being alike: a sum over its share.
-                variance *= (mechanism.groups or 1) ** 2 / part.dim
-            elif not isinstance(question, Vector):
-                # The share of half the people, who differ by 1/4, over those who answered: the errors of both add up.
-                variance, useful = 1.5**2 * (variance / 4 + 0.25), 0.25
+    plans = SurveyPlan()
+    for part in parts:
+        answers = clients * messages * part.share
+        variance, useful = _variance(part, max(1, round(answers)))
         error = math.sqrt(variance / answers)
-        needed = math.ceil(clients * (error / useful) ** 2)
-        plans.append(QuestionPlan(name, round(answers), error, useful, needed))
-    return SurveyPlan(tuple(plans))
+        plans[part.name] = QuestionPlan(round(answers), error, useful, math.ceil(clients * (error / useful) ** 2))
+    return plans
 
 
-def _cumulative_variance(mechanism: Frequencies) -> float:
-    """The largest variance of a sum of neighbouring shares, from one uniform message."""
-    sums = np.tri(mechanism.categories - 1, mechanism.categories)
-    return float(np.einsum("ij,jk,ik->i", sums, mechanism.uniform_covariance, sums, optimize=True).max())
+def _variance(part: Part, answers: int) -> tuple[float, float]:
+    """The variance of one message's estimate, and the useful error."""
+    mechanism, question = part.mechanism, part.question
+    if isinstance(mechanism, Frequencies):
+        if isinstance(question, Number):
+            # The largest variance of a sum of neighbouring shares, from one uniform message.
+            sums = mechanism.uniform_covariance.cumsum(axis=0).cumsum(axis=1)
+            return float(np.diagonal(sums)[:-1].max()) + 0.25, _USEFUL_CDF
+        average = 1 / mechanism.categories
+        return part.items * mechanism.sets.variance_at(average), average / 2
+    variance = mechanism.typical_error(answers).total * answers / mechanism.clip**2
+    if isinstance(question, Vector):
+        return variance, 1.0
+    if isinstance(question, By):
+        # Of one coordinate of a group's mean, groups being alike: a sum over its share.
+        return variance * (mechanism.groups or 1) ** 2 / part.dim, 0.5
+    # The share of half the people, who differ by 1/4, over those who answered: the errors of both add up.
+    return 1.5**2 * (variance / 4 + 0.25), 0.25

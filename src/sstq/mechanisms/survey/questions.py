@@ -9,7 +9,8 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -20,57 +21,83 @@ from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.mechanisms.base import ClippedWarning, Floats, Rows
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.survey.columns import Label, cells_of, labels_of, vector_of, writable
-from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate, over_answers, sums_over_answers
+from sstq.mechanisms.survey.columns import Label, as_label, cells_of, vector_of, writable
+from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate, over_answers
 
 NO_ANSWER = "no answer"
 _MOST_BINS, _LARGEST = 512, 1e100
 
 Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
-Questions = Mapping[str, "Question"]
 
 
 class Question(ABC):
     """A question: what people are asked, with public bounds."""
 
     type: ClassVar[str]
-    width: int
 
     def to_dict(self) -> dict[str, Any]:
         """The question as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         return {"type": self.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
+    def within(self, questions: Mapping[str, "Question"]) -> "Question":  # noqa: ARG002 (By needs the others)
+        """The question as part of a survey."""
+        return self
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        return (name,)
+
     @abstractmethod
-    def candidates(self, questions: Questions) -> Candidates:
+    def candidates(self) -> Candidates:
         """The mechanisms that can answer the question."""
 
+    def records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002 (marks need the items)
+        """What the mechanism encodes, from the records of its columns; one of `items` items is drawn."""
+        return held[0]
+
+    @abstractmethod
+    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
+        """The result, from the estimates of all items and their aggregators."""
+
+
+class Column(Question):
+    """A question that has a column of its own; a record has `width` numbers."""
+
+    width: int
+
+    @abstractmethod
     def examples(self) -> list[Any]:
         """Values of its column that differ as much as they can."""
-        raise NotImplementedError("there is no column")
+
+    @abstractmethod
+    def record(self, value: Any, strict: bool) -> Any:
+        """The record of a value; TypeError with what it should be. A list may have other types, unless `strict`."""
 
     def read(self, values: Any, name: str, strict: bool) -> Floats:
         """The column as records, (n, width); ValueError for values of a wrong type if `strict`, else no answer."""
-        raise NotImplementedError("there is no column")
-
-    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
-        """What the mechanism encodes, from the records of all questions; one of `items` items is drawn."""
-        return held[name]
-
-    @abstractmethod
-    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:
-        """The `QuestionEstimate`, from the estimates of all items and their aggregators."""
+        cells = cells_of(values)
+        rows = np.empty((len(cells), self.width))
+        for row, value in enumerate(cells):
+            try:
+                rows[row] = self.record(value, strict)
+            except TypeError as wanted:
+                if strict:
+                    got = f"got {repr(value)[:40]} in row {row}"
+                    raise ValueError(f"column {name!r} must be {wanted}, {got}") from wanted
+                rows[row] = self.record(None, strict)
+        return rows
 
 
 @dataclass(frozen=True)
-class _Labelled(Question):
+class _Labelled(Column):
     labels: Sequence[Label]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _labels(self.labels))
 
-    @property
+    @cached_property
     def numbers(self) -> dict[Any, int]:
         """The number of each label."""
         return {label: number for number, label in enumerate(self.labels)}
@@ -93,7 +120,7 @@ class Choice(_Labelled):
     type = "choice"
     width = 1
 
-    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
+    def candidates(self) -> Candidates:
         """Frequencies with one category more."""
         return [("frequencies", {"categories": len(self.labels) + 1}, 1)]
 
@@ -102,18 +129,14 @@ class Choice(_Labelled):
         places = np.unique(np.linspace(0, len(self.labels), 4).astype(np.int64))
         return [(*self.labels, None)[place] for place in places]
 
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The number of each label; that of no answer is the last one."""
-        kind, numbers = self.kind, self.numbers
-        cells = labels_of(cells_of(values), kind)
-        for row, value in enumerate(cells):
-            if strict and value is not None and type(value) is not kind:
-                raise _wrong(name, f"labels of type {kind.__name__}", value, row)
-        none = len(self.labels)
-        found = [numbers.get(value, none) if type(value) is kind else none for value in cells]
-        return np.array(found, dtype=np.float64).reshape(-1, 1)
+    def record(self, value: Any, strict: bool) -> int:  # noqa: ARG002
+        """The number of the label; that of no answer is the last one."""
+        label = as_label(value, self.kind)
+        if label is not None and type(label) is not self.kind:
+            raise TypeError(f"labels of type {self.kind.__name__}")
+        return self.numbers.get(label, len(self.labels))
 
-    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
         """The shares of the labels."""
         between = aggregators[0].covariance_with(len(self.labels))[:-1]
         return _shares(name, self.labels, found[0].value, found[0], between)
@@ -135,7 +158,7 @@ class MultiChoice(_Labelled):
         """A mark per label and one for no answer."""
         return len(self.labels) + 1
 
-    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
+    def candidates(self) -> Candidates:
         """One mark that is drawn, or all of them as a vertex of the cube [−1/2, 1/2]^width."""
         cube = {"dim": self.width, "clip": math.sqrt(self.width) / 2}
         return [("frequencies", {"categories": 2}, self.width), ("frameunit", cube, 1)]
@@ -144,28 +167,23 @@ class MultiChoice(_Labelled):
         """Nothing, everything, the first label, and no answer."""
         return [[], list(self.labels), [self.labels[0]], None]
 
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
+    def record(self, value: Any, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
-        kind, numbers = self.kind, self.numbers
-        cells = cells_of(values)
-        marks = np.zeros((len(cells), self.width))
-        for row, value in enumerate(cells):
-            listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
-            if strict and not listed and value is not None:
-                raise _wrong(name, "lists of labels", value, row)
-            chosen = labels_of(list(value), kind) if listed else [None]
-            wrong = [label for label in chosen if label is not None and type(label) is not kind]
-            if strict and wrong:
-                raise _wrong(name, f"lists of labels of type {kind.__name__}", wrong[0], row)
-            known = [numbers[label] for label in chosen if type(label) is kind and label in numbers]
-            marks[row, known or ([] if not chosen else [-1])] = 1.0
+        listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
+        if not listed and value is not None:
+            raise TypeError("lists of labels")
+        chosen, marks = [as_label(label, self.kind) for label in (value if listed else [None])], np.zeros(self.width)
+        if strict and any(label is not None and type(label) is not self.kind for label in chosen):
+            raise TypeError(f"lists of labels of type {self.kind.__name__}")
+        known = [self.numbers[label] for label in chosen if type(label) is self.kind and label in self.numbers]
+        marks[known or ([-1] if chosen else [])] = 1.0
         return marks
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
+    def records(self, held: list[Rows], items: int) -> Rows:
         """The marks, or the vertex of the cube."""
-        return held[name] if items > 1 else held[name] - 0.5
+        return held[0] if items > 1 else held[0] - 0.5
 
-    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
         """The share of people who chose each label."""
         first = found[0]
         if len(found) == 1:
@@ -180,7 +198,7 @@ class MultiChoice(_Labelled):
 
 
 @dataclass(frozen=True)
-class Number(Question):
+class Number(Column):
     """A number from `low` to `high`, counted in bins of equal width; values beyond are moved to the ends.
 
     The bounds must be public knowledge, not those of the data.
@@ -209,57 +227,58 @@ class Number(Question):
         """The ends of the bins."""
         return np.linspace(self.low, self.high, self.bins + 1)
 
-    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
+    @property
+    def middle(self) -> float:
+        """The middle of the bounds."""
+        return (self.low + self.high) / 2
+
+    def candidates(self) -> Candidates:
         """Frequencies of bins, and of no answer."""
         return [("frequencies", {"categories": self.bins + 1}, 1)]
 
     def examples(self) -> list[Any]:
         """Both ends, the middle, and no answer."""
-        return [self.low, self.high, (self.low + self.high) / 2, None]
+        return [self.low, self.high, self.middle, None]
+
+    def record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
+        """The number within the bounds; nan for no answer. Python compares integers of any size."""
+        if value is None:
+            return math.nan
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError("numbers")
+        return float(min(max(value, self.low), self.high))
 
     def read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The numbers within the bounds; nan for no answer. Their owner is told how many were beyond the bounds."""
-        cells = cells_of(values)
-        numbers = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in cells]
-        beyond = 0
-        for row, (value, number) in enumerate(zip(cells, numbers, strict=True)):
-            if strict and number is None and value is not None:
-                raise _wrong(name, "numbers", value, row)
-            beyond += number is not None and not self.low <= number <= self.high
-        if strict and beyond:
-            told = f"{beyond} of {len(cells)} values of {name!r} are beyond its bounds and were moved to them"
-            warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
-        # Python compares integers of any size.
-        inside = [math.nan if v is None else float(min(max(v, self.low), self.high)) for v in numbers]
-        return np.array(inside, dtype=np.float64).reshape(-1, 1)
+        """The owner of the data is told how many were beyond the bounds."""
+        rows = super().read(values, name, strict)
+        if strict:
+            beyond = sum(not self.low <= value <= self.high for value in cells_of(values) if value is not None)
+            if beyond:
+                told = f"{beyond} of {len(rows)} values of {name!r} are beyond its bounds and were moved to them"
+                warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
+        return rows
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
+    def records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
         """The bin of each number."""
-        values = held[name]
+        values = held[0]
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
 
-    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
-        """The histogram, the distribution function and the mean, which are sums of shares."""
-        edges, bins = self.edges, self.bins
-        weights = np.vstack([np.eye(bins), np.tri(bins), (edges[1:] + edges[:-1]) / 2])
-        ratios, sums = sums_over_answers(weights, found[0].value, found[0].stderr[-1])
-        covariance = sums @ aggregators[0].covariance() @ sums.T
-        errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-        labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(edges)]
+    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> NumberEstimate:
+        """The histogram, with the covariances of its errors."""
+        labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
         shares = _shares(name, labels, found[0].value, found[0], 0.0)
-        own = {"estimate": ratios[:bins], "stderr": errors[:bins], "centre": (float(ratios[-1]), float(errors[-1]))}
-        cumulated = slice(bins, 2 * bins)
-        of_cdf = {"raw_cdf": ratios[cumulated], "cdf_covariance": covariance[cumulated, cumulated], "edges": edges}
-        sums = sums[cumulated]
-        of_one = np.sum(sums @ aggregators[0]._mechanism.uniform_covariance * sums, axis=1)
-        of_cdf["cdf_of_one"] = np.maximum(of_one, 0.0)
-        return NumberEstimate(**(vars(shares) | own | of_cdf))
+        # To first order the errors of the ratios are these sums of the errors of all shares.
+        sums = np.column_stack([np.eye(self.bins), shares.estimate]) / shares.answered[0]
+        covariance = sums @ aggregators[0].covariance() @ sums.T
+        own = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
+        own |= {"covariance": covariance, "of_one": sums @ aggregators[0]._mechanism.uniform_covariance @ sums.T}
+        return NumberEstimate(**(vars(shares) | own))
 
 
 @dataclass(frozen=True)
-class Vector(Question):
+class Vector(Column):
     """A vector of `dim` numbers; those longer than `clip` are scaled down. Missing ones are zero.
 
     Examples:
@@ -280,7 +299,7 @@ class Vector(Question):
         """The numbers of the vector."""
         return self.dim
 
-    def candidates(self, questions: Questions) -> Candidates:  # noqa: ARG002
+    def candidates(self) -> Candidates:
         """FrameUnit."""
         return [("frameunit", {"dim": self.dim, "clip": self.clip}, 1)]
 
@@ -290,22 +309,14 @@ class Vector(Question):
         direction *= self.clip / np.linalg.norm(direction)
         return [direction, -direction, 10 * direction, None]
 
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The vectors; zero for missing ones and for those with nan."""
-        plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
-        cells: Any = values if plain and values.dtype.kind in "fiu" else cells_of(values)
-        rows = np.zeros((len(cells), self.dim))
-        for row, value in enumerate(cells):
-            vector = None if value is None else vector_of(value, self.dim)
-            if strict and vector is None and value is not None:
-                wanted = f"must be a list of {self.dim} numbers, got {str(value)[:40]}"
-                raise ValueError(f"column {name!r}, row {row}, {wanted}")
-            if vector is not None:
-                rows[row] = vector
-        rows[~np.isfinite(rows).all(axis=1)] = 0.0
-        return rows
+    def record(self, value: Any, strict: bool) -> Floats:  # noqa: ARG002
+        """The vector; zero for a missing one and for one with nan."""
+        vector = np.zeros(self.dim) if value is None else vector_of(value, self.dim)
+        if vector is None:
+            raise TypeError(f"lists of {self.dim} numbers")
+        return vector if np.isfinite(vector).all() else np.zeros(self.dim)
 
-    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
         """The mean vector, over all people."""
         axes, first = tuple(map(str, range(self.dim))), found[0]
         return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
@@ -321,47 +332,51 @@ class By(Question):
     """
 
     type = "by"
-    width = 0
     group: str
     value: str
+    choice: Choice = field(init=False, repr=False, compare=False)
+    measured: Number | Vector = field(init=False, repr=False, compare=False)
 
-    def _parts(self, questions: Questions) -> tuple[Choice, Number | Vector]:
-        group, value = questions.get(self.group), questions.get(self.value)
+    def within(self, questions: Mapping[str, Question]) -> Question:
+        """The question with the two that it names."""
+        group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
         if not isinstance(group, Choice):
             raise ArgumentError("group", f"must name a Choice of the survey, got {self.group!r}")
         if not isinstance(value, Number | Vector):
             raise ArgumentError("value", f"must name a Number or a Vector of the survey, got {self.value!r}")
-        return group, value
+        vars(made).update(choice=group, measured=value)
+        return made
 
-    def candidates(self, questions: Questions) -> Candidates:
+    def columns(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Those of both."""
+        return self.group, self.value
+
+    def candidates(self) -> Candidates:
         """GroupUnit with one group more; numbers are centred."""
-        group, value = self._parts(questions)
+        value = self.measured
         clip = value.clip if isinstance(value, Vector) else (value.high - value.low) / 2
-        return [("groupunit", {"groups": len(group.labels) + 1, "dim": value.width, "clip": clip}, 1)]
+        return [("groupunit", {"groups": len(self.choice.labels) + 1, "dim": value.width, "clip": clip}, 1)]
 
-    def records(self, held: Mapping[str, Rows], name: str, questions: Questions, items: int) -> Rows:  # noqa: ARG002
+    def records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
-        choice, question = self._parts(questions)
-        group, values = held[self.group], held[self.value]
-        if isinstance(question, Number):
-            values = values - (question.low + question.high) / 2
-            group = np.where(np.isnan(values), len(choice.labels), group)
-        none = group == len(choice.labels)
-        return np.concatenate([group, np.where(none, 0.0, values)], axis=1)
+        group, values = held
+        if isinstance(self.measured, Number):
+            values = values - self.measured.middle
+        none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
+        return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
 
-    def result(self, name: str, questions: Questions, found: list[Estimate], aggregators: list[Any]) -> Any:  # noqa: ARG002
+    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
         """The means of all groups, in the units of the value."""
-        group, value = self._parts(questions)
-        dim, first = value.width, found[0]
-        items = tuple(str(g) if dim == 1 else f"{g} [{place}]" for g in group.labels for place in range(dim))
+        value, first = self.measured, found[0]
+        places = [""] if isinstance(value, Number) else [f" [{place}]" for place in range(value.dim)]
+        items = tuple(f"{label}{place}" for label in self.choice.labels for place in places)
         if not isinstance(first, GroupEstimate):
             unknown = np.full(len(items), np.nan)
             return QuestionEstimate(name, items, unknown, unknown, 0, "answers")
         means, errors = first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
-        answered = (1 - float(first.shares[-1]), float(first.shares_stderr[-1]))
-        limits = (-math.inf, math.inf)
+        answered, limits = (1 - float(first.shares[-1]), float(first.shares_stderr[-1])), (-math.inf, math.inf)
         if isinstance(value, Number):
-            means, limits = means + (value.low + value.high) / 2, (value.low, value.high)
+            means, limits = means + value.middle, (value.low, value.high)
         return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits)
 
 
@@ -370,15 +385,13 @@ KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice,
 
 def question_from_dict(data: Any) -> Question:
     """Read a question from its `to_dict`; ValueError for anything else."""
-    if not isinstance(data, dict) or not isinstance(data.get("type"), str) or data["type"] not in KINDS:
+    kind = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"type of a question must be one of {', '.join(KINDS)}, got {data!r}")
-    kind = KINDS[data["type"]]
     try:
-        made: Question = kind(**{name: value for name, value in data.items() if name != "type"})
+        made: Question = KINDS[kind](**{name: value for name, value in data.items() if name != "type"})
     except TypeError as error:
-        raise ValueError(f"a question of type {data['type']!r} is malformed: {error}") from error
-    if made.to_dict() != data:
-        raise ValueError(f"a question must be written as {made.to_dict()}, got {data}")
+        raise ValueError(f"a question of type {kind!r} is malformed: {error}") from error
     return made
 
 
@@ -391,15 +404,11 @@ def _shares(name: str, labels: Sequence[Label], values: Floats, raw: Estimate, b
     )
 
 
-def _wrong(name: str, wanted: str, value: Any, row: int) -> ValueError:
-    return ValueError(f"column {name!r} must be {wanted}, got {type(value).__name__} in row {row}")
-
-
 def _labels(labels: Any) -> tuple[Label, ...]:
     """Distinct labels of one type."""
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise ArgumentError("labels", f"must be a list of texts or integers, got {labels!r}")
-    plain = tuple(labels_of(labels, object))
+    plain = tuple(as_label(label, object) for label in labels)
     if not plain or {type(label) for label in plain} not in ({str}, {int}):
         raise ArgumentError("labels", f"must be texts, or integers, at least one, got {labels!r}")
     if not all(map(writable, plain)):

@@ -4,23 +4,20 @@ A schema has the questions with their bounds and labels. Guessing one looks at n
 and labels that come from the data would tell something about it.
 """
 
-import csv
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 from sstq.checks import check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.survey.columns import check_header
 from sstq.mechanisms.survey.mechanism import Survey
-from sstq.mechanisms.survey.questions import By, MultiChoice, Number, Vector, question_from_dict
-from sstq.messages.vectors import IDENTIFIERS
+from sstq.mechanisms.survey.questions import Choice, Number, Vector, question_from_dict
+from sstq.messages.parquet import MAGIC, open_parquet
+from sstq.messages.vectors import IDENTIFIERS, csv_lines
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
-# What people may leave out.
-_DEFAULTS: dict[str, dict[str, Any]] = {"number": {"bins": 16}, "vector": {"clip": 1.0}}
 # What names say about ranges; everything else must be filled in.
 _RANGES = {
     r"\bage\b": (0, 110, 22),
@@ -52,7 +49,7 @@ def survey_from_schema(text: str) -> Survey:
         if empty:
             raise ValueError(f"question {name!r}: fill in {', '.join(empty)}; they must not come from the data")
         try:
-            questions[name] = question_from_dict(_DEFAULTS.get(str(entry.get("type")), {}) | entry)
+            questions[name] = question_from_dict(entry)
         except ValueError as error:
             raise ValueError(f"question {name!r}: {error}") from error
     options = {key: data[key] for key in ("weights", "people", "messages") if key in data}
@@ -65,55 +62,45 @@ def guess_schema(path: str | os.PathLike[str], epsilon: float) -> dict[str, Any]
     Columns whose names say that they identify people are left out.
     """
     check_argument("epsilon", epsilon)
-    kinds = _parquet_kinds(path) if _is_parquet(path) else _csv_kinds(path)
+    if _is_parquet(path):
+        with open(path, "rb") as file, open_parquet(file) as table:
+            kinds = {field.name: _kind(field.type) for field in table.schema_arrow}
+    else:
+        # A CSV file has no types: the names alone tell numbers.
+        header = next(csv_lines(os.fspath(path)), (1, []))[1]
+        if not header or len(set(header)) < len(header):
+            raise ValueError(f"{os.fspath(path)} must have a header with distinct names, got {header}")
+        kinds = {name: "number" if re.search(rf"\b(?:{_NUMBERS})\b", _words(name)) else "choice" for name in header}
     questions: dict[str, Any] = {}
     for name, kind in kinds.items():
         if name.lower() in IDENTIFIERS:
             continue
-        words = re.sub(r"[_\W]+", " ", name.lower())
+        to_fill: dict[str, Any] = {"labels": []}
         if kind == "number":
-            low, high, bins = next(
-                (found for rule, found in _RANGES.items() if re.search(rule, words)), (None, None, 16)
-            )
-            questions[name] = {"type": "number", "low": low, "high": high, "bins": bins}
+            known = (range_ for rule, range_ in _RANGES.items() if re.search(rule, _words(name)))
+            to_fill = dict(zip(("low", "high", "bins"), next(known, (None, None, 16)), strict=True))
         elif kind == "vector":
-            questions[name] = {"type": "vector", "dim": None, "clip": 1.0}
-        else:
-            questions[name] = {"type": "multichoice" if kind == "labels" else "choice", "labels": []}
+            to_fill = {"dim": None, "clip": 1.0}
+        questions[name] = {"type": kind} | to_fill
     return {"format": FORMAT, "epsilon": epsilon, "people": 100_000, "questions": questions}
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[_\W]+", " ", name.lower())
 
 
 def _is_parquet(path: str | os.PathLike[str]) -> bool:
     with open(path, "rb") as file:
-        return file.read(4) == b"PAR1"
+        return file.read(len(MAGIC)) == MAGIC
 
 
-def _csv_kinds(path: str | os.PathLike[str]) -> dict[str, str]:
-    """A CSV file has no types: the names alone tell numbers."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        header = next(csv.reader(file), [])
-    _refuse_other_marks(path, header)
-    if not header or len(set(header)) < len(header):
-        raise ValueError(f"{os.fspath(path)} must have a header with distinct names, got {header}")
-    rules = re.compile(rf"\b(?:{_NUMBERS})\b")
-    return {name: "number" if rules.search(re.sub(r"[_\W]+", " ", name.lower())) else "text" for name in header}
-
-
-def _refuse_other_marks(path: str | os.PathLike[str], header: list[str]) -> None:
-    if len(header) == 1 and re.search(r"[;\t]", header[0]):
-        raise ValueError(f"{os.fspath(path)} must have commas between its columns, got {header[0]!r}")
-
-
-def _parquet_kinds(path: str | os.PathLike[str]) -> dict[str, str]:
-    import pyarrow.parquet
+def _kind(of: Any) -> str:
+    """The kind of question for a column of this Arrow type."""
     from pyarrow import types
 
-    def kind(of: Any) -> str:
-        if types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of):
-            return "vector" if types.is_floating(of.value_type) else "labels"
-        return "number" if types.is_floating(of) or types.is_integer(of) else "text"
-
-    return {field.name: kind(field.type) for field in pyarrow.parquet.read_schema(path)}
+    if types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of):
+        return "vector" if types.is_floating(of.value_type) else "multichoice"
+    return "number" if types.is_floating(of) or types.is_integer(of) else "choice"
 
 
 def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[Any]]:
@@ -122,32 +109,32 @@ def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[A
     In CSV files an empty field is a missing value, several labels are separated by semicolons, and so are the numbers
     of a vector.
     """
-    asked = {name: question for name, question in survey.questions.items() if not isinstance(question, By)}
+    name, asked = os.fspath(path), survey.columns
     if _is_parquet(path):
-        import pyarrow.parquet
+        with open(path, "rb") as file, open_parquet(file) as table:
+            check_header(name, list(asked), table.schema_arrow.names)
+            return dict(table.read(columns=list(asked)).to_pydict())
+    (_, header), *lines = list(csv_lines(name)) or [(1, [])]
+    check_header(name, list(asked), header)
+    places = {column: header.index(column) for column in asked}
+    return {
+        column: [
+            _cell(f"{name}, line {line}", fields[place : place + 1], column, asked[column]) for line, fields in lines
+        ]
+        for column, place in places.items()
+    }
 
-        table = pyarrow.parquet.read_table(path, columns=None)
-        check_header(os.fspath(path), list(asked), table.column_names)
-        return {name: table[name].to_pylist() for name in asked}
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        header = list(reader.fieldnames or ())
-        _refuse_other_marks(path, header)
-        check_header(os.fspath(path), list(asked), header)
-        rows = list(reader)
-    return {name: [_cell(row[name], asked[name], Path(path).name, name) for row in rows] for name in asked}
 
-
-def _cell(text: str | None, question: Any, file: str, name: str) -> Any:
-    if text is None or not text.strip():
+def _cell(where: str, field: list[str], name: str, question: Any) -> Any:
+    if not "".join(field).strip():
         return None
     try:
         if isinstance(question, Number):
-            return float(text)
-        if isinstance(question, Vector):
-            return [float(part) for part in text.split(";")]
-        kind = type(question.labels[0])
-        return [kind(part) for part in text.split(";")] if isinstance(question, MultiChoice) else kind(text)
+            return float(field[0])
+        if isinstance(question, Choice):
+            return question.kind(field[0])
+        kind = float if isinstance(question, Vector) else question.kind
+        return [kind(part) for part in field[0].split(";")]
     except ValueError as error:
         kinds = "numbers" if isinstance(question, Number | Vector) else "integers, as the labels are"
-        raise ValueError(f"{file}: column {name!r} must have {kinds}, got {text[:40]!r}") from error
+        raise ValueError(f"{where}: column {name!r} must have {kinds}, got {field[0][:40]!r}") from error
