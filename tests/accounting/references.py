@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
-from sstq.accounting.composition import _Walk
+from sstq.accounting.composition import _walk
 from sstq.accounting.shuffling import Crowd
 
 
@@ -124,16 +124,18 @@ def claimed_delta(epsilon, share, clients, total):
 def shuffled_delta(epsilon, clients, total, messages=None):
     """The δ that the code gives n clients' shuffled messages at a total ε: tighter each time, as δ is known better."""
     crowd, best, near = Crowd.of(epsilon, clients, messages), 1.0, 1e-6
-    while (delta := crowd.delta(total, near)) < 0.99 * best:
+    if total >= crowd.local * crowd.slots:
+        return 0.0
+    while (delta := crowd.losses(near).delta(total)) < 0.99 * best:
         best, near = delta, max(delta, 1e-100)
     return min(best, delta)
 
 
 def two_level_shuffled_epsilon(epsilon, share, clients, delta, messages=1):
     """The ε that the code gives the shuffled messages of a two-level draw."""
-    return Crowd.two_level(epsilon, share, clients, messages).epsilon(delta)
+    return Crowd.of(epsilon, clients, messages, share=share).epsilon(delta)
 
 
 def optimal_delta(epsilon, rounds, total):
     """The least δ of T rounds of ε-LDP at a total ε, by the sum that `compose` inverts."""
-    return 0.0 if rounds * Fraction(epsilon) <= Fraction(total) else _Walk(epsilon, rounds).delta(total)
+    return 0.0 if rounds * Fraction(epsilon) <= Fraction(total) else _walk(epsilon, rounds).delta(total)

@@ -11,7 +11,6 @@ import pytest
 import sstq
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.blanket import Blanket, _rest
-from sstq.accounting.losses import Sum
 from sstq.exactness import TOTAL
 from sstq.mechanisms.laws import EitherLaw, FlatLaw, HalfSpaceLaw, TableLaw, TwoLevelLaw
 from tests.accounting.references import (
@@ -30,8 +29,8 @@ from tests.accounting.references import (
 TAIL = 1e-14
 
 
-def bound(blanket, clients, total, slots=1, near=1e-3):
-    return Sum(blanket.losses(clients, TAIL), slots, near).delta(total)
+def bound(blanket, clients, total, slots=1):
+    return blanket.losses(clients, TAIL).times(slots, TAIL).delta(total)
 
 
 def random_draw(generator):
@@ -52,7 +51,7 @@ def test_no_data_set_of_a_small_crowd_exceeds_the_bound(seed, clients):
         bounds = [bound(blanket, clients, total) for total in totals]
         worst = [Fraction(0)] * len(totals)
         for others in itertools.combinations_with_replacement(densities, clients - 1):
-            worlds = [histograms([own, *others]) for own in densities]
+            worlds = [histograms([density, *others]) for density in densities]
             for first, second in itertools.permutations(worlds, 2):
                 for place, total in enumerate(totals):
                     worst[place] = max(worst[place], hockey_stick(first, second, Fraction(math.exp(total))))
@@ -69,7 +68,7 @@ def test_two_slots_of_a_small_crowd_stay_within_the_composed_bound(seed):
         for total in (0.0, generator.uniform(0, 2) * math.log(ratio)):
             most = bound(blanket, clients, total, slots=2)
             for others in itertools.combinations_with_replacement(densities, clients - 1):
-                first, second = (histograms([own, *others]) for own in densities[:2])
+                first, second = (histograms([density, *others]) for density in densities[:2])
                 value = hockey_stick(product(first, first), product(second, second), Fraction(math.exp(total)))
                 assert value <= most
 

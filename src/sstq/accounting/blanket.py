@@ -59,8 +59,7 @@ class Blanket:
     @classmethod
     def of_law(cls, law: Law) -> Self:
         """The blanket of all densities that a law allows, from its exact integers, both numbers rounded up."""
-        ratio = law.ratio()
-        return cls.exact(ratio, 1 - _common(law))
+        return cls.exact(law.ratio(), 1 - _common(law))
 
     @classmethod
     def two_level(cls, epsilon: float, share: float) -> Self:
@@ -85,13 +84,11 @@ class Blanket:
 
     def losses(self, clients: int, tail: float) -> Losses:
         """The privacy losses of n shuffled messages; about `tail` of their mass is left out and counts as infinite."""
-        clones = _Clones(self.inside, clients, tail)
-        rest, weights, missed = _rest(clients - clones.largest, self, clones.largest, tail)
-        first, second, likely = clones.counts(tail)
-        infinite = self.inside * (self.ratio + 1) * clones.missed
-        infinite += float(
-            clones.masses @ (missed * (self.ratio + 1) / 2 + tail * (weights * (rest + self.ratio)).sum(axis=1))
-        )
+        smallest, largest, groups, lost = _clones(self.inside, clients, tail)
+        rest, weights, missed = _rest(clients - largest, self, largest, tail)
+        first, second, likely = _counts(smallest, groups, tail)
+        infinite = self.inside * (self.ratio + 1) * lost
+        infinite += float(groups @ (missed * (self.ratio + 1) / 2 + tail * (weights * (rest + self.ratio)).sum(axis=1)))
         keep = (first > second) & (likely > 0)
         rows = np.nonzero(keep)[0]
         first, second, likely = first[keep], second[keep], likely[keep]
@@ -101,7 +98,7 @@ class Blanket:
             in_first = others + self.ratio * first + second
             np.log(in_first / (others + first + self.ratio * second), out=losses[column])
             np.multiply(likely * weights[rows, column], in_first, out=masses[column])
-        return Losses.on_grid(losses.ravel(), masses.ravel(), infinite, _step(losses, masses))
+        return Losses.symmetric(losses.ravel(), masses.ravel(), infinite, _step(losses, masses))
 
 
 def _common(law: Law) -> Fraction:
@@ -121,37 +118,34 @@ def _common(law: Law) -> Fraction:
     return Fraction(0)
 
 
-class _Clones:
-    """The number c of clones in groups, each with its smallest and largest number and the mass Σ B(c)·c/n."""
+def _clones(inside: float, clients: int, tail: float) -> tuple[Ints, Ints, Floats, float]:
+    """The number c of clones in groups: the smallest and largest, the masses Σ B(c)·c/n, and what is left out."""
+    from scipy.stats import binom
 
-    def __init__(self, inside: float, clients: int, tail: float) -> None:
-        from scipy.stats import binom
+    others, chance = clients - 1, 2 * inside
+    low, high = _central(others, chance, tail)
+    starts = [int(low) + 1]
+    while starts[-1] <= high + 1:
+        starts.append(starts[-1] + max(1, math.floor(starts[-1] * _CLONES_WIDTH)))
+    ends = np.minimum(np.array(starts) - 2, others)
+    below, above = binom.cdf(ends, others, chance), binom.sf(ends, others, chance)
+    # Differences of whichever tail is small, so that they keep their digits.
+    masses = np.where(ends[1:] < others * chance, np.diff(below), -np.diff(above))
+    return ends[:-1] + 2, ends[1:] + 1, chance * masses, float(below[0] + above[-1])
 
-        others, chance = clients - 1, 2 * inside
-        low, high = _central(others, chance, tail)
-        starts = [int(low) + 1]
-        while starts[-1] <= high + 1:
-            starts.append(starts[-1] + max(1, math.floor(starts[-1] * _CLONES_WIDTH)))
-        ends = np.minimum(np.array(starts) - 2, others)
-        below, above = binom.cdf(ends, others, chance), binom.sf(ends, others, chance)
-        # Differences of whichever tail is small, so that they keep their digits.
-        masses = np.where(ends[1:] < others * chance, np.diff(below), -np.diff(above))
-        self.smallest, self.largest = ends[:-1] + 2, ends[1:] + 1
-        self.masses = chance * masses
-        self.missed = float(below[0] + above[-1])
 
-    def counts(self, tail: float) -> tuple[Floats, Floats, Floats]:
-        """Both counts divided by c, and their mass, one row per group, starting from equal counts."""
-        from scipy.stats import binom
+def _counts(clones: Ints, groups: Floats, tail: float) -> tuple[Floats, Floats, Floats]:
+    """Both counts divided by c, and their mass, one row per group, starting from equal counts."""
+    from scipy.stats import binom
 
-        reach = math.ceil(math.sqrt(-math.log(tail) / 2 * float(self.smallest[-1]))) + 1
-        middle = -(-self.smallest // 2)
-        first = middle[:, None] + np.arange(min(reach, int(middle[-1]) + 1))
-        second = self.smallest[:, None] - first
-        steps = np.maximum(second[:, :-1], 0) / (first[:, :-1] + 1)
-        equal = self.masses * binom.pmf(middle, self.smallest, 0.5)
-        likely = np.cumprod(np.concatenate([equal[:, None], steps], axis=1), axis=1)
-        return first / self.smallest[:, None], second / self.smallest[:, None], likely
+    reach = math.ceil(math.sqrt(-math.log(tail) / 2 * float(clones[-1]))) + 1
+    middle = -(-clones // 2)
+    first = middle[:, None] + np.arange(min(reach, int(middle[-1]) + 1))
+    second = clones[:, None] - first
+    steps = np.maximum(second[:, :-1], 0) / (first[:, :-1] + 1)
+    equal = groups * binom.pmf(middle, clones, 0.5)
+    likely = np.cumprod(np.concatenate([equal[:, None], steps], axis=1), axis=1)
+    return first / clones[:, None], second / clones[:, None], likely
 
 
 def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Floats, Floats, Floats]:

@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Literal
 
 from sstq.checks import check_argument
@@ -56,32 +55,6 @@ def furthest(fits: Callable[[float], bool], safe: float, limit: float) -> float:
         else:
             limit = middle
     return safe
-
-
-def last_below_zero(
-    excess: Callable[[float], float], safe: float, guess: float, limit: float, tolerance: float
-) -> float:
-    """The last number from `safe` to `limit`, to `tolerance`, at which an increasing function is not positive.
-
-    The result itself was tried, unless it is `safe`. A good guess and a slope near one need few trials.
-    """
-    from scipy.optimize import brentq
-
-    tried = lru_cache(maxsize=None)(excess)
-    low = high = min(max(safe, guess), limit)
-    while low > safe and (value := tried(low)) > 0:
-        low = max(safe, low - 1.5 * value - tolerance)
-    while high < limit and (value := tried(high)) <= 0:
-        high = min(limit, high - 1.5 * value + tolerance)
-    if tried(high) <= 0:
-        return high
-    if tried(low) > 0:
-        return safe
-    # The root may be found on either side of the edge.
-    root = max(low, brentq(tried, low, high, xtol=tolerance / 4) - tolerance / 2)
-    while root > low and tried(root) > 0:
-        root = max(low, root - tolerance / 4)
-    return float(root)
 
 
 def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down
+from sstq.accounting.losses import Losses
 from sstq.accounting.shuffling import Crowd
 from sstq.checks import RANGES, check_argument
 from sstq.exactness import round_up
@@ -20,10 +21,8 @@ ROUNDS_MAX = int(RANGES["rounds"][1])
 
 # Losses further than this many standard deviations (and steps) from their mean have a mass below 1e-170.
 _DEVIATIONS, _STEPS = 40.0, 1000
-# SciPy's binomial masses have relative errors of about 1e-13; bounds are searched with this margin.
-_SPARE = 1 + 1e-9
-# One or two units in the last place: losses are rounded up, which matters if δ is this small.
-_ROUND_UP = 1 + 2.0**-52
+# SciPy's binomial masses have relative errors of about 1e-13, and losses of some units in the last place.
+_SPARE, _ROUND_UP = 1 + 1e-9, 1 + 2.0**-50
 # The masses of every shuffled loss are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
 _SHUFFLED_ROUNDS_MAX = 10**5
 
@@ -57,8 +56,7 @@ def compose(epsilon: float, rounds: int = 1, delta: float = 0.0, *, clients: int
     basic = round_up(rounds * Fraction(epsilon))
     if not delta:
         return basic
-    walk = _Walk(epsilon, rounds)
-    alone = furthest(lambda total: walk.fits(total, delta), basic, 0.0)
+    alone = _walk(epsilon, rounds).epsilon(delta, basic)
     return alone if clients is None else min(alone, Crowd.of(epsilon, clients, rounds=rounds).epsilon(delta))
 
 
@@ -125,31 +123,21 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     return math.exp(brentq(excess, math.log(1e-3), math.log(1e6), xtol=1e-12))
 
 
-class _Walk:
-    """The positive privacy losses of T rounds of randomized response, and their probabilities.
+def _walk(epsilon: float, rounds: int) -> Losses:
+    """The positive privacy losses of T rounds of randomized response.
 
     δ(ε′) = Σ_l C(T, l)·[e^((T−l)ε) − e^(ε′ + lε)]⁺ / (1 + e^ε)^T (Kairouz, Oh, Viswanath, Theorem 3.3, there at
     ε′ = (T − 2i)ε; between these points the same sum holds). Knowing only that a mechanism is ε-LDP, no smaller δ can
     be proved.
     """
+    from scipy.stats import binom
 
-    def __init__(self, epsilon: float, rounds: int) -> None:
-        from scipy.stats import binom
-
-        lie = math.exp(-epsilon) / (1 + math.exp(-epsilon))
-        reach = _DEVIATIONS * math.sqrt(rounds * lie * (1 - lie)) + _STEPS
-        first = max(0, math.floor(rounds * lie - reach))
-        lies = np.arange(first, min(rounds // 2, math.ceil(rounds * lie + reach)) + 1)
-        self._losses = (rounds - 2 * lies) * np.float64(epsilon) * _ROUND_UP
-        self._masses = binom.pmf(lies, rounds, lie)
-
-    def delta(self, total: float) -> float:
-        """E[(1 − e^(ε′ − loss))⁺]; all terms are positive, so nothing cancels."""
-        above = self._losses > total
-        return float(np.sum(self._masses[above] * -np.expm1(total - self._losses[above])))
-
-    def fits(self, total: float, delta: float) -> bool:
-        return self.delta(total) * _SPARE <= delta
+    lie = math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    reach = _DEVIATIONS * math.sqrt(rounds * lie * (1 - lie)) + _STEPS
+    first = max(0, math.floor(rounds * lie - reach))
+    lies = np.arange(min(rounds // 2, math.ceil(rounds * lie + reach)), first - 1, -1)
+    raised = epsilon * _ROUND_UP
+    return Losses(2 * raised, float(rounds - 2 * lies[0]) * raised, binom.pmf(lies, rounds, lie) * _SPARE)
 
 
 def _checked(delta: float, clients: int | None) -> tuple[float, int | None]:
@@ -164,6 +152,6 @@ def _fits(epsilon: float, rounds: int, total: float, delta: float, clients: int 
         return True
     if not delta:
         return False
-    if _Walk(epsilon, rounds).fits(total, delta):
+    if _walk(epsilon, rounds).delta(total) <= delta:
         return True
-    return clients is not None and Crowd.of(epsilon, clients, rounds=rounds).delta(total, delta) <= delta
+    return clients is not None and Crowd.of(epsilon, clients, rounds=rounds).losses(delta).delta(total) <= delta

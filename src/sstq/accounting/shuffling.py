@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, Self
 
 from sstq.accounting.blanket import Blanket
-from sstq.accounting.bounds import check_delta, last_below_zero
-from sstq.accounting.losses import Sum
+from sstq.accounting.bounds import check_delta
+from sstq.accounting.losses import Losses
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.exactness import log_upper, round_up
 
@@ -69,8 +70,7 @@ def shuffled_epsilon(
         Shuffle Model. CRYPTO 2019 (by the mechanism's law). docs/proofs.md has both proofs.
     """
     crowd = Crowd.of(epsilon, clients, messages, rounds)
-    delta = check_delta(delta, positive=True)
-    return crowd.epsilon(delta)
+    return crowd.epsilon(check_delta(delta, positive=True))
 
 
 def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, delta: float, messages: int = 1) -> float:
@@ -90,20 +90,34 @@ def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, de
         >>> two_level_local_epsilon(1.0, 0.002, 59_000, 1e-6)
         7.52...
     """
+    from scipy.optimize import brentq
+
     total, delta = check_argument("total_epsilon", total_epsilon), check_delta(delta, positive=True)
     least, most, _ = RANGES["round_epsilon"]
     slots, wanted = check_slots("messages", messages), -math.log(delta)
 
+    @cache
     def excess(epsilon: float) -> float:
         """Almost linear in ε₀: the logarithm of δ is −(ε/σ)²/2 or so, and that of σ grows like ε₀/2."""
-        crowd = Crowd.two_level(epsilon, share, clients, messages)
-        bound = crowd.losses(delta).delta(total)
+        bound = Crowd.of(epsilon, clients, messages, share=share).losses(delta).delta(total)
         return math.log(wanted / -math.log(min(max(bound, 1e-300), 1 - 1e-9)))
 
     # The variance of all losses is about 2m(e^ε₀ − 1)²α/n, of which 2·log(1/δ) are to be ε².
     size = clients * total**2 / (4 * slots * wanted)
     guess = math.log1p(size / 2 + math.sqrt(size**2 / 4 + size / share))
-    return last_below_zero(excess, max(least, total / slots), guess, most, 1e-5)
+    # So much is safe without any shuffler.
+    safe = low = float(max(least, total / slots))
+    for high in (guess - 0.1, guess + 0.3, most):
+        if low < high <= most and excess(high) > 0:
+            break
+        low = min(max(low, high), most)
+    else:
+        return float(most)
+    # The root may be found on either side of the edge.
+    local = float(brentq(excess, low, high, xtol=2e-6)) if excess(low) < 0 else safe
+    while local > safe and excess(local) > 0:
+        local -= 2e-6
+    return max(local, safe)
 
 
 def check_slots(name: str, value: int) -> int:
@@ -116,47 +130,39 @@ class Crowd:
     """The messages of n clients: the local ε of each, the blanket of their law, and the number of slots."""
 
     local: float
-    law: Blanket | None
+    blanket: Blanket
     clients: int
     slots: int
 
     @classmethod
-    def of(cls, message: float | Mechanism, clients: int, messages: int | None = None, rounds: int = 1) -> Self:
-        """Check the arguments of `shuffled_epsilon`."""
+    def of(
+        cls,
+        message: float | Mechanism,
+        clients: int,
+        messages: int | None = None,
+        rounds: int = 1,
+        share: float = 1.0,
+    ) -> Self:
+        """Check the arguments of `shuffled_epsilon`, or with a share those of `two_level_local_epsilon`."""
         clients = check_argument("clients", clients, of="crowd")
-        law = None
+        blanket = None
         if not isinstance(message, float | int) and hasattr(message, "privacy_loss"):
-            law, local = law_blanket(message), message.privacy_loss()
+            blanket, local = law_blanket(message), message.privacy_loss()
             messages = getattr(message, "messages", 1) if messages is None else messages
         else:
             local = check_argument("epsilon", message, of="round_epsilon")
         slots = check_slots("messages", 1 if messages is None else messages) * check_slots("rounds", rounds)
-        return cls(local, law, clients, check_slots("messages times rounds", slots))
-
-    @classmethod
-    def two_level(cls, epsilon: float, share: float, clients: int, messages: int) -> Self:
-        """Check the arguments of `two_level_local_epsilon`."""
-        crowd = cls.of(epsilon, clients, messages)
-        return replace(crowd, law=Blanket.two_level(crowd.local, check_number("share", share, 1e-30, 1)))
-
-    @property
-    def whole(self) -> float:
-        """One client's total local ε."""
-        return round_up(self.slots * Fraction(self.local))
+        blanket = blanket or Blanket.two_level(local, check_number("share", share, 1e-30, 1))
+        return cls(local, blanket, clients, check_slots("messages times rounds", slots))
 
     def epsilon(self, delta: float) -> float:
-        """The least ε for this δ."""
-        return self.losses(delta).epsilon(delta, self.whole)
+        """The least ε for this δ, at most one client's total local ε."""
+        return self.losses(delta).epsilon(delta, round_up(self.slots * Fraction(self.local)))
 
-    def delta(self, total: float, near: float) -> float:
-        """A δ for this ε, tight if it is about `near`."""
-        return self.losses(near).delta(total) if total < self.whole else 0.0
-
-    def losses(self, delta: float) -> Sum:
+    def losses(self, delta: float) -> Losses:
         """The sum of one client's losses, tight near the given δ."""
-        law = self.law or Blanket.two_level(self.local, 1.0)
-        losses = law.losses(min(self.clients, _CLIENTS_MAX), _TAIL * delta / self.slots)
-        return Sum(losses, self.slots, delta)
+        tail = _TAIL * delta
+        return self.blanket.losses(min(self.clients, _CLIENTS_MAX), tail / self.slots).times(self.slots, tail)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:

@@ -66,7 +66,7 @@ class CompressedPrivUnitG(CandidateMechanism):
 
     @property
     def _power(self) -> float:
-        return (self.dim - 1 + self.choice.moments()[1]) / self.dim
+        return float(self.dim - 1 + self.choice.moments()[1]) / self.dim
 
 
 class RRSC(CandidateMechanism):

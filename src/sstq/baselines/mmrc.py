@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class MMRC(CandidateMechanism):
         thresholds = _thresholds(size, float(masses[0]), min(Fraction(math.exp(epsilon)), exp_lower(epsilon)))
         height = math.sqrt(squares[0])
         alignment = self._alignment(CapDraw(height, thresholds, split, epsilon), dim)
-        drawn = {"split": split, "cap": "tight", "height": height, "thresholds": thresholds}
+        drawn: dict[str, Any] = {"split": split, "cap": "tight", "height": height, "thresholds": thresholds}
         self._hold(MMRCParameters(**common, **drawn, alignment=alignment))
 
     @cached_property
