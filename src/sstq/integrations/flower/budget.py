@@ -68,18 +68,14 @@ class NodeBudget:
         self, app: Limits, node_config: Mapping[str, Any], node_id: int, run_config: Iterable[str] = ()
     ) -> None:
         _check_keys(node_config, run_config)
-        node_total = _number(node_config, "sstq-total-epsilon", "total_epsilon")
-        self.max_epsilon = _smaller(
-            _number(node_config, "sstq-max-epsilon", "answer_epsilon"), app.max_epsilon, "sstq-max-epsilon"
-        )
-        self.total_epsilon = _smaller(node_total, app.total_epsilon, "sstq-total-epsilon")
+        self.max_epsilon = _cap(node_config, "sstq-max-epsilon", app.max_epsilon, "answer_epsilon")
+        self.total_epsilon = _cap(node_config, "sstq-total-epsilon", app.total_epsilon, "total_epsilon")
         # An app's cap binds that app only, so a ledger is opened for the node's total where there is one.
-        self._ledger_total = self.total_epsilon if node_total is None else node_total
-        folder = _node_folder(node_config, app)
+        self._ledger_total = node_config.get("sstq-total-epsilon", self.total_epsilon)
         name = node_config.get("sstq-node", f"node-{node_id}")
         if not isinstance(name, str) or not _NODE_NAME.fullmatch(name):
             raise ValueError("sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores")
-        self.path = folder / f"{name}.ledger"
+        self.path = _node_folder(node_config, app) / f"{name}.ledger"
 
     def permit(self, mechanism: Mechanism, round_id: str) -> None:
         """Check before the training whether its message may leave; ValueError if not. Nothing is spent."""
@@ -108,13 +104,8 @@ class NodeBudget:
             ledger = self._open()
             ledger.spend(epsilon, round_id)
             spent, total = _sum(ledger), min(self.total_epsilon, ledger.epsilon)
-            log(
-                INFO,
-                "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total",
-                epsilon,
-                round_up(spent),
-                total,
-            )
+            said = "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total"
+            log(INFO, said, epsilon, round_up(spent), total)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
             if spent > Fraction(total):
                 raise ValueError(_exhausted(epsilon))
@@ -166,19 +157,14 @@ def _check_keys(node_config: Iterable[str], run_config: Iterable[str]) -> None:
 
 
 def _node_folder(node_config: Mapping[str, Any], app: Limits) -> Path:
-    """The path of the node's ledger: in its own folder, or in the app's if the total is also the app's."""
+    """The folder of the node's ledger: its own, or the app's, where a total of the node would start again."""
     if "sstq-ledger" in node_config:
         folder = _folder("sstq-ledger", node_config["sstq-ledger"])
         if not folder.is_absolute():
             raise ValueError("sstq-ledger must be an absolute folder: a relative one could start a new budget")
         return folder
-    if "sstq-total-epsilon" in node_config:
-        raise ValueError(
-            "the node has a total but no ledger of its own, and in an app's it would start again: set sstq-ledger, a "
-            "folder, in the node's configuration"
-        )
-    if app.ledger is None:
-        raise ValueError("the node has no ledger: set sstq-ledger, a folder, in the node's configuration")
+    if app.ledger is None or "sstq-total-epsilon" in node_config:
+        raise ValueError("the node has no ledger of its own: set sstq-ledger, a folder, in the node's configuration")
     return Path(app.ledger)
 
 
@@ -192,12 +178,10 @@ def _folder(name: str, value: Any) -> Path:
         raise ValueError(f"{name} begins with a home folder that is not known") from error
 
 
-def _number(node_config: Mapping[str, Any], key: str, of: str) -> float | None:
-    return check_argument(key, node_config[key], of=of) if key in node_config else None
-
-
-def _smaller(node: float | None, app: float | None, key: str) -> float:
-    caps = [cap for cap in (node, app) if cap is not None]
+def _cap(node_config: Mapping[str, Any], key: str, app: float | None, of: str) -> float:
+    """The smaller cap of node and app."""
+    caps = [check_argument(key, node_config[key], of=of)] if key in node_config else []
+    caps += [] if app is None else [app]
     if not caps:
         raise ValueError(f"the node has no limit: set {key} in the node's configuration; nothing is sent without it")
-    return min(caps)
+    return float(min(caps))

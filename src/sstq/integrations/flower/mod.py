@@ -81,7 +81,6 @@ class SstqMod:
                 )
             # Copies, since the training may change what it is given.
             names, before = frozenset(model), arrays.flatten(model)
-            clients = request.clients(message.metadata.dst_node_id)
             budget = NodeBudget(self._limits, context.node_config, context.node_id, context.run_config)
             # A repeated request has the same name, and is answered once.
             round_id = f"run {message.metadata.run_id} round {request.number} message {message.metadata.message_id}"
@@ -93,7 +92,7 @@ class SstqMod:
             log(INFO, "SstqMod: refused: %s", error)
             return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, f"SstqMod: {error}"), reply_to=message)
         # What is not finite is sent as zeros.
-        payload = answer(request.mechanism, update, clients=clients).to_bytes()
+        payload = answer(request.mechanism, update).to_bytes()
         return Message(RecordDict({RECORD: request.answer(payload)}), reply_to=message)
 
 

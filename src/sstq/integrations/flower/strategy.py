@@ -65,12 +65,10 @@ class SstqStrategy(Strategy):
 
     Metrics of a round: ``sstq-replies`` and ``sstq-bytes`` (of the messages that counted, without Flower's envelope);
     ``sstq-refused``, ``sstq-invalid`` and ``sstq-missing``; ``sstq-predicted-error``, the expected distance (root of
-    the mean square) of the mean update from the true one if all clients held the same update of norm `clip`;
-    ``sstq-measured-error``, the same from the scatter of the messages, with the bias that frames leave;
-    ``sstq-epsilon``, what one answer costs a client; and over all rounds so far ``sstq-epsilon-answered``, what the
-    client has spent whose answers arrived most often, and ``sstq-epsilon-asked``, what the one was asked for that was
-    asked most often. The truth for each client is in its ledger, between the two: refusals cost nothing, and answers
-    that were lost cost as much as others. An error that cannot be known, without a mean or from one reply, is nan.
+    the mean square) of the mean update from the true one if all clients held the same update of norm `clip`, and
+    ``sstq-measured-error``, the same from the scatter of the messages, both nan if they cannot be known;
+    ``sstq-epsilon``, of one answer; ``sstq-epsilon-answered`` and ``sstq-epsilon-asked``, over all rounds so far, of
+    the client that answered or was asked most often. What a client has spent, in its ledger, is between the two.
 
     Args:
         strategy: a strategy that averages arrays. Strategies that compare clients see only the mean.
@@ -127,7 +125,6 @@ class SstqStrategy(Strategy):
             None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
         )
         self._mechanism: Mechanism | None = None
-        self._made_from: tuple[int, dict[str, Any]] | None = None
         self._round: _Round | None = None
         self._halted = False
 
@@ -187,7 +184,8 @@ class SstqStrategy(Strategy):
         if 0 < len(asked) < self._needed(len(asked)):
             raise ValueError(f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}")
         if asked and not self._state.asked:
-            log(INFO, "SstqStrategy: %s", _outlook(request.mechanism, len(asked)))
+            error = sqrt(used.typical_error(len(asked)).total) / used.clip
+            log(INFO, "SstqStrategy: n = %s, d = %s: error %.2g × clip", len(asked), used.dim, error)
         self._state.asked.update(asked)
         self._state.save()
         self._round = _Round(request, arrays, private, tuple(message.metadata for message in messages))
@@ -250,11 +248,10 @@ class SstqStrategy(Strategy):
         if self._name == "frameunit" and not {"clients", "frames"} & set(arguments):
             # As many frames as keep their bias below the noise of one round.
             arguments["clients"] = max(nodes, 1)
-        if (dim, arguments) != self._made_from:
-            self._made_from = (dim, arguments)
-            self._mechanism = check_usable(mechanism(self._name, dim=dim, **arguments))
-        # A new seed for its frame or public coin, so that its bias averages out over rounds.
-        return cast(Mechanism, self._mechanism).with_seed(mix_seed(self.frame_seed, self._state.rounds))
+        used = check_usable(mechanism(self._name, dim=dim, **arguments))
+        # A new seed for its frame, so that its bias averages out over rounds.
+        self._mechanism = used.with_seed(mix_seed(self.frame_seed, self._state.rounds))
+        return self._mechanism
 
     def _synthetic_reply(self, model: ArrayRecord) -> Message:
         """Return one reply with the mean, of weight 1, as if a single client had sent it."""
@@ -277,21 +274,6 @@ class SstqStrategy(Strategy):
             "sstq-epsilon-asked": self._epsilon(self._state.asked),
             "sstq-epsilon-answered": self._epsilon(self._state.answered),
         }
-
-
-def _outlook(used: Mechanism, clients: int) -> str:
-    """Describe the error of a round of this many nodes, and how many would make it as small as the update."""
-    error = used.typical_error(clients)
-    text = f"n = {clients:,}, d = {used.dim:,}: error {_two_digits(sqrt(error.total) / used.clip)} × clip"
-    if error.total <= used.clip**2:
-        return text
-    if (room := used.clip**2 - error.bias2) <= 0:
-        return f"{text}, mostly frame bias, which more nodes do not reduce: pass clients={clients}"
-    return f"{text}; about {_two_digits(error.variance * clients / room)} nodes needed for an error of 1 × clip"
-
-
-def _two_digits(value: float) -> str:
-    return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _restored(arrays: ArrayRecord | None, this: _Round) -> ArrayRecord | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from logging import INFO
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.supercore import log
 
-from sstq.checks import check_number
 from sstq.mechanisms import Mechanism, from_json
 from sstq.mechanisms.records import RecordMechanism
 from sstq.messages.batch import Messages
@@ -40,17 +39,6 @@ class Request:
     mechanism: Mechanism
     number: int
     names: tuple[str, ...]
-
-    def clients(self, node: int) -> list[int] | None:
-        """Return the identifier of this node's message for a public coin, known to both sides; None if it is private.
-
-        It is (2^32·number + node) mod 2^64, another one in every round. Adding modulo 2^64 is one-to-one, so two nodes
-        never share an identifier in a round. ValueError for a number of the round that cannot be named.
-        """
-        if self.mechanism.coin == "private":
-            return None
-        number = check_number("the number of the round", self.number, 0, 2**32 - 1, integer=True)
-        return [(2**32 * number + node) % 2**64]
 
     def to_record(self) -> ConfigRecord:
         """Return the request as a record."""
@@ -86,7 +74,7 @@ class Request:
         digest = bytes.fromhex(self.mechanism.digest())
         return ConfigRecord({"message": payload, "digest": digest, "round": self.number})
 
-    def read_answer(self, content: RecordDict, node: int) -> Messages:
+    def read_answer(self, content: RecordDict) -> Messages:
         """Read a node's messages; ValueError unless the content is an answer to this request and nothing else."""
         record = content.config_records.get(RECORD)
         if record is None or set(content) != {RECORD} or set(record) != {"message", "digest", "round"}:
@@ -94,7 +82,7 @@ class Request:
         payload = record["message"]
         if not isinstance(payload, bytes) or record != self.answer(payload):
             raise ValueError("the answer must be to this round and mechanism")
-        return self.mechanism.messages_from_bytes(payload, self.mechanism.messages, clients=self.clients(node))
+        return self.mechanism.messages_from_bytes(payload, self.mechanism.messages)
 
 
 def check_usable(mechanism: Mechanism) -> Mechanism:
@@ -105,6 +93,8 @@ def check_usable(mechanism: Mechanism) -> Mechanism:
         raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
     if mechanism.trust != "local":
         raise ValueError(f"mechanism must be locally private, got {mechanism.name}; use frameunit")
+    if mechanism.coin != "private":
+        raise ValueError(f"mechanism must have a private coin, got {mechanism.name} with coin='public'; use frameunit")
     return mechanism
 
 
@@ -120,42 +110,36 @@ class SortedReplies:
         answered: how many requests each node answered, whether or not the answer counts: each has cost it ε.
     """
 
-    messages: list[Messages] = field(default_factory=list)
-    refused: int = 0
-    invalid: int = 0
-    missing: int = 0
-    answered: Counter[int] = field(default_factory=Counter)
+    messages: list[Messages]
+    refused: int
+    invalid: int
+    missing: int
+    answered: Counter[int]
 
 
 def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[str, int]) -> SortedReplies:
     """Collect one private message from each node, and count the rest; `asked` has the node of each message's id."""
-    result = SortedReplies()
     taken: dict[int, Messages] = {}
-    silent, answered = set(asked), dict[str, int]()
-    reasons: Counter[str] = Counter()
+    refusals, answered, invalid = dict[str, str](), dict[str, int](), 0
     for reply in replies:
         message_id, node = reply.metadata.reply_to_message_id, reply.metadata.src_node_id
         if asked.get(message_id) != node:
             # The SuperLink's error in the name of a dead node: that node stays silent.
-            result.invalid += not (reply.has_error() and message_id in asked)
-            continue
-        silent.discard(message_id)
-        if reply.has_error():
-            result.refused += 1
-            reasons[reply.error.reason or "no reason given"] += 1
-            continue
-        answered[message_id] = node
-        try:
-            messages = request.read_answer(reply.content, node)
-        except ValueError:
-            result.invalid += 1
-            continue
-        result.invalid += node in taken
-        taken.setdefault(node, messages)
-    for reason, times in reasons.most_common(5):
+            invalid += not (reply.has_error() and message_id in asked)
+        elif reply.has_error():
+            refusals[message_id] = reply.error.reason or "no reason given"
+        else:
+            answered[message_id] = node
+            try:
+                messages = request.read_answer(reply.content)
+            except ValueError:
+                invalid += 1
+                continue
+            invalid += node in taken
+            taken.setdefault(node, messages)
+    for reason, times in Counter(refusals.values()).most_common(5):
         log(INFO, "\t> SstqStrategy: %s refused: %s", times, reason)
     # Whatever the order of arrival, the same replies give the same bits.
-    result.messages = [taken[node] for node in sorted(taken)]
-    result.missing = len(silent)
-    result.answered = Counter(answered.values())
-    return result
+    ordered = [taken[node] for node in sorted(taken)]
+    missing = len(asked.keys() - refusals.keys() - answered.keys())
+    return SortedReplies(ordered, len(refusals), invalid, missing, Counter(answered.values()))
