@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import SSTQ, kernels
+from sstq.frames.tight import HadamardFrame
 
 # The network of the paper's experiments.
 DIM, EPSILON, BITS = 25_450, 3.0, 4
@@ -165,14 +166,12 @@ def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple
     return j, int(rng.choice(len(words), p=probabilities))
 
 
-def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.ndarray) -> np.ndarray:
+def numpy_kashin(x: np.ndarray, frame: HadamardFrame, schedule: np.ndarray) -> np.ndarray:
     """Run the same algorithm for one client, in NumPy."""
-    a = np.zeros(columns.size, np.float32)
-    a[columns.places] = columns.signs * x
-    mask = np.zeros(columns.size, np.float32)
-    mask[columns.places] = np.float32(1 / columns.size)
+    a, mask, t = (np.zeros(frame.size, np.float32) for _ in range(3))
+    a[frame.columns] = frame.signs * x
+    mask[frame.columns] = np.float32(1 / frame.size)
     numpy_butterflies(a)
-    t = np.zeros(columns.size, np.float32)
     power = product = moved = quotient = 0.0
     for relaxation, stretch, cap, box in schedule:
         rate = np.float32(max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP)))
@@ -190,8 +189,7 @@ def numpy_kashin(x: np.ndarray, columns: kernels.SignedColumns, schedule: np.nda
 def straightforward_encode(mechanism: SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
     """Algorithm 1 for one client as one would write it down in NumPy, with the mechanism's own representation."""
     frame = mechanism.frame
-    columns = kernels.SignedColumns(frame.columns, frame.signs, frame.size)
-    t = numpy_kashin(x, columns, mechanism.kashin.schedule(frame))
+    t = numpy_kashin(x, frame, mechanism.kashin.schedule(frame))
     return draw_in_numpy(mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng)
 
 

@@ -245,9 +245,10 @@ def test_dense_sums_and_what_they_refuse(kind):
     aggregator.update(sample(3))
     np.testing.assert_allclose(aggregator.mean().value, [128.0, -0.25], rtol=1e-12)
     before = aggregator._state.copy()
-    aggregator._mechanism.decoded = np.array([0.0, 128.1])
-    with pytest.raises(ValueError, match="decoded coordinates must be at most 128"):
-        aggregator.update(sample(3))
+    for bad in (128.1, -128.1, np.nan):
+        aggregator._mechanism.decoded = np.array([0.0, bad])
+        with pytest.raises(ValueError, match="decoded coordinates must be at most 128"):
+            aggregator.update(sample(3))
     np.testing.assert_array_equal(aggregator._state, before)
     assert aggregator.count == 3
 

@@ -20,11 +20,11 @@ def butterflies(x):
 
 def kashin(x, columns, schedule):
     """The loop of the docstring of kashin_pick: t, the residual norms, and a bound of single precision's error in t."""
-    size = columns.size
+    places, signs, size = columns
     v = np.zeros((len(x), size))
-    v[:, columns.places] = np.float64(columns.signs) * x
+    v[:, places] = np.float64(signs) * x
     mask = np.zeros(size)
-    mask[columns.places] = 1
+    mask[places] = 1
 
     def project(coefficients):
         return butterflies(mask * butterflies(coefficients)) / size
@@ -51,4 +51,5 @@ def kashin(x, columns, schedule):
 
 def residual_norms(x, columns, t):
     """‖x − signs·gather(H t)/N‖₂ for every row."""
-    return np.linalg.norm(x - columns.signs * butterflies(t)[:, columns.places] / columns.size, axis=1)
+    places, signs, size = columns
+    return np.linalg.norm(x - signs * butterflies(t)[:, places] / size, axis=1)

@@ -49,5 +49,5 @@ def test_the_edge_of_the_ball_and_the_largest_numbers():
 
 
 def test_refuses():
-    with pytest.raises(TypeError, match="float32 or float64"):
+    with pytest.raises(TypeError, match="float32 or float64 with 2 axes, got int64"):
         clip_to_ball(np.zeros((2, 2), int), 1.0)

@@ -1,4 +1,4 @@
-"""Normal numbers, vectors around a direction and places in cumulative sums, against NumPy and exact arithmetic."""
+"""Normal numbers and vectors around a direction, against NumPy and exact arithmetic."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sstq.kernels import box_muller, count_passed, draw_around
+from sstq.kernels import box_muller, draw_around
 from sstq.randomness.secret import bit_source, open_interval
 
 # Both ends, the borders of quarters and of eighths of the circle, and 1/√2, where the logarithm changes its exponent.
@@ -64,22 +64,11 @@ def test_a_reflection_in_numpy(dim, to_length, seed):
     np.testing.assert_allclose(vectors, exact, rtol=2.0**-23, atol=1e-13)
 
 
-@pytest.mark.parametrize("dim", [1, 7, 3000])
-def test_places_in_cumulative_sums(dim, seed):
-    rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((40, dim)).astype(np.float32)
-    uniforms = rng.random(40)
-    scale = 0.7 / dim
-    cumulative = np.cumsum(np.abs(rows), axis=1, dtype=np.float64)
-    expected = np.count_nonzero(cumulative * scale <= uniforms[:, None], axis=1)
-    np.testing.assert_array_equal(count_passed(rows, uniforms, scale), expected)
-
-
 def test_refuses():
     words, one = np.zeros((1, 3), np.uint64), np.zeros(1)
     with pytest.raises(ValueError, match="even number of columns"):
         box_muller(words)
     with pytest.raises(ValueError, match="do not suffice"):
         draw_around(np.zeros((1, 4)), one, one, words, to_length=True)
-    with pytest.raises(ValueError, match=r"uniforms must have shape \(2\), got \(1,\)"):
-        count_passed(np.zeros((2, 3), np.float32), one, 1.0)
+    with pytest.raises(ValueError, match=r"along must have shape \(2,\), got \(1,\)"):
+        draw_around(np.zeros((2, 2)), one, one, words, to_length=True)

@@ -100,8 +100,8 @@ def test_bad_arguments_are_refused():
     signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
     zero, none = np.array([0]), np.empty((1, 0), np.int64)
     for arguments, message in [
-        ((x, 1.0, half, signs, zero, none, 0, zero), "inside must be from 1 to 2"),
-        ((x, 1.0, half, signs, zero, none, 3, zero), "inside must be from 1 to 2"),
+        ((x, 1.0, half, signs, zero, none, 0, zero), "inside - 1 must lie in"),
+        ((x, 1.0, half, signs, zero, none, 3, zero), "inside - 1 must lie in"),
         ((x, 1.0, half, signs, zero, none, 1, zero + 4), "places must lie"),
         ((x, 1.0, half, signs, zero + 1, none, 1, zero), "which must lie"),
         ((x, 1.0, half, signs, zero, np.array([[2]]), 1, zero), "subsets must lie"),

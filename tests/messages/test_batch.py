@@ -47,7 +47,7 @@ def test_packing_is_the_specification(data):
         assert again.dtype == column.dtype
 
 
-@pytest.mark.parametrize("widths", [(13, 4), (3,), (16, 64), (64, 13)])
+@pytest.mark.parametrize("widths", [(13, 4), (3,), (56,), (57,), (58,), (16, 64), (64, 13)])
 @pytest.mark.parametrize("count", [15, 16, 17, 100])
 def test_blocks_join_without_a_seam(widths, count, monkeypatch, seed):
     monkeypatch.setattr("sstq.messages.layouts._NUMBERS_A_BLOCK", 16)

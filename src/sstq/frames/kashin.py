@@ -162,7 +162,7 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        t, residuals = kernels.kashin_pick(x, frame.signed_columns, schedule)
+        t, residuals = kernels.kashin_pick(x, frame.columns, frame.signs, frame.size, schedule)
     else:
         t, residuals = _represent_generic(frame, x, schedule)
     return _in_units_of_bound(t, schedule), residuals
@@ -177,7 +177,8 @@ def pick(
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        t, residuals = kernels.kashin_pick(x, frame.signed_columns, schedule, picks, certify=certify)
+        places = frame.columns, frame.signs, frame.size
+        t, residuals = kernels.kashin_pick(x, *places, schedule, picks, certify=certify)
         return _in_units_of_bound(t, schedule), residuals
     values, residuals = np.empty(picks.shape, dtype=np.float32), np.empty(len(x))
     for part in row_chunks(len(x), frame.size):

@@ -129,11 +129,6 @@ class HadamardFrame(Frame):
             return np.arange(self.dim, dtype=np.int64)
         return streams.choose(self.seed, "columns", self.dim, self.size)
 
-    @cached_property
-    def signed_columns(self) -> kernels.SignedColumns:
-        """The columns and signs of a frame of one round, as the kernels take them: checked once."""
-        return kernels.SignedColumns(self.columns, self.signs, self.size)
-
     @property
     def _places(self) -> NDArray[np.int64] | slice:
         """The columns; with more rounds they are the first d, and a slice is several times cheaper than a list."""

@@ -1,4 +1,4 @@
-"""Numerical kernels: transforms, clipping, Kashin projections, selection, normal numbers, packing, sampling, sums.
+"""Numerical kernels: transforms, clipping, Kashin projections, selection, normal numbers, sums.
 
 Pure functions on arrays. Each checks what it is handed (a wrong type or shape is a programming error), compiles its
 Numba kernel on first use and spreads rows over threads; the result does not depend on their number. Importing this
@@ -9,18 +9,11 @@ line that announces the first compilation.
 """
 
 from sstq.kernels.api import LEAST_REDUCTION as LEAST_REDUCTION
-from sstq.kernels.api import LIMB_BITS as LIMB_BITS
 from sstq.kernels.api import LONGEST_STEP as LONGEST_STEP
-from sstq.kernels.api import SignedColumns as SignedColumns
 from sstq.kernels.api import accumulate as accumulate
-from sstq.kernels.api import accumulate_vectors as accumulate_vectors
 from sstq.kernels.api import box_muller as box_muller
 from sstq.kernels.api import clip_to_ball as clip_to_ball
-from sstq.kernels.api import count_passed as count_passed
 from sstq.kernels.api import draw_around as draw_around
 from sstq.kernels.api import hadamard_transform as hadamard_transform
 from sstq.kernels.api import kashin_pick as kashin_pick
-from sstq.kernels.api import pack_bits as pack_bits
 from sstq.kernels.api import pick_signed_rows as pick_signed_rows
-from sstq.kernels.api import sample_table as sample_table
-from sstq.kernels.api import unpack_bits as unpack_bits

@@ -1,4 +1,4 @@
-"""Compiling kernels: one version per kind of arguments, which Numba's own cache keeps on disk.
+"""Compiling kernels: one version per type of the first argument, which Numba's own cache keeps on disk.
 
 A kernel is a plain function of a module that imports Numba. `compiled` compiles it when it is first called; the
 functions that it calls are compiled into it.
@@ -21,24 +21,17 @@ import numpy as np
 
 from sstq._version import __version__
 
-_versions: dict[tuple[Any, ...], Any] = {}
+_versions: dict[tuple[str, np.dtype[Any]], Any] = {}
 
 
-def compiled(name: str, *arguments: Any) -> Any:
-    """The kernel "module.function" for the types of these arguments, compiled or loaded on first use."""
-    # Numba's own types take a third of a millisecond to make.
-    kinds = (name, *map(_kind, arguments))
-    if kinds not in _versions:
-        _versions[kinds] = _compile(name, arguments)
-    return _versions[kinds]
+def compiled(name: str, first: Any, *others: Any) -> Any:
+    """The kernel "module.function" for arguments like these, compiled or loaded on first use.
 
-
-def _kind(argument: Any) -> Any:
-    """Whatever of an argument its Numba type depends on."""
-    if isinstance(argument, np.ndarray):
-        flags = argument.flags
-        return argument.dtype, argument.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
-    return tuple(map(_kind, argument)) if isinstance(argument, tuple) else type(argument)
+    The other arguments of a kernel are always of the same types; it refuses any else.
+    """
+    if (name, first.dtype) not in _versions:
+        _versions[name, first.dtype] = _compile(name, (first, *others))
+    return _versions[name, first.dtype]
 
 
 def _compile(name: str, arguments: tuple[Any, ...]) -> Any:
@@ -62,6 +55,7 @@ def _compile(name: str, arguments: tuple[Any, ...]) -> Any:
         _announce("sstq: compiling kernels for this machine (once) ...")
     dispatcher: Any = numba.njit(nogil=True, cache=folder is not None)(version)
     dispatcher.compile(types)
+    dispatcher.disable_compile()
     return dispatcher
 
 
@@ -75,7 +69,7 @@ def cache_folder() -> Path | None:
     import numba
 
     try:
-        dispatcher: Any = numba.njit(cache=True)(_kind)
+        dispatcher: Any = numba.njit(cache=True)(cache_folder.__wrapped__)
     except RuntimeError:
         return None
     return Path(dispatcher.stats.cache_path)

@@ -26,15 +26,8 @@ _L1_BITS = 12
 @njit(inline="always")
 def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
     """Radix-2^bits butterfly across the rows x[offset + k·stride : offset + k·stride + span], k < 2^bits."""
-    if bits == 3:
-        for column in range(offset, offset + span, VECTOR_WIDTH):
-            vectors.butterfly8(x, column, stride, x, column, stride)
-    elif bits == 2:
-        for column in range(offset, offset + span, VECTOR_WIDTH):
-            vectors.butterfly4(x, column, stride, x, column, stride)
-    else:
-        for column in range(offset, offset + span, VECTOR_WIDTH):
-            vectors.butterfly2(x, column, stride, x, column, stride)
+    for column in range(offset, offset + span, VECTOR_WIDTH):
+        vectors.butterfly(bits, x, column, stride, x, column, stride)
 
 
 @njit(inline="always")

@@ -28,7 +28,7 @@ from numba import njit
 
 from sstq.kernels import vectors
 from sstq.kernels.api import LEAST_REDUCTION, LONGEST_STEP
-from sstq.kernels.hadamard import VECTOR_BITS, radix_pass, transform, transform_bits, transform_low_bits
+from sstq.kernels.hadamard import BASE_BITS, VECTOR_BITS, radix_pass, transform, transform_bits, transform_low_bits
 from sstq.kernels.vectors import CACHE_LINE, MAX_RADIX_BITS, SUM_LANES, VECTOR_WIDTH, aligned
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
@@ -42,30 +42,33 @@ _PASS_BITS, _LEAST_LOW_BITS = 3, 8
 MIN_FUSED_BITS = _LEAST_LOW_BITS + 2
 
 
-def mask_words(columns: Any, size: int) -> Any:
-    """Return the bits that are 1 at `columns`, in one unsigned word for each VECTOR_WIDTH of the `size` positions."""
-    chosen = np.zeros(max(size, VECTOR_WIDTH), np.bool_)
-    chosen[columns] = True
-    return np.packbits(chosen, bitorder="little").view(_MASK_WORD)
+@njit
+def _mask_words(columns: Any, size: int) -> Any:
+    """The bits that are 1 at `columns`, in one unsigned word for each VECTOR_WIDTH of the `size` positions."""
+    words = np.zeros(max(1, size >> VECTOR_BITS), _MASK_WORD)
+    for column in columns:
+        words[column >> VECTOR_BITS] |= _MASK_WORD(1 << (column & (VECTOR_WIDTH - 1)))
+    return words
 
 
 @njit
-def _step_block(a: Any, offset: int, t: Any, t_offset: int, bits: int, factors: Any, lanes: Any) -> None:
-    """Low bits forward, one step, low bits backward, on a block of 2^bits floats; the last pass each way is fused."""
-    fused_bits = min(bits - _LEAST_LOW_BITS, _PASS_BITS)
-    low_bits = bits - fused_bits
-    size, stride = 1 << bits, 1 << low_bits
-    transform_low_bits(a, offset, size, low_bits)
-    if fused_bits == 3:
-        for k in range(0, stride, VECTOR_WIDTH):
-            vectors.clipped8(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
-    elif fused_bits == 2:
-        for k in range(0, stride, VECTOR_WIDTH):
-            vectors.clipped4(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
+def _step_block(a: Any, offset: int, t: Any, t_offset: int, split: Any, factors: Any, lanes: Any) -> None:
+    """The bits of a block forward, one step, the same bits backward; the last pass each way is fused with the step."""
+    low_bits, block_bits, _, _, _ = split
+    fused_bits, size, stride = block_bits - low_bits, 1 << block_bits, 1 << low_bits
+    _transform_low(a, offset, size, low_bits)
+    for k in range(0, stride, VECTOR_WIDTH):
+        vectors.clipped(fused_bits, a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
+    _transform_low(a, offset, size, low_bits)
+
+
+@njit
+def _transform_low(a: Any, offset: int, size: int, bits: int) -> None:
+    """Transform of the lowest bits of a block of `size` floats; all of them if they are few."""
+    if bits >= BASE_BITS:
+        transform_low_bits(a, offset, size, bits)
     else:
-        for k in range(0, stride, VECTOR_WIDTH):
-            vectors.clipped2(a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
-    transform_low_bits(a, offset, size, low_bits)
+        transform(a, offset, bits)
 
 
 @njit(inline="always")
@@ -78,14 +81,14 @@ def _add_lanes(lanes: Any, sums: Any) -> None:
 @njit
 def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Row by row: all bits forward, one step, all bits backward; ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums."""
-    block_bits, row_bits, _, pitch = split
+    _, block_bits, row_bits, row_count_bits, pitch = split
     row_size, block_size = 1 << row_bits, 1 << block_bits
-    for row in range(t.size >> row_bits):
+    for row in range(1 << row_count_bits):
         offset, t_offset = row * pitch, row << row_bits
         transform_bits(a, offset, row_size, block_bits, row_bits)
         for block in range(0, row_size, block_size):
             lanes[:] = 0
-            _step_block(a, offset + block, t, t_offset + block, block_bits, factors, lanes)
+            _step_block(a, offset + block, t, t_offset + block, split, factors, lanes)
             _add_lanes(lanes, sums)
         transform_bits(a, offset, row_size, block_bits, row_bits)
 
@@ -99,34 +102,23 @@ def _relaxation(row: Any, last: Any, before: Any) -> Any:
 
 
 @njit(inline="always")
-def _mask_column(x: Any, offset: int, stride: int, bits: int, mask: Any, mask_offset: int, mask_stride: int) -> None:
-    """Butterfly, mask, butterfly on one column of 2^bits vectors."""
-    if bits == 3:
-        vectors.masked8(x, offset, stride, mask, mask_offset, mask_stride)
-    elif bits == 2:
-        vectors.masked4(x, offset, stride, mask, mask_offset, mask_stride)
-    else:
-        vectors.masked2(x, offset, stride, mask, mask_offset, mask_stride)
-
-
-@njit(inline="always")
 def _copy_columns(
     x: Any, offset: int, stride: int, y: Any, y_offset: int, y_stride: int, count: int, step: int, y_step: int
 ) -> None:
     """Butterfly of `count` columns of eight vectors from x to y; the columns are `step` and `y_step` floats apart."""
     for k in range(count):
-        vectors.butterfly8(x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
+        vectors.butterfly(_PASS_BITS, x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
 
 
 @njit
 def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     """Column by column: the bits that number the rows backward, mask, the same bits forward."""
-    _, row_bits, row_count_bits, pitch = split
+    _, _, row_bits, row_count_bits, pitch = split
     row_size = 1 << row_bits
-    words_per_row = row_size // VECTOR_WIDTH
+    words_per_row = max(1, row_size // VECTOR_WIDTH)
     if row_count_bits <= _PASS_BITS:
         for word in range(words_per_row):
-            _mask_column(a, word * VECTOR_WIDTH, pitch, row_count_bits, mask, word, words_per_row)
+            vectors.masked(row_count_bits, a, word * VECTOR_WIDTH, pitch, mask, word, words_per_row)
         return
     # _PASS_BITS high bits of a row's number are done on the way between a and the tile, the rest inside the tile; of
     # the rest the lowest bits are fused with the mask.
@@ -143,7 +135,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for group in range(1 << (row_count_bits - masked_bits)):
             mask_offset = (group << masked_bits) * words_per_row + word
-            _mask_column(tile, group * masked_size, VECTOR_WIDTH, masked_bits, mask, mask_offset, words_per_row)
+            vectors.masked(masked_bits, tile, group * masked_size, VECTOR_WIDTH, mask, mask_offset, words_per_row)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         _copy_columns(tile, 0, tile_stride, a, column, outer_stride, inner_count, VECTOR_WIDTH, pitch)
@@ -151,17 +143,28 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
 
 @njit
 def _split_bits(bits: int) -> Any:
-    """The index bits of a block, of a row and of the rows' numbers, of a vector of size 2^bits; and the pitch."""
+    """The index bits below the clipping pass, of a block, of a row and of the rows' numbers; and the pitch.
+
+    A small vector is one block in one row, and nothing is fused.
+    """
+    if bits < MIN_FUSED_BITS:
+        return bits, bits, bits, 0, max(1 << bits, SUM_LANES)
     block_bits = min(BLOCK_BITS, bits - 1)
     row_count_bits = min(MAX_ROW_COUNT_BITS, bits - block_bits)
     row_bits = bits - row_count_bits
-    return block_bits, row_bits, row_count_bits, (1 << row_bits) + CACHE_LINE
+    return (
+        max(_LEAST_LOW_BITS, block_bits - _PASS_BITS),
+        block_bits,
+        row_bits,
+        row_count_bits,
+        (1 << row_bits) + CACHE_LINE,
+    )
 
 
 @njit
 def _transform_row_numbers(a: Any, split: Any) -> None:
     """Butterflies for the bits that number the rows, in place."""
-    _, row_bits, row_count_bits, pitch = split
+    _, _, row_bits, row_count_bits, pitch = split
     bit = 0
     while bit < row_count_bits:
         bits = min(row_count_bits - bit, MAX_RADIX_BITS)
@@ -171,61 +174,31 @@ def _transform_row_numbers(a: Any, split: Any) -> None:
         bit += bits
 
 
-@njit(inline="always")
-def _project_small(a: Any, bits: int, mask: Any) -> None:
-    """Transform, mask, transform."""
-    transform(a, np.int64(0), bits)
-    for word in range(mask.size):
-        vectors.masked1(a, word * VECTOR_WIDTH, np.int64(0), mask, word, np.int64(0))
-    transform(a, np.int64(0), bits)
-
-
-@njit(inline="always")
-def _step_small(a: Any, t: Any, factors: Any, lanes: Any, sums: Any) -> None:
-    """Do what `_step_rows` does where no bits are left to transform."""
-    lanes[:] = 0
-    for k in range(0, t.size, VECTOR_WIDTH):
-        vectors.clipped1(a, k, t, k, np.int64(0), factors, lanes, k % SUM_LANES)
-    _add_lanes(lanes, sums)
-
-
 @njit
-def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any) -> None:
-    """Run the schedule for one client; t is the result. Sizes below the fused loop take plain transforms.
+def _solve(x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any) -> None:
+    """Run the schedule for one client; t is the result.
 
     a and t have room for SUM_LANES floats at least; what lies beyond the vectors stays zero.
     """
-    columns, signs, mask, bits = frame
-    is_fused = bits >= MIN_FUSED_BITS
+    columns, signs, bits = frame
     split = _split_bits(bits)
-    _, row_bits, _, pitch = split
+    _, _, row_bits, _, pitch = split
     a.fill(0)
     t.fill(0)
-    if is_fused:
-        for i in range(x.size):
-            column = columns[i]
-            a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
-        _transform_row_numbers(a, split)
-    else:
-        for i in range(x.size):
-            a[columns[i]] = signs[i] * x[i]
-        transform(a, np.int64(0), bits)
+    for i in range(x.size):
+        column = columns[i]
+        a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
+    _transform_row_numbers(a, split)
     scale, sums = np.float32(1), np.zeros((2, 3))
     for step in range(schedule.shape[0]):
         if step > 0:
-            if is_fused:
-                _project_rows(a, split, mask, tile)
-            else:
-                _project_small(a, bits, mask)
+            _project_rows(a, split, mask, tile)
             scale = np.float32(1 / (1 << bits))  # a arrives from H·mask·H, without the factor of P
         before, last = sums[step & 1], sums[~step & 1]
         rate = _relaxation(schedule[step], last, before) * scale
         factors = scale, rate, schedule[step, 2], schedule[step, 3]
         before[:] = 0
-        if is_fused:
-            _step_rows(a, t, split, factors, lanes, before)
-        else:
-            _step_small(a, t, factors, lanes, before)
+        _step_rows(a, t, split, factors, lanes, before)
         # Give a its scale in ‖a‖² and ⟨a, s⟩.
         before[0] *= np.float64(scale) ** 2
         before[1] *= np.float64(scale)
@@ -234,7 +207,7 @@ def _solve(x: Any, frame: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: 
 @njit
 def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     """Return ‖x − signs·gather(H t)/N‖₂, in double precision throughout; doubles, (N,), is working memory."""
-    columns, signs, _, bits = frame
+    columns, signs, bits = frame
     for k in range(t.size):
         doubles[k] = t[k]
     transform(doubles, np.int64(0), bits)
@@ -248,18 +221,20 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
 def solve_rows(x: Any, picks: Any, values: Any, residuals: Any, frame: Any, schedule: Any) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
-    frame is (columns int64 (d,), signs float32 (d,), mask of `mask_words`, log₂ N). values, (n, k), receives t at
+    frame is (columns int64 (d,), signs float32 (d,), log₂ N). values, (n, k), receives t at
     picks, (n, k), or the first k entries of t without picks; residuals, (n,) or (0,), receives the residuals if it has
     entries. The working vectors are allocated once per call.
     """
-    size = 1 << frame[3]
-    a = aligned(size + (CACHE_LINE << MAX_ROW_COUNT_BITS))
+    size = 1 << frame[2]
+    mask = _mask_words(frame[0], size)
+    _, _, _, row_count_bits, pitch = _split_bits(frame[2])
+    a = aligned(pitch << row_count_bits)
     t = aligned(max(size, SUM_LANES))
     tile = aligned(VECTOR_WIDTH << MAX_ROW_COUNT_BITS)
     lanes = aligned(3 * SUM_LANES)
     doubles = np.empty(size if residuals.size else 0)
     for row in range(x.shape[0]):
-        _solve(x[row], frame, schedule, a, t, tile, lanes)
+        _solve(x[row], frame, mask, schedule, a, t, tile, lanes)
         # A loop: the general code behind a slice assignment takes seconds to compile.
         for k in range(values.shape[1]):
             values[row, k] = t[picks[row, k] if picks.size else k]

@@ -70,6 +70,21 @@ def _emits(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
     return make
 
 
+def _of_radix(*kinds: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make an intrinsic whose first argument is the log₂ of the column's length, up to MAX_RADIX_BITS."""
+
+    def make(emit: Callable[..., Any]) -> Any:
+        @wraps(emit)
+        def choose(builder: Any, bits: Any, *arguments: Any) -> None:
+            for radix_bits in range(MAX_RADIX_BITS + 1):
+                with builder.if_then(builder.icmp_signed("==", bits, ir.Constant(_INDEX, radix_bits))):
+                    emit(builder, 1 << radix_bits, *arguments)
+
+        return _emits(types.void, _PLACE, *kinds)(choose)
+
+    return make
+
+
 def _column(builder: Any, data: Any, offset: Any, stride: Any, count: int) -> list[Any]:
     """Emit the addresses of data[offset + k·stride], k < count."""
     first = builder.gep(data, [offset])
@@ -160,70 +175,70 @@ def transform_base(builder: Any, x: Any, offset: Any) -> None:
         _store(builder, vector, pointer)
 
 
-def _make_butterfly(count: int) -> Any:
-    @_emits(types.void, _ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
-    def butterfly(builder: Any, x: Any, offset: Any, stride: Any, y: Any, y_offset: Any, y_stride: Any) -> None:
-        """Butterfly of one column of x, stored to a column of y (which may be the same)."""
-        sources = _column(builder, x, offset, stride, count)
-        _emit_pass(builder, sources, _column(builder, y, y_offset, y_stride, count))
-
-    return butterfly
+@_of_radix(_ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
+def butterfly(builder: Any, count: int, x: Any, offset: Any, stride: Any, y: Any, y_offset: Any, y_stride: Any) -> None:
+    """Butterfly of one column of x, stored to a column of y (which may be the same)."""
+    _emit_pass(builder, _column(builder, x, offset, stride, count), _column(builder, y, y_offset, y_stride, count))
 
 
-def _make_masked_butterfly(count: int) -> Any:
-    @_emits(types.void, _ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
-    def masked(builder: Any, x: Any, offset: Any, stride: Any, mask: Any, mask_offset: Any, mask_stride: Any) -> None:
-        """Butterfly of one column, zero where the mask's bit is 0, butterfly again; a word of bits per vector."""
-        pointers = _column(builder, x, offset, stride, count)
-        words = _column(builder, mask, mask_offset, mask_stride, count)
+@_of_radix(_ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
+def masked(
+    builder: Any, count: int, x: Any, offset: Any, stride: Any, mask: Any, mask_offset: Any, mask_stride: Any
+) -> None:
+    """Butterfly of one column, zero where the mask's bit is 0, butterfly again; a word of bits per vector."""
+    pointers = _column(builder, x, offset, stride, count)
+    words = _column(builder, mask, mask_offset, mask_stride, count)
 
-        def keep_masked(k: int, vector: Any) -> Any:
-            return builder.select(
-                builder.bitcast(builder.load(words[k]), _PREDICATE), vector, ir.Constant(vector.type, None)
-            )
+    def keep_masked(k: int, vector: Any) -> Any:
+        chosen = builder.bitcast(builder.load(words[k]), _PREDICATE)
+        return builder.select(chosen, vector, ir.Constant(vector.type, None))
 
-        _emit_pass(builder, pointers, pointers, keep_masked)
-
-    return masked
+    _emit_pass(builder, pointers, pointers, keep_masked)
 
 
-def _make_clipped_butterfly(count: int) -> Any:
-    @_emits(types.void, _ARRAY, _PLACE, _ARRAY, _PLACE, _PLACE, _FACTORS, _ARRAY, _PLACE)
-    def clipped(
-        builder: Any, a: Any, offset: Any, t: Any, t_offset: Any, stride: Any, factors: Any, sums: Any, lane: Any
-    ) -> None:
-        """Butterfly of one column of a, one relaxed projection step, butterfly again; a and t change in place.
+@_of_radix(_ARRAY, _PLACE, _ARRAY, _PLACE, _PLACE, _FACTORS, _ARRAY, _PLACE)
+def clipped(
+    builder: Any,
+    count: int,
+    a: Any,
+    offset: Any,
+    t: Any,
+    t_offset: Any,
+    stride: Any,
+    factors: Any,
+    sums: Any,
+    lane: Any,
+) -> None:
+    """Butterfly of one column of a, one relaxed projection step, butterfly again; a and t change in place.
 
-        The step, with factors (scale, rate, cap, box) and rate = ω·scale:
+    The step, with factors (scale, rate, cap, box) and rate = ω·scale:
 
-            t' = clip(t + clip(rate·a, ±cap), ±box);  a ← scale·a − (t' − t);  t ← t'.
+        t' = clip(t + clip(rate·a, ±cap), ±box);  a ← scale·a − (t' − t);  t ← t'.
 
-        The products a·a, a·(t' − t) and (t' − t)², a without its scale, are added to the three times SUM_LANES `sums`,
-        from the one of the column's first float on, `lane`.
-        """
-        pointers = _column(builder, a, offset, stride, count)
-        t_pointers = _column(builder, t, t_offset, stride, count)
-        sum_pointers = _column(builder, sums, lane, ir.Constant(_INDEX, SUM_LANES), 3)
-        scale, rate, cap, box = (_splat(builder, builder.extract_value(factors, k)) for k in range(4))
-        minus_cap, minus_box = builder.fneg(cap), builder.fneg(box)
-        totals = [_load(builder, pointer) for pointer in sum_pointers]
+    The products a·a, a·(t' − t) and (t' − t)², a without its scale, are added to the three times SUM_LANES `sums`, from
+    the one of the column's first float on, `lane`.
+    """
+    pointers = _column(builder, a, offset, stride, count)
+    t_pointers = _column(builder, t, t_offset, stride, count)
+    sum_pointers = _column(builder, sums, lane, ir.Constant(_INDEX, SUM_LANES), 3)
+    scale, rate, cap, box = (_splat(builder, builder.extract_value(factors, k)) for k in range(4))
+    minus_cap, minus_box = builder.fneg(cap), builder.fneg(box)
+    totals = [_load(builder, pointer) for pointer in sum_pointers]
 
-        def step(k: int, vector: Any) -> Any:
-            old = _load(builder, t_pointers[k])
-            move = _clip(builder, builder.fmul(vector, rate), minus_cap, cap)
-            new = _clip(builder, builder.fadd(old, move), minus_box, box)
-            _store(builder, new, t_pointers[k])
-            taken = builder.fsub(new, old)
-            # Nothing is fused: other languages could not do the same.
-            for place, (left, right) in enumerate(((vector, vector), (vector, taken), (taken, taken))):
-                totals[place] = builder.fadd(totals[place], builder.fmul(left, right))
-            return builder.fsub(builder.fmul(vector, scale), taken)
+    def step(k: int, vector: Any) -> Any:
+        old = _load(builder, t_pointers[k])
+        move = _clip(builder, builder.fmul(vector, rate), minus_cap, cap)
+        new = _clip(builder, builder.fadd(old, move), minus_box, box)
+        _store(builder, new, t_pointers[k])
+        taken = builder.fsub(new, old)
+        # Nothing is fused: other languages could not do the same.
+        for place, (left, right) in enumerate(((vector, vector), (vector, taken), (taken, taken))):
+            totals[place] = builder.fadd(totals[place], builder.fmul(left, right))
+        return builder.fsub(builder.fmul(vector, scale), taken)
 
-        _emit_pass(builder, pointers, pointers, step)
-        for total, pointer in zip(totals, sum_pointers, strict=True):
-            _store(builder, total, pointer)
-
-    return clipped
+    _emit_pass(builder, pointers, pointers, step)
+    for total, pointer in zip(totals, sum_pointers, strict=True):
+        _store(builder, total, pointer)
 
 
 @_emits(types.void, _ARRAY, _PLACE, types.float64, _ARRAY)
@@ -239,11 +254,6 @@ def add_squares(builder: Any, x: Any, count: Any, scale: Any, sums: Any) -> None
         scaled = builder.fmul(scales, vector)
         builder.store(builder.fadd(builder.load(total), builder.fmul(scaled, scaled)), total)
     _store(builder, builder.load(total), sums)
-
-
-butterfly2, butterfly4, butterfly8 = (_make_butterfly(count) for count in (2, 4, 8))
-masked1, masked2, masked4, masked8 = (_make_masked_butterfly(count) for count in (1, 2, 4, 8))
-clipped1, clipped2, clipped4, clipped8 = (_make_clipped_butterfly(count) for count in (1, 2, 4, 8))
 
 
 @njit

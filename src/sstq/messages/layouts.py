@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
-
 Column = NDArray[Any]
 
-_WORD_BITS = 64  # the widest message that the bit-packing kernel handles in one piece
+# The widest message that lies in the eight bytes from its first bit on, wherever in a byte that is.
+_NARROW_BITS = 57
 # Messages are packed in blocks that stay in the cache.
 _NUMBERS_A_BLOCK, _BITS_A_BLOCK = 1 << 15, 1 << 20
 
@@ -106,7 +105,7 @@ class Layout:
         packed = []
         for block in self._blocks(len(columns[0])):
             integers = [f.to_integers(column[block]) for f, column in zip(self.fields, columns, strict=True)]
-            packed.append(self._pack_words(integers) if self.message_bits <= _WORD_BITS else self._pack_wide(integers))
+            packed.append(self._pack_block(integers))
         return b"".join(packed)
 
     def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
@@ -124,7 +123,7 @@ class Layout:
             raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
         data = np.frombuffer(raw, dtype=np.uint8)
         columns = self.empty(count)
-        unpack = self._unpack_words if width <= _WORD_BITS else self._unpack_wide
+        unpack = self._unpack_narrow if width <= _NARROW_BITS else self._unpack_wide
         for block in self._blocks(count):
             rows = block.stop - block.start
             integers = unpack(data[block.start * width // 8 : -(-block.stop * width // 8)], rows)
@@ -138,25 +137,21 @@ class Layout:
         size = max(8, min(_NUMBERS_A_BLOCK // numbers, _BITS_A_BLOCK // self.message_bits) // 8 * 8)
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
-    def _pack_words(self, integers: list[NDArray[np.uint64]]) -> bytes:
-        joined = np.zeros(len(integers[0]), dtype=np.uint64)
-        shift = 0
-        for field, values in zip(self.fields, integers, strict=True):
-            for entry in values.T:
-                joined |= entry << np.uint64(shift)
-                shift += field.bits
-        return kernels.pack_bits(joined, self.message_bits).tobytes()
-
-    def _unpack_words(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        joined = kernels.unpack_bits(data, count, self.message_bits)
-        integers = []
+    def _unpack_narrow(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
+        width, groups = self.message_bits, -(-count // 8)
+        padded = np.zeros(groups * width + 8, dtype=np.uint8)
+        padded[: len(data)] = data
+        messages = np.empty((groups, 8), dtype=np.uint64)
+        for place in range(8):  # eight messages take `width` bytes: those of one place begin at the same bit of a byte
+            byte, shift = divmod(place * width, 8)
+            messages[:, place] = np.ndarray(groups, "<u8", padded, byte, (width,)) >> np.uint64(shift)
+        joined, integers = messages.reshape(-1)[:count], []
         for field in self.fields:
             entries = np.empty((count, field.count), dtype=np.uint64)
             mask = np.uint64((1 << field.bits) - 1)
             for entry in entries.T:
                 entry[:] = joined & mask
-                # A shift by 64 is undefined; there is nothing left to shift then.
-                joined = joined >> np.uint64(field.bits) if field.bits < _WORD_BITS else joined
+                joined = joined >> np.uint64(field.bits)
             integers.append(entries)
         return integers
 
@@ -165,7 +160,7 @@ class Layout:
         """Split wide messages into bytes if all of their fields are whole bytes, otherwise into bits."""
         return 8 if all(field.bits % 8 == 0 for field in self.fields) else 1
 
-    def _pack_wide(self, integers: list[NDArray[np.uint64]]) -> bytes:
+    def _pack_block(self, integers: list[NDArray[np.uint64]]) -> bytes:
         pieces = []
         for field, values in zip(self.fields, integers, strict=True):
             digits = values.astype("<u8", order="C").view(np.uint8).reshape(*values.shape, 8)

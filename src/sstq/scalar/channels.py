@@ -105,9 +105,14 @@ class Channel(ABC):
         return self._draw(tokens.astype(np.int64, copy=False), words)
 
     def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        from sstq.kernels import sample_table
-
-        return np.asarray(sample_table(tokens, words, self._cumulative))
+        # Bisection for #{cumulative weights ≤ word}, in as many steps for every token and word.
+        weights, before = self._cumulative.reshape(-1), tokens * self.outputs - 1
+        place, remaining = before.copy(), self.outputs
+        while remaining > 1:
+            half = remaining // 2
+            place += half * (weights[place + half] <= words)
+            remaining -= half
+        return np.asarray(place - before)
 
     def _moments(self, values: Vector) -> tuple[Vector, Vector]:
         probabilities = self.probabilities()
