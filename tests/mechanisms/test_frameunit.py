@@ -371,10 +371,8 @@ def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(options, seed
     aggregator.update(messages[1234:])
     estimate, decoded = aggregator.mean(), mechanism.decode(messages)
     np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-10 * np.abs(decoded).max())
-    # By clusters it is another estimate of the same standard error, of relative scatter √(1/98) = 0.1: six of that.
-    tolerance = 1e-6 if mechanism.frames == 4 else 0.65
     noise = np.sqrt(estimate.stderr**2 - estimate.frame_bias**2 / 9)
-    np.testing.assert_allclose(noise, decoded.std(axis=0, ddof=1) / 3000**0.5, rtol=tolerance)
+    np.testing.assert_allclose(noise, decoded.std(axis=0, ddof=1) / 3000**0.5, rtol=1e-6)
 
 
 def test_the_sparse_state_does_not_grow_with_the_frames_and_is_checked(tmp_path, seed):
@@ -420,7 +418,7 @@ def test_the_mean_says_when_the_bias_matters():
         assert aggregator.mean().note == ""
         aggregator.update(mechanism.encode(np.zeros((2, 1000)), rng=2))
         note = aggregator.mean().note
-        assert note == mechanism.note(most + 2)
+        assert note == mechanism._note(most + 2)
         assert re.search(f"exceeds 20 % of the error .* pass {advice}", note)
 
 

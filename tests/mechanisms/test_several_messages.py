@@ -166,7 +166,7 @@ def test_more_messages_are_as_more_people_but_for_the_bias():
     assert several.frames_for(1000) == one.frames_for(5000) > one.frames_for(1000)
     assert several.clients_allowed == one.clients_allowed // 5
     assert sstq.FrameUnit(8, 2.0, clients=1000, messages=5).frames == one.frames_for(5000)
-    assert several.note(10**6)
+    assert several._note(10**6)
 
 
 def test_estimates_know_the_people():

@@ -46,10 +46,8 @@ class Estimate:
         simulated: whether any message was simulated with a seed.
         estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
         note: a warning about this estimate with a remedy, as one sentence; may be empty.
-        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip, unless
-            the scatter of the messages shows it. It is part of `stderr`, spread evenly over the coordinates: the
-            noise alone is √(stderr² − frame_bias²/d).
-        terms: the number of independent terms behind `stderr`: frames, if their scatter is used; 0 for the messages.
+        frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip. It is in
+            `stderr`, spread evenly over the coordinates: the noise alone is √(stderr² − frame_bias²/d).
         directions: the effective number of directions of the noise; None for independent coordinates.
         bias_directions: the effective number of directions of the frames' bias.
         messages: the number of messages per person.
@@ -66,7 +64,6 @@ class Estimate:
     estimator: str = "mean"
     note: str = ""
     frame_bias: float = 0.0
-    terms: int = 0
     directions: float | None = None
     bias_directions: int = 1
     messages: int = 1
@@ -167,17 +164,16 @@ class Estimate:
             raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
         from scipy.special import fdtri, ndtri, stdtrit
 
-        terms = self.terms or self.count
-        if terms < 2:
+        if self.count < 2:
             return Region(float(level), math.nan, np.full(len(self.value), math.nan))
         dim, bias2, noise2 = len(self.value), self.frame_bias**2, self.noise2
         tail = -math.expm1(math.log(level) / dim) / 2
         rare2 = (float(ndtri(tail)) * self.largest) ** 2 / 3
-        half_width = -float(stdtrit(terms - 1, tail)) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
+        half_width = -float(stdtrit(self.count - 1, tail)) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
         rare2 = (float(ndtri((1 - level) / 2)) * self.longest) ** 2 / 3
         total = float(np.sum(noise2)) + bias2
         degrees = with_bias(dim, total - bias2, self.noise_directions, bias2, self.bias_directions)
-        reach = float(fdtri(degrees, degrees * (terms - 1), level))
+        reach = float(fdtri(degrees, degrees * (self.count - 1), level))
         return Region(float(level), math.sqrt((total + rare2) * reach), half_width)
 
     @property

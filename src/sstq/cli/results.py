@@ -139,7 +139,7 @@ def _report_private(estimate: Any, folder: Path) -> None:
         np.savez(file, **{name: getattr(estimate, name) for name in names})
     rows = []
     for group, (share, stderr) in enumerate(zip(estimate.shares, estimate.shares_stderr, strict=True)):
-        own = Estimate(estimate.means[group], estimate.means_stderr[group], estimate.count, terms=estimate.terms)
+        own = Estimate(estimate.means[group], estimate.means_stderr[group], estimate.count)
         numbers = _numbers(own, bool(estimate.too_few[group]))
         rows.append({"group": str(group), "share": float(share), "share_stderr": float(stderr), **numbers})
     few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."

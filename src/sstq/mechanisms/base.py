@@ -280,7 +280,8 @@ class Mechanism(Agreement):
         scaling, bias = self._scaling, self.decoder_bias
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
-            estimate = replace(estimate, stderr=stderr, frame_bias=bias)
+            known = {"frame_bias": bias, "bias_directions": self.bias_directions}
+            estimate = replace(estimate, stderr=stderr, note=self._note(round(estimate.people)), **known)
         if scaling is not None:
             return scaling.outward(estimate)
         error = float(np.linalg.norm(estimate.stderr))
@@ -295,8 +296,17 @@ class Mechanism(Agreement):
 
     @property
     def decoder_bias(self) -> float:
-        """A bound of the bias that a decoder leaves, which is part of error bars; 0 unless stated."""
+        """A bound of the bias that a decoder or frames leave, which is part of error bars; 0 unless stated."""
         return 0.0
+
+    @property
+    def bias_directions(self) -> int:
+        """The effective number of directions of that bias."""
+        return 1
+
+    def _note(self, clients: int) -> str:  # noqa: ARG002 (those whose bias may matter use it)
+        """Advice on a mean of this many clients; mostly none."""
+        return ""
 
     def _encode_slots(
         self,

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, FrameAggregator
 from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Columns, EncoderInput
 from sstq.mechanisms.bounds import read_ranges
-from sstq.mechanisms.frameunit.aggregators import FamilyAggregator, SingleFrameAggregator
+from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     LEAST_ROWS,
@@ -143,7 +143,7 @@ class FrameUnit(RowMechanism):
     @property
     def aggregator_class(self) -> type[Aggregator]:
         """Sums of one frame, or sparse sums of several."""
-        return SingleFrameAggregator if self.frames == 1 else FamilyAggregator
+        return FrameAggregator if self.frames == 1 else FamilyAggregator
 
     def _encode(self, batch: EncoderInput) -> Columns:
         frame = self._frame_numbers(batch)

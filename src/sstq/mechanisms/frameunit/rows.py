@@ -338,7 +338,17 @@ class RowMechanism(Mechanism):
 
         return bisect_left(range(1, CLIENTS_MAX + 1), True, key=matters)
 
-    def note(self, clients: int) -> str:
+    @property
+    def decoder_bias(self) -> float:
+        """That of the frames for people who are all alike, which is the worst case."""
+        return math.sqrt(self.typical_error().bias2)
+
+    @property
+    def bias_directions(self) -> int:
+        """In one frame the bias is orthogonal to the people's vector."""
+        return max(self.frame.dim - 1, 1)
+
+    def _note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
         error = self.typical_error(clients)
         if not bias_matters(error):
