@@ -38,12 +38,12 @@ class Load:
     """Threads of clients that send uploads of 1 to 5 messages; a client repeats one until it is acknowledged.
 
     Attributes:
-        servers: where they send to; a server that is killed starts again at its address.
+        server: where they send to; a server that is killed starts again at its address.
         acknowledged: what has an answer. After the end this is all that was sent.
     """
 
     store: Store
-    servers: Sequence[str]
+    server: str
     acknowledged: list[tuple[str, Messages]] = field(default_factory=list)
 
     @contextmanager
@@ -51,13 +51,13 @@ class Load:
         """Send while the block runs; leaving it waits until all that was sent is acknowledged."""
         enough, problems = threading.Event(), []
 
-        def send(place: int) -> None:
+        def send() -> None:
             try:
-                self._send(place, enough)
+                self._send(enough)
             except Exception as error:
                 problems.append(error)
 
-        threads = [threading.Thread(target=send, args=(place,)) for place in range(SENDERS)]
+        threads = [threading.Thread(target=send) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
         try:
@@ -68,9 +68,9 @@ class Load:
                 thread.join()
         assert not problems, problems
 
-    def _send(self, place: int, enough: threading.Event) -> None:
-        name, url = random.choice(list(CAMPAIGNS)), self.servers[place % len(self.servers)]
-        client = Client(f"{url}/{name}", most_epsilon=2.0, token=TOKEN, patience=PATIENCE)
+    def _send(self, enough: threading.Event) -> None:
+        name = random.choice(list(CAMPAIGNS))
+        client = Client(f"{self.server}/{name}", most_epsilon=2.0, token=TOKEN, patience=PATIENCE)
         while not enough.is_set():
             messages = client.campaign.mechanism.encode(np.zeros((random.randint(1, 5), 20)))
             client.send_messages(messages)
@@ -78,12 +78,13 @@ class Load:
 
 
 def prepared(database: str) -> Store:
-    """A new database with the campaigns and a token for batches."""
+    """A new database with the campaigns and a token for batches, to read what a server writes to it."""
     store = Store(database)
     for name, mechanism in CAMPAIGNS.items():
         store.create(name, mechanism, "{}")
         store.add_sender(name, token_hash(TOKEN), None)
-    return store
+    store.close()
+    return Store(database, read_only=True)
 
 
 def under_load(load: Load) -> None:
@@ -94,7 +95,7 @@ def under_load(load: Load) -> None:
 
 
 def _folded(store: Store) -> list[int]:
-    return [store.counts(name).folded for name in CAMPAIGNS]
+    return [counts.folded for counts in store.counts().values()]
 
 
 def settings_of(store: Store, port: int) -> dict[str, object]:
@@ -103,17 +104,16 @@ def settings_of(store: Store, port: int) -> dict[str, object]:
     return {"database": database, "port": port, **SETTINGS}
 
 
-def killed_under_load(store: Store, start: Callable[[int], Process], kills: int, processes: int = 1) -> Load:
-    """Kill processes that share a database with SIGKILL, in turn and at random moments; each is started again."""
-    ports = [free_port() for _ in range(processes)]
-    servers = [start(port) for port in ports]
-    load = Load(store, [server.url for server in servers])
+def killed_under_load(store: Store, start: Callable[[int], Process], kills: int) -> Load:
+    """Kill the process of a database with SIGKILL at random moments; it is started again at once."""
+    port = free_port()
+    server = start(port)
+    load = Load(store, server.url)
     with load.running():
-        for number in range(kills):
+        for _ in range(kills):
             under_load(load)
-            place = number % processes
-            servers[place].kill()
-            servers[place] = start(ports[place])
+            server.kill()
+            server = start(port)
     return load
 
 
@@ -123,8 +123,7 @@ def differences(store: Store, sent: Sequence[tuple[str, Messages]]) -> int:
     for name, mechanism in CAMPAIGNS.items():
         expected = mechanism.aggregator()
         expected.update(Messages.concatenate([messages for own, messages in sent if own == name]))
-        while (counts := store.counts(name)).folded < counts.received:  # servers that still run fold some of it
-            store.fold(name)
+        until(lambda name=name: (counts := store.counts()[name]).folded == counts.received)  # the server folds them
         found = store.state(name)
         wrong += abs(found.count - expected.count) + (not np.array_equal(found.sums(), expected.sums()))
     return wrong

@@ -10,7 +10,7 @@ pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import Campaign
 from sstq.service import Settings, background, results
-from sstq.service.background import Background
+from sstq.service.background import Folding
 from sstq.service.node import Collector
 from sstq.service.store import Store, Upload
 from tests.service.serving import ADMINISTRATOR, packed
@@ -33,31 +33,31 @@ def receive(collector, *names):
 
 
 def folded(collector):
-    return [collector.store.counts(name).folded for name in ("a", "b")]
+    return [collector.store.counts()[name].folded for name in ("a", "b")]
 
 
 def test_uploads_that_never_end_leave_the_other_campaigns_their_turn(collector, monkeypatch):
     fold = Store.fold
 
-    def while_more_arrive(store, name, hour):
+    def while_more_arrive(store, name, *_):
         found = fold(store, name)
         receive(collector, name)
         return found
 
     monkeypatch.setattr(Store, "fold", while_more_arrive)
     receive(collector, "a", "b")
-    Background(collector).round()  # it ends
+    Folding(collector).round()  # it ends
     assert min(folded(collector)) >= 5
     monkeypatch.undo()
-    Background(collector).round()
-    assert [collector.store.counts(name).received for name in ("a", "b")] == folded(collector)
+    Folding(collector).round()
+    assert [collector.store.counts()[name].received for name in ("a", "b")] == folded(collector)
 
 
 def test_a_campaign_that_cannot_be_folded_holds_up_no_other(collector, monkeypatch, caplog):
     fold = Store.fold
-    monkeypatch.setattr(Store, "fold", lambda store, name, hour: 1 / 0 if name == "a" else fold(store, name))
+    monkeypatch.setattr(Store, "fold", lambda store, name, *_: 1 / 0 if name == "a" else fold(store, name))
     receive(collector, "a", "b")
-    Background(collector).round()
+    Folding(collector).round()
     assert folded(collector) == [0, 5]
     assert collector.metrics.rounds.labels("failed")._value.get() == 1
     assert [record.getMessage() for record in caplog.records] == ["folding failed for the campaign a"]
@@ -65,7 +65,7 @@ def test_a_campaign_that_cannot_be_folded_holds_up_no_other(collector, monkeypat
 
 def test_a_slow_estimate_waits_while_messages_arrive_and_not_afterwards(collector, monkeypatch):
     monkeypatch.setattr(background, "_ESTIMATE_PAUSE", 1e9)  # whatever it takes
-    running = Background(collector)
+    running = Folding(collector)
     for _ in range(2):
         receive(collector, "a")
         running.round()
@@ -73,7 +73,7 @@ def test_a_slow_estimate_waits_while_messages_arrive_and_not_afterwards(collecto
     running.round()  # nothing has arrived since
     assert results.covered(collector.store)["a"] == 10
     monkeypatch.setattr(background, "_LONGEST_PAUSE", 0.0)
-    running = Background(collector)
+    running = Folding(collector)
     for covered in (15, 20):
         receive(collector, "a")
         running.round()

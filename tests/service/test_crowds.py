@@ -81,7 +81,7 @@ def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     assert waiting(store, "steps") == {CROWDS[0].hex(): 60, CROWDS[1].hex(): 4}
     before = list(tmp_path.iterdir())
     assert settled(store, threshold=60) == {"mixed": 60}
-    assert settled(store) == {}  # as of another process
+    assert settled(store) == {}
     assert list(tmp_path.iterdir()) == before
     assert count_outgoing(store, "steps") == 180
     parts, batches = forwarded(store)

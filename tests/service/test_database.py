@@ -1,7 +1,6 @@
 """What the database promises: durable commits, its own schema only, nothing stored that tells people apart."""
 
 import sqlite3
-import threading
 
 import psycopg
 import pytest
@@ -9,7 +8,6 @@ import sqlalchemy as sa
 
 from sstq.service import database as tables
 from sstq.service.database import Database, DatabaseUnavailable
-from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -85,25 +83,6 @@ def test_other_urls_are_refused(url):
         Database(url)
 
 
-def test_many_may_start_at_once(database_url):
-    made, problems = [], []
-
-    def start():
-        try:
-            made.append(Database(database_url))
-        except Exception as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for database in made:
-        database.close()
-    assert len(made) == 6, problems
-
-
 def test_uploads_have_no_number_time_or_sender(database):
     columns = {
         name: {column["name"] for column in database.write(lambda c, n=name: sa.inspect(c).get_columns(n))}
@@ -126,32 +105,6 @@ def test_no_time_is_finer_than_the_hour(database):
     }
     assert not [place for place, kind in kinds.items() if isinstance(kind, sa.DateTime | sa.Time | sa.Date)]
     assert {name for _, name in kinds if "hour" in name or "time" in name} == {"hour"}
-
-
-def test_a_deadlock_is_tried_again(postgres):
-    database = Database(postgres.url())
-    first = {"name": "a", "value": b""}, {"name": "b", "value": b""}
-    database.write(lambda connection: connection.execute(tables.settings.insert(), list(first)))
-    both, tries = threading.Barrier(2), []
-
-    def swap(names):
-        def work(connection):
-            tries.append(names)
-            for number, name in enumerate(names):
-                connection.execute(tables.settings.update().where(tables.settings.c.name == name).values(value=b"x"))
-                if number == 0 and len(tries) <= 2:
-                    both.wait(PATIENCE)
-
-        database.write(work)
-
-    threads = [threading.Thread(target=swap, args=(names,)) for names in ("ab", "ba")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(tries) == 3
-    assert one(database, "SELECT count(*) FROM settings WHERE value = 'x'") == 2
-    database.close()
 
 
 def test_errors_do_not_show_what_was_stored(database):

@@ -4,7 +4,7 @@ import resource
 import secrets
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import Campaign
-from sstq.service import results
+from sstq.service import database, results
 from sstq.service.store import Store, Upload
 from tests.patience import PATIENCE
 from tests.service.serving import packed, serving
@@ -23,28 +23,6 @@ from tests.service.serving import packed, serving
 pytestmark = pytest.mark.slow
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
-
-
-def test_a_campaign_that_another_process_deleted_is_not_found(tmp_path):
-    with serving(tmp_path, fold_seconds=3600) as server:  # it does not look whether the campaign is still there
-        server.create("gone", MECHANISM, senders="single-use")
-        assert server.http.get("/v1/campaigns/gone").status_code == 200
-        store = Store(f"sqlite:///{tmp_path}/collector.sqlite3")
-        store.delete("gone")
-        store.close()
-        for method, path, content in [
-            ("GET", "/status", None),
-            ("GET", "/state", None),
-            ("PATCH", "", {"closed": True}),
-            ("PATCH", "", {"labels": list("abcdef")}),
-            ("POST", "/tokens", {"count": 1}),
-        ]:
-            answer = server.administer(method, f"/v1/campaigns/gone{path}", json=content)
-            assert (answer.status_code, answer.json()["detail"]) == (404, "There is no campaign with this name."), path
-        assert server.send("gone", MECHANISM, packed(MECHANISM, 1), 1, token="t" * 32).status_code == 404
-        assert server.administer("GET", "/v1/campaigns").json() == {"campaigns": []}
-        assert server.administer("GET", "/metrics").status_code == 200
-        assert server.log.read_text() == ""
 
 
 def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatch):
@@ -153,24 +131,14 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
         assert server.status("steps")["received"] == acknowledged + 5
 
 
-def test_two_processes_on_one_postgresql_are_one_collector(tmp_path, postgres):
-    url = postgres.url()
-    with serving(tmp_path, database=url) as one, serving(tmp_path, database=url) as other:
-        one.create("steps", MECHANISM, senders="single-use")
-        tokens = one.administer("POST", "/v1/campaigns/steps/tokens", json={"count": 2}).json()["tokens"]
-        body = packed(MECHANISM, 1)
-
-        def send(server, key, token):
-            return server.send("steps", MECHANISM, body, 1, key=key * 16, token=token).status_code
-
-        assert send(one, "1a", tokens[0]) == 200
-        assert send(other, "1a", tokens[0]) == 200  # a retry
-        assert send(other, "2b", tokens[0]) == 403
-        assert send(other, "3c", tokens[1]) == 200
-        documents = [server.http.get("/v1/campaigns/steps") for server in (one, other)]
-        assert len({(document.content, document.headers["sstq-signature"]) for document in documents}) == 1
-        for server in (one, other):
-            assert server.estimate("steps", 2)["count"] == 2
-        one.administer("PATCH", "/v1/campaigns/steps", json={"closed": True})
-        assert send(other, "4d", tokens[1]) == 410
-        assert send(other, "3c", tokens[1]) == 200  # it arrived in time
+def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(database_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 0.01)  # in this process
+    with serving(tmp_path, database=database_url) as one:
+        with pytest.raises(ValueError, match="another process uses it; start it or stop what uses it"):
+            Store(database_url)
+        one.create("steps", MECHANISM)
+        with closing(Store(database_url, read_only=True)) as reading:
+            assert list(reading.campaigns()) == ["steps"]
+        one.kill()
+        with serving(tmp_path, database=database_url) as again:  # at once
+            assert again.http.get("/v1/campaigns/steps").status_code == 200

@@ -22,10 +22,9 @@ def start(tmp_path):
 
 
 @pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.parametrize(("database_url", "processes"), [("sqlite", 1), ("postgresql", 2)], indirect=["database_url"])
-def test_killed_servers_lose_and_double_nothing(database_url, processes, start, kills):
+def test_killed_servers_lose_and_double_nothing(database_url, start, kills):
     store = prepared(database_url)
-    load = killed_under_load(store, lambda port: start(store, port), kills, processes)
+    load = killed_under_load(store, lambda port: start(store, port), kills)
     assert differences(store, load.acknowledged) == 0
     store.close()
 
@@ -34,7 +33,7 @@ def test_killed_servers_lose_and_double_nothing(database_url, processes, start, 
 @pytest.mark.parametrize("kills", [25])
 def test_a_postgresql_stopped_as_by_a_crash_loses_and_doubles_nothing(own_postgres, start, kills):
     store = prepared(own_postgres.url())
-    load = Load(store, [start(store, free_port()).url for _ in range(2)])
+    load = Load(store, start(store, free_port()).url)
     with load.running():
         for _ in range(kills):
             under_load(load)

@@ -46,18 +46,17 @@ def rows(store, table):
 
 def test_campaigns(store):
     store.create("b", MECHANISM, '{"labels": []}')
-    assert [(found.name, found.terms, found.closed) for found in store.campaigns()] == [
+    assert [(found.name, found.terms, found.closed) for found in store.campaigns().values()] == [
         ("b", '{"labels": []}', False),
         ("c", "{}", False),
     ]
-    assert store.campaign("b").mechanism == MECHANISM
-    assert store.campaign("none") is None
+    assert store.campaigns()["b"].mechanism == MECHANISM
     with pytest.raises(ValueError, match="name must be new, got 'c'"):
         store.create("c", MECHANISM, '{"other": 1}')
-    store.change_terms("b", "[]")
-    store.end("b")
-    assert (store.campaign("b").terms, store.campaign("b").closed) == ("[]", True)
-    for work in (store.end, store.counts, store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
+    store.change("b", terms="[]")
+    store.change("b", closed=True)
+    assert (store.campaigns()["b"].terms, store.campaigns()["b"].closed) == ("[]", True)
+    for work in (store.change, store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
         with pytest.raises(ValueError, match="name must be an existing campaign, got 'none'"):
             work("none")
 
@@ -66,7 +65,7 @@ def test_an_upload_is_counted_once(store):
     first, second = upload(), upload(count=3)
     assert store.receive([first, second, first]) == [Receipt(1), Receipt(3), Receipt(1)]
     assert store.receive([second, upload(), first]) == [Receipt(3), Receipt(1), Receipt(1)]
-    assert store.counts("c").received == 5
+    assert store.counts()["c"].received == 5
     assert sorted(row.messages for row in rows(store, tables.uploads)) == [1, 1, 3]
     assert sorted(row.messages for row in rows(store, tables.receipts)) == [1, 1, 3]
 
@@ -93,7 +92,7 @@ def test_a_malformed_upload_is_refused_alone(store):
     assert [answers[0], *answers[3:]] == [Receipt(1)] * 3
     assert "3 messages of 9 bits take 4 bytes, got 1" in answers[1].reason
     assert "the last 7 bits" in answers[2].reason
-    counts = store.counts("c")
+    counts = store.counts()["c"]
     assert (counts.received, counts.unspent) == (3, 1)
     assert len(rows(store, tables.receipts)) == 3
 
@@ -103,7 +102,7 @@ def test_a_key_with_another_number_of_messages_is_refused(store):
     other = upload(key=first.key, count=2)
     assert store.receive([first, other]) == [Receipt(1), Refusal.KEY]
     assert store.receive([other]) == [Refusal.KEY]
-    assert store.counts("c").received == 1
+    assert store.counts()["c"].received == 1
 
 
 def test_closed_and_unknown_campaigns(store):
@@ -113,11 +112,11 @@ def test_closed_and_unknown_campaigns(store):
     store.issue("c", [token])
     late = upload(late=True, token=token)
     assert store.receive([late, upload(campaign="none")]) == [Refusal.CLOSED, Refusal.UNKNOWN]
-    store.end("c")
+    store.change("c", closed=True)
     assert store.receive([upload(), before]) == [Refusal.CLOSED, Receipt(1)]
     again = upload(key=before.key, late=True)
     assert store.receive([again]) == [Receipt(1)]
-    assert (store.counts("c").received, store.counts("c").unspent) == (1, 1)
+    assert (store.counts()["c"].received, store.counts()["c"].unspent) == (1, 1)
 
 
 def test_a_token_pays_once_and_a_retry_needs_none(store):
@@ -131,7 +130,7 @@ def test_a_token_pays_once_and_a_retry_needs_none(store):
     assert sorted(map(str, answers[1:])) == sorted(map(str, [Receipt(1), Refusal.SPENT]))
     assert store.receive([paid]) == [Receipt(1)]
     assert store.receive([upload(token=tokens[0]), upload(token=b"?" * 32)]) == [Refusal.SPENT] * 2
-    counts = store.counts("c")
+    counts = store.counts()["c"]
     assert (counts.received, counts.issued, counts.unspent) == (2, 3, 1)
     # A refused upload leaves nothing behind: it may come again with a good token.
     refused = upload(token=tokens[0])
@@ -146,7 +145,7 @@ def test_tokens_are_issued_once(store):
     store.issue("c", tokens)
     store.issue("c", tokens)
     store.issue("c", [])
-    counts = store.counts("c")
+    counts = store.counts()["c"]
     assert (counts.issued, counts.unspent) == (3, 3)
 
 
@@ -158,14 +157,14 @@ def test_keys_and_tokens_are_those_of_a_campaign(store):
     assert store.receive([first]) == [Refusal.SPENT]
     assert store.receive([upload(key=first.key)]) == [Receipt(1)]
     assert store.receive([upload(campaign="b", key=first.key, token=token)]) == [Receipt(1)]
-    assert store.counts("b").received == store.counts("c").received == 1
+    assert store.counts()["b"].received == store.counts()["c"].received == 1
 
 
 def test_keys_are_forgotten_after_hours_of_service(store):
     sent = upload()
     store.issue("c", [os.urandom(32)])
     store.receive([sent])
-    store.end("c")
+    store.change("c", closed=True)
     for hour in range(24):  # hours of service, whatever the clock says
         store.purge([], 1000 * hour, grace_hours=24)
         assert store.receive([sent]) == [Receipt(1)]
@@ -173,7 +172,7 @@ def test_keys_are_forgotten_after_hours_of_service(store):
     store.purge([], 0, grace_hours=24)
     assert not rows(store, tables.receipts)
     assert not rows(store, tables.tokens)
-    assert store.counts("c").received == 1
+    assert store.counts()["c"].received == 1
     assert store.receive([sent]) == [Refusal.CLOSED]
 
 
@@ -183,11 +182,11 @@ def test_a_deleted_campaign_leaves_nothing(store):
     store.fold("c")
     store.receive([upload()])
     store.delete("c")
-    assert store.campaign("c") is None
+    assert store.campaigns().get("c") is None
     for table in tables.OF_A_CAMPAIGN:
         assert not rows(store, table)
     store.create("c", MECHANISM, "{}")
-    assert store.counts("c").received == 0
+    assert store.counts()["c"].received == 0
 
 
 def test_nothing_is_stored_if_the_transaction_fails(store, monkeypatch):
@@ -202,31 +201,8 @@ def test_nothing_is_stored_if_the_transaction_fails(store, monkeypatch):
         patch.setattr(receiving, "insert_messages", fail)
         with pytest.raises(RuntimeError, match="crash"):
             store.receive([sent])
-    assert store.counts("c").unspent == 1
+    assert store.counts()["c"].unspent == 1
     assert store.receive([sent]) == [Receipt(1)]
-
-
-def test_two_processes_get_the_same_uploads_at_once(database_url, store):
-    """Two stores, as two processes have them, receive the same keys and tokens in different orders."""
-    other = Store(database_url)
-    tokens = [os.urandom(32) for _ in range(50)]
-    store.issue("c", tokens)
-    sent = [upload() for _ in range(150)] + [upload(token=token) for token in tokens]
-    answers = []
-
-    def send(to, batch):
-        for start in range(0, len(batch), 20):
-            answers.extend(to.receive(batch[start : start + 20]))
-
-    threads = [threading.Thread(target=send, args=(to, sent[:: 1 - 2 * n])) for n, to in enumerate((store, other))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    other.close()
-    assert answers == [Receipt(1)] * 400
-    counts = store.counts("c")
-    assert (counts.received, counts.unspent) == (200, 0)
 
 
 def test_a_full_disk_of_postgresql_is_an_error_that_passes(postgres):
@@ -241,7 +217,7 @@ def test_a_full_disk_of_postgresql_is_an_error_that_passes(postgres):
     store.write(lambda connection: connection.exec_driver_sql(full))
     with pytest.raises(DatabaseUnavailable, match="No space left on device"):
         store.receive([sent])
-    assert store.counts("c").received == 0
+    assert store.counts()["c"].received == 0
     store.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER full_disk ON uploads"))
     assert store.receive([sent]) == [Receipt(1)]
     store.close()
@@ -257,7 +233,7 @@ def test_the_inbox_answers_all(store):
 
     answers = asyncio.run(run())
     assert answers == [Refusal.UNKNOWN if item is sent[7] else Receipt(1) for item in sent]
-    assert store.counts("c").received == 499
+    assert store.counts()["c"].received == 499
 
 
 class _SlowStore:
@@ -326,4 +302,4 @@ def test_a_client_that_went_away_stops_nobody(store):
             return await inbox.submit(upload())
 
     assert asyncio.run(run()) == Receipt(1)
-    assert store.counts("c").received == 2
+    assert store.counts()["c"].received == 2

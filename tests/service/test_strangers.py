@@ -251,7 +251,7 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch, days)
     again = Collector(settings)
     again.purge()
     assert again.store.receive([sent]) == [Receipt(1)]
-    assert again.store.counts("c").received == 1
+    assert again.store.counts()["c"].received == 1
     assert again.store.receive([Upload("c", b"l" * 16, 1, packed(MECHANISM, 1), b"u" * 32)]) == [Receipt(1)]
     assert again.store.receive([Upload("c", b"m" * 16, 1, packed(MECHANISM, 1), b"t" * 32)]) == [Refusal.SPENT]
     again.store.close()

@@ -73,7 +73,7 @@ def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, datab
     without_shuffled(database_url)
     Store(database_url, upgrade=True).close()
     store = Store(database_url)  # from now on without asking
-    assert [campaign.name for campaign in store.campaigns()] == ["frames", "invited", "open", "staff"]
+    assert list(store.campaigns()) == ["frames", "invited", "open", "staff"]
     for name, mechanism in MECHANISMS.items():
         expected = mechanism.aggregator()
         for upload in recorded["sent"][name]:
@@ -86,16 +86,16 @@ def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, datab
     old = recorded["sent"]["open"][0]
     again = Upload("open", bytes.fromhex(old["key"]), old["count"], bytes.fromhex(old["body"]))
     assert store.receive([again]) == [Receipt(30)]
-    assert store.counts("open").received == 56
+    assert store.counts()["open"].received == 56
     spent, left = (token_hash(token) for token in recorded["known"]["tokens"][:2])
     body = bytes.fromhex(recorded["sent"]["invited"][0]["body"])
     answers = store.receive([Upload("invited", bytes([n]) * 16, 1, body, t) for n, t in enumerate([spent, left])])
     assert answers == [Refusal.SPENT, Receipt(1)]
     sender = token_hash(recorded["known"]["staff"]["send_token"])
-    assert store.campaign("staff").senders == {sender}
+    assert store.campaigns()["staff"].senders == {sender}
     assert store.receive([Upload("staff", b"s" * 16, 1, body, sender=sender)]) == [Receipt(1)]
     # Nobody is told to stop by the upgrade: pages of other origins may send as before.
-    assert json.loads(store.campaign("open").terms)["origins"] == ["*"]
+    assert json.loads(store.campaigns()["open"].terms)["origins"] == ["*"]
     store.close()
 
 

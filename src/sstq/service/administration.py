@@ -60,7 +60,7 @@ def administration_routes(collector: Collector) -> APIRouter:
             _refuse_batches(campaign)
         tokens = collector.change(entry, campaign, own, renewed)
         if close:
-            collector.store.end(campaign.name)
+            collector.store.change(campaign.name, closed=True)
             collector.refresh()
         return Tokens(name=campaign.name, **tokens)
 

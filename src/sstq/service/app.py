@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -22,7 +23,7 @@ from starlette.routing import Match
 
 from sstq._version import __version__
 from sstq.service.administration import administration_routes
-from sstq.service.background import Background, Opening, Rounds
+from sstq.service.background import Folding, Opening, Rounds
 from sstq.service.common_routes import common_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.models import PROBLEMS
@@ -68,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     """Create the ASGI application of a collector; ValueError if its database cannot be used."""
     collector = Collector(settings)
     collector.metrics.gauges = lambda: collector_gauges(collector)
-    app = new_app(collector, "sstq collector", _DESCRIPTION, Background, Opening)
+    app = new_app(collector, "sstq collector", _DESCRIPTION, Folding, partial(Folding, slow=True), Opening)
     app.include_router(common_routes(collector, _UPLOAD))
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
@@ -137,8 +138,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         return problem_response(Problem(400, "The request ended early."))  # nobody is there
     if isinstance(error, DatabaseUnavailable):
         problem = database_gone()
-    elif isinstance(error, UnknownCampaign):  # deleted during the request, or by another process
-        await asyncio.to_thread(request.app.state.node.refresh)
+    elif isinstance(error, UnknownCampaign):  # deleted during the request
         problem = Problem(*Refusal.UNKNOWN.value)
     elif isinstance(error, RequestValidationError):
         wrong = error.errors()[0]

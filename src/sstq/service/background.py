@@ -1,7 +1,7 @@
 """Background work: threads that work in rounds, and processes for what would hold up the requests.
 
-The collector's folds uploads, renews and releases estimates, and opens batches. Campaigns that take seconds are folded
-and estimated by another process: the others do not wait. Several servers may do so on one database.
+The collector's fold uploads, renew and release estimates, and open batches. Campaigns that take seconds have a thread
+of their own, which computes in another process: the others do not wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-from sstq.client.campaigns import Campaign
 from sstq.mechanisms import Mechanism
 from sstq.service import results
 from sstq.service.batches import open_next, shuffled_claim
@@ -144,68 +143,54 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-class Background(Rounds):
-    """A thread that folds and estimates, and one process for the campaigns that take long."""
+class Folding(Rounds):
+    """A thread that folds and estimates: of the quick campaigns, or of the slow ones in a process of their own."""
 
     work = "folding"
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, *, slow: bool = False) -> None:
         super().__init__(collector)
-        self._collector = collector
+        self._collector, self._slow = collector, slow
         self._estimate_due: dict[str, float] = {}
-        self._running: dict[str, Future[float]] = {}
 
     def round(self) -> None:
         """Fold waiting uploads, renew and release the estimates that changed, and delete expired keys."""
+        store, known = self._collector.store, self._collector.entries
+        entries = {name: entry for name, entry in known.items() if _is_slow(entry.campaign.mechanism) == self._slow}
+        if entries:
+            # Uploads that arrive meanwhile wait for the next round: folding many costs little more than folding a few.
+            arriving = {name: count for name, count in store.waiting().items() if name in entries}
+            left = dict(arriving)
+            while left and not self._stopping.is_set():
+                for name in list(left):  # one step of each at a time
+                    folded = self.attempt(entries[name], self._fold) or 0
+                    left[name] -= folded
+                    if left[name] <= 0 or not folded:
+                        del left[name]
+            for name in store.outdated() & entries.keys():
+                due = name not in arriving or time.monotonic() >= self._estimate_due.get(name, 0.0)
+                if due and not self._stopping.is_set():
+                    self.attempt(entries[name], self._renew)
+            self._release(entries)
+        if not self._slow:
+            self.purge()
+
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the store: slow ones in the other process, which only reads."""
         store = self._collector.store
-        entries = {entry.campaign.name: entry for entry in self._collector.refresh()}
-        # Uploads that arrive meanwhile wait for the next round: folding many costs little more than folding a few.
-        arriving = {name: count for name, count in store.waiting().items() if name in entries}
-        slow = {name for name, entry in entries.items() if _is_slow(entry.campaign.mechanism)}
-        left = {name: count for name, count in arriving.items() if name not in slow}
-        while left and not self._stopping.is_set():
-            for name in list(left):  # one step of each at a time
-                folded = self.attempt(entries[name], self._fold) or 0
-                left[name] -= folded
-                if left[name] <= 0 or not folded:  # another process may have taken the rest
-                    del left[name]
-        for name in {*store.outdated(), *(arriving.keys() & slow)} & entries.keys():
-            due = name not in arriving or time.monotonic() >= self._estimate_due.get(name, 0.0)
-            if self._stopping.is_set():
-                return
-            if name in slow:
-                self._renew_elsewhere(entries[name], due)
-            elif due:
-                self.attempt(entries[name], self._renew)
-        self._release(entries)
-        self.purge()
+        if not self._slow:
+            return store.run(function, *arguments)
+        url = store.url.render_as_string(hide_password=False)
+        return self._workers.submit(_read, url, function, *arguments).result()
 
     def _fold(self, entry: Entry) -> int:
-        return self._collector.store.fold(entry.campaign.name, self._collector.clock.hour())
+        return self._collector.store.fold(entry.campaign.name, self._collector.clock.hour(), self._run)
 
     def _renew(self, entry: Entry) -> None:
         begun = time.monotonic()
-        results.refresh(self._collector.store, entry.campaign, entry.release_every)
-        self._renewed(entry, time.monotonic() - begun)
-
-    def _renewed(self, entry: Entry, seconds: float) -> None:
-        pause = min(_ESTIMATE_PAUSE * seconds, _LONGEST_PAUSE)
+        results.refresh(self._collector.store, entry.campaign, entry.release_every, self._run)
+        pause = min(_ESTIMATE_PAUSE * (time.monotonic() - begun), _LONGEST_PAUSE)
         self._estimate_due[entry.campaign.name] = time.monotonic() + pause
-
-    def _renew_elsewhere(self, entry: Entry, due: bool) -> None:
-        """Fold and, if that is due, estimate in another process; the next round sees what came of it."""
-        running = self._running.get(entry.campaign.name)
-        if running is not None and not running.done():
-            return
-        if running is not None:
-            del self._running[entry.campaign.name]
-            seconds = self.attempt(entry, lambda _: running.result())
-            if seconds:
-                self._renewed(entry, seconds)
-                return
-        url = self._collector.store.url.render_as_string(hide_password=False)
-        arguments: tuple[Any, ...] = (entry.campaign.to_dict(), entry.release_every, self._collector.clock.hour(), due)
-        self._running[entry.campaign.name] = self._workers.submit(_fold_and_renew, url, *arguments)
 
     def _release(self, entries: dict[str, Entry]) -> None:
         """Release the last estimates of campaigns that are closed and counted."""
@@ -218,19 +203,13 @@ class Background(Rounds):
                     results.release_last(store, name)
 
 
-def _fold_and_renew(url: str, campaign: dict[str, Any], release_every: int, hour: int, due: bool) -> float:
-    """Fold what waits, and renew the estimate if that is due; returns the seconds that the estimate took."""
-    store, found = Store(url), Campaign.from_dict(campaign)
-    try:
-        left = store.waiting().get(found.name, 0)
-        while left > 0 and (folded := store.fold(found.name, hour)):
-            left -= folded
-        begun = time.monotonic()
-        if due:
-            results.refresh(store, found, release_every)
-        return time.monotonic() - begun if due else 0.0
-    finally:
-        store.close()
+def _read(url: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(_reader(url), *arguments)
+
+
+@lru_cache(maxsize=1)
+def _reader(url: str) -> Store:
+    return Store(url, read_only=True)
 
 
 class Opening(Rounds):
@@ -247,7 +226,8 @@ class Opening(Rounds):
         """Open a batch of each campaign that has one, until none has."""
         opened = [True]
         while any(opened) and not self._stopping.is_set():
-            opened = [self.attempt(entry, self._open) for entry in self._collector.refresh() if entry.sealing_keys]
+            entries = list(self._collector.entries.values())
+            opened = [self.attempt(entry, self._open) for entry in entries if entry.sealing_keys]
 
     def _open(self, entry: Entry) -> bool:
         collector = self._collector

@@ -23,9 +23,8 @@ from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.service.database import OUTCOMES, Database, batches, campaigns, envelopes, hold, seen
+from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, campaigns, envelopes, seen
 from sstq.service.receiving import checked, insert_messages
-from sstq.service.store import UnknownCampaign
 
 if TYPE_CHECKING:
     from sstq.service.background import Workers
@@ -107,10 +106,9 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
 
     def work(connection: sa.Connection) -> bool:
-        if not hold(connection, name):
+        if connection.execute(sa.select(campaigns.c.name).where(campaigns.c.name == name)).scalar() is None:
             raise UnknownCampaign(f"there is no campaign {name!r}")
-        # Keeps others from opening the batch before this transaction commits.
-        row = connection.execute(sa.select(batches).where(*_is(name, identity)).with_for_update()).one_or_none()
+        row = connection.execute(sa.select(batches).where(*_is(name, identity))).one_or_none()
         if row is None:
             values = {"campaign": name, "batch": identity, "opened": False} | described | dict.fromkeys(OUTCOMES, 0)
             connection.execute(batches.insert(), values)
@@ -144,7 +142,7 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
         good: dict[bytes, bytes] = {}  # messages by the hashes of their envelopes
         refused = dict.fromkeys(("foreign", "malformed", "repeated"), 0)
         for number in range(batch.parts):
-            # Nothing if another process has opened the batch.
+            # Nothing if the campaign was deleted.
             body = bytes(database.scalar(sa.select(part.body).where(*here, part.part == number)) or b"")
             found = open_all(workers, secret, info, body, size) if secret else [None] * (len(body) // size)
             both = zip(_cut(body, size), found, strict=True)
@@ -185,7 +183,7 @@ def _put(
     """Replace a batch's envelopes by its messages (by their envelopes' hashes), leaving out envelopes seen before.
 
     One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
-    another process was faster.
+    the campaign was deleted meanwhile.
     """
     name, mine = batch.campaign, _is(batch.campaign, batch.batch)
     # An envelope opens in one slot only. The hashes of a few batches are in memory at a time.
@@ -195,9 +193,7 @@ def _put(
     earlier = earlier.execution_options(yield_per=_BATCHES_AT_ONCE)
 
     def work(connection: sa.Connection) -> bool:
-        # One batch of a campaign at a time, so that no envelope is in two of them.
-        connection.execute(sa.select(campaigns.c.name).where(campaigns.c.name == name).with_for_update())
-        row = connection.execute(sa.select(batches).where(*mine).with_for_update()).one_or_none()
+        row = connection.execute(sa.select(batches).where(*mine)).one_or_none()
         if row is None or row.opened:
             return False
         fresh = dict(good)

@@ -22,7 +22,7 @@ from sstq.client.sealing import CROWD_BYTES
 from sstq.mechanisms import Mechanism
 from sstq.randomness.secret import SecureBits
 from sstq.service.batches import CROWD_NAME_BYTES, LARGEST_PART
-from sstq.service.database import Database, campaigns, outgoing, uploads
+from sstq.service.database import Database, outgoing, uploads
 from sstq.service.receiving import Checked, Packed
 
 _crowd = sa.func.substr(uploads.c.body, 1, CROWD_BYTES, type_=sa.LargeBinary)
@@ -57,8 +57,6 @@ def settle(database: Database, campaign: Campaign, terms: Shuffling, known: Coll
     """
 
     def work(connection: sa.Connection) -> Counter[str]:
-        # Uploads and other processes wait meanwhile.
-        connection.execute(sa.select(campaigns).where(campaigns.c.name == campaign.name).with_for_update())
         counts: Counter[str] = Counter()
         for crowd, people in _waiting(connection, campaign.name).items():
             if crowd in known:

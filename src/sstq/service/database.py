@@ -1,20 +1,20 @@
 """The database of a collector: tables, durable connections, and transactions with retries.
 
-It stores little. An upload is identified by the random key that its client chose: there is no serial number, no address
+One thread of one process writes to a database; others are kept out by a lock that ends with the process. It stores
+little. An upload is identified by the random key that its client chose: there is no serial number, no address
 and no time finer than the hour. A token's row and an upload's row have only the campaign's name in common.
 """
 
-import random
-import threading
+import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DatabaseError, InterfaceError, InternalError, OperationalError
 
 from sstq.service.migrations import migrate
 
@@ -78,13 +78,14 @@ outgoing = _table("outgoing", _BATCH | {"part": _SMALL}, _SEALED | {"count": _NU
 
 OF_A_CAMPAIGN = [table for table in metadata.sorted_tables if "campaign" in table.c]
 
-_TRIES = 10
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
+_PAUSES = tuple(0.005 * 2**number for number in range(8))  # before a transaction is tried again, in seconds
 _BUSY_SECONDS = 10
 _CONNECT_SECONDS = 5
-_INIT_LOCK = 0x73737471  # "sstq": two servers may start at once
-# PostgreSQL: serialization failure, deadlock, and a key that another process inserted at the same moment.
-_CONFLICTS = {"40001", "40P01", "23505"}
+# How long to wait for the lock of a process that was killed a moment ago.
+_LOCK_SECONDS = 5
+_LOCK = 0x73737471  # "sstq"
+# The last ones let the server notice soon that the machine of a process is gone, and with it the lock.
+_POSTGRES = "-c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 
 T = TypeVar("T")
 
@@ -93,95 +94,93 @@ class DatabaseUnavailable(Exception):  # noqa: N818
     """The database cannot read or store now; nothing was acknowledged, and the request can be repeated."""
 
 
+class UnknownCampaign(ValueError):  # noqa: N818
+    """There is no campaign with this name, or it was deleted."""
+
+
 def sqlite_url(path: Path) -> str:
     """The URL of an SQLite database in a file, whose name may have any characters."""
     return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
-class _FairLock:
-    """A fair lock: whoever waits longest gets it. The standard library's lock may starve a thread."""
-
-    def __init__(self) -> None:
-        self._inner = threading.Lock()
-        self._held = False
-        self._waiting: deque[threading.Event] = deque()
-
-    def __enter__(self) -> None:
-        with self._inner:
-            if not self._held:
-                self._held = True
-                return
-            turn = threading.Event()
-            self._waiting.append(turn)
-        turn.wait()
-
-    def __exit__(self, *_: object) -> None:
-        with self._inner:
-            if self._waiting:
-                self._waiting.popleft().set()
-            else:
-                self._held = False
-
-
 class Database:
     """A database by its URL, set up on first use; ValueError for one that could lose acknowledged data.
 
-    NeedsUpgrade for one of an earlier release, unless `upgrade` is true: then its tables are changed.
+    NeedsUpgrade for one of an earlier release, unless `upgrade` is true: then its tables are changed. Another process
+    may open it meanwhile with `read_only`.
     """
 
-    def __init__(self, url: str, *, upgrade: bool = False) -> None:
+    def __init__(self, url: str, *, upgrade: bool = False, read_only: bool = False) -> None:
         try:
             self.url = sa.make_url(url)
         except sa.exc.ArgumentError as error:
             raise ValueError(f"database must be a URL such as sqlite:///collector.sqlite3, got {url!r}") from error
         self.sqlite = self.url.drivername in ("sqlite", "sqlite+pysqlite")
+        # In the order of asking: a lock of the standard library may starve a thread.
+        self._writing = ThreadPoolExecutor(1, "sstq-writer")
+        self._lock: sqlite3.Connection | None = None
         if self.sqlite:
             if not self.url.database or self.url.database == ":memory:":
                 raise ValueError("database must be a file: a database in memory is lost when the process ends")
             self._engine = sa.create_engine(self.url, hide_parameters=True)
             sa.event.listen(self._engine, "connect", _set_up_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
-            # SQLite has one writer at a time; without this lock waiting writers would poll.
-            self._writing: AbstractContextManager[Any] = _FairLock()
+            self._writer: sa.Engine = self._engine.execution_options(sstq_writes=True)
         elif self.url.drivername == "postgresql+psycopg":
             arguments = {
-                "options": "-c synchronous_commit=on",
+                "options": _POSTGRES,
                 "connect_timeout": _CONNECT_SECONDS,
                 # A prepared statement would keep the query plan that was best for empty tables.
                 "prepare_threshold": None,
             }
-            self._engine = sa.create_engine(self.url, connect_args=arguments, hide_parameters=True)
-            self._writing = nullcontext()
+            create = partial(sa.create_engine, self.url, connect_args=arguments, hide_parameters=True)
+            self._engine = create(isolation_level="REPEATABLE READ")
+            self._writer = create(pool_size=1, max_overflow=0)
+            sa.event.listen(self._writer, "connect", _lock_postgres)
         else:
             raise ValueError(f"database must be sqlite:///… or postgresql+psycopg://…, got {self.url.drivername}")
-        self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ") if not self.sqlite else None
-        self._writer = self._engine.execution_options(sstq_writes=True)
+        if not read_only:
+            self._prepare(upgrade)
+
+    def _prepare(self, upgrade: bool) -> None:
+        def work(connection: sa.Connection) -> None:
+            if not self.sqlite:
+                _check_durable(connection)
+            migrate(connection, metadata, upgrade=upgrade)
+
         try:
-            self.write(lambda connection: self._prepare(connection, upgrade))
-        except DatabaseUnavailable as error:
+            if self.sqlite:
+                # A file of its own: anybody may write to the other one for a moment, as for a backup.
+                self._lock = sqlite3.connect(f"{self.url.database}-lock", _LOCK_SECONDS, check_same_thread=False)
+                self._lock.execute("BEGIN EXCLUSIVE")
+            self.write(work)
+        except BaseException as error:
             self.close()
-            raise ValueError(f"{error}; start the database, or pass another one") from error
-        except DatabaseError as error:
-            self.close()
-            raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, DatabaseUnavailable | sqlite3.OperationalError):
+                said = error if isinstance(error, DatabaseUnavailable) else _sentence(error)
+                raise ValueError(f"{said}; start it or stop what uses it, or pass another database") from error
+            if isinstance(error, DatabaseError):
+                raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
             raise
 
     def close(self) -> None:
         """Close all connections."""
+        self._writing.shutdown()
         self._engine.dispose()
+        self._writer.dispose()
+        if self._lock is not None:
+            self._lock.close()
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run the work in one transaction, durable on return; retried after conflicts and lost connections.
+        """Run the work in one transaction, durable on return; retried after lost connections.
 
         The work must be safe to repeat: after a lost connection nobody knows whether it was committed.
         """
-        return self._try_again(self._writer, work, self._writing)
+        return self._writing.submit(_try_again, self._writer, work).result()
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work on one consistent snapshot; retried as in `write`."""
-        return self._try_again(self._reader or self._engine, work, nullcontext())
+        return _try_again(self._engine, work)
 
     def execute(self, *statements: sa.Executable) -> None:
         """Write with these statements, in one transaction."""
@@ -195,27 +194,17 @@ class Database:
         """Return the first value that a query finds; None if there is none."""
         return self.read(lambda connection: connection.execute(query).scalar())
 
-    def _try_again(self, engine: sa.Engine, work: Callable[[sa.Connection], T], lock: AbstractContextManager[Any]) -> T:
-        pause = _FIRST_PAUSE
-        for tries in range(1, _TRIES + 1):
-            try:
-                with lock, engine.begin() as connection:
-                    return work(connection)
-            except DBAPIError as error:
-                if not _passes(error) and not isinstance(error, OperationalError | InterfaceError | InternalError):
-                    raise
-                if tries == _TRIES or not _passes(error):
-                    raise DatabaseUnavailable(_sentence(error)) from error
-            # Two transactions that collided should not collide again.
-            time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        raise AssertionError("unreachable")
 
-    def _prepare(self, connection: sa.Connection, upgrade: bool) -> None:
-        if not self.sqlite:
-            _check_durable(connection)
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_INIT_LOCK)))
-        migrate(connection, metadata, upgrade=upgrade)
+def _try_again(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
+    for pause in (*_PAUSES, None):
+        try:
+            with engine.begin() as connection:
+                return work(connection)
+        except (OperationalError, InterfaceError, InternalError) as error:
+            if not error.connection_invalidated or pause is None:
+                raise DatabaseUnavailable(_sentence(error.orig)) from error
+            time.sleep(pause)
+    raise AssertionError("unreachable")
 
 
 def totals(connection: sa.Connection, table: sa.Table, name: str | None = None) -> dict[str, int]:
@@ -224,12 +213,6 @@ def totals(connection: sa.Connection, table: sa.Table, name: str | None = None) 
     if name is not None:
         query = query.where(table.c.campaign == name)
     return {campaign: int(total) for campaign, total in connection.execute(query)}
-
-
-def hold(connection: sa.Connection, name: str) -> bool:
-    """Make deletion of a campaign wait until this transaction ends; returns whether the campaign exists."""
-    query = sa.select(campaigns.c.name).where(campaigns.c.name == name)
-    return connection.execute(query.with_for_update(read=True, key_share=True)).one_or_none() is not None
 
 
 def put(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
@@ -245,6 +228,18 @@ def delete_keys(connection: sa.Connection, column: sa.Column[Any], name: str, ke
         some = column.in_(found[start : start + 4096])
         gone += connection.execute(sa.delete(table).where(table.c.campaign == name, some)).rowcount
     return gone
+
+
+def _lock_postgres(connection: Any, _: Any) -> None:
+    # With each connection that writes: also after the server has started again.
+    try:
+        connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
+        connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
+        connection.execute("RESET lock_timeout")
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
@@ -275,14 +270,10 @@ def _check_durable(connection: sa.Connection) -> None:
             )
 
 
-def _passes(error: DBAPIError) -> bool:
-    """Whether a retry may succeed at once: after a conflict with another transaction, or on a new connection."""
-    if getattr(error.orig, "sqlstate", None) in _CONFLICTS or error.connection_invalidated:
-        return True
-    return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-
-
-def _sentence(error: DBAPIError) -> str:
+def _sentence(error: Any) -> str:
     """The driver's error, without the statement, its parameters and details, which may contain messages."""
-    said = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
+    if getattr(error, "sqlstate", None) == "55P03" or getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY":
+        said = "another process uses it"
+    else:
+        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     return f"the database is not available: {' '.join(said.split())}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
@@ -16,7 +15,7 @@ from typing import Any
 
 import rfc8785
 
-from sstq.client.campaigns import NAME_PATTERN, Campaign
+from sstq.client.campaigns import Campaign
 from sstq.client.sealing import SealingKey
 from sstq.client.signing import SigningKey
 from sstq.mechanisms import FrameUnit
@@ -97,9 +96,9 @@ class Node(ABC):
         self.key = SigningKey(self.store.setting("signing-key", lambda: SigningKey.generate().secret))
         self._administrator = token_hash(settings.administrator_token)
         self._metrics_reader = None if settings.metrics_token is None else token_hash(settings.metrics_token)
-        self._entries: dict[str, Entry] = {}
-        self._mark: bytes | None = None  # the store's when the entries were read
+        self.entries: dict[str, Entry] = {}
         self._lock = threading.Lock()
+        self.refresh()
 
     def warm_up(self) -> None:
         """Load the kernels that check, add and estimate, so that no upload waits for a compiler."""
@@ -123,31 +122,20 @@ class Node(ABC):
 
     # Campaigns
 
-    def refresh(self) -> list[Entry]:
-        """Reload all campaigns if any process has changed one. Blocks, so call it outside the event loop."""
+    def refresh(self) -> None:
+        """Read the campaigns again, after one has changed."""
         with self._lock:  # also while reading: nothing old is remembered after a change
-            mark = self.store.changes()
-            if mark != self._mark:
-                self._entries = {stored.name: self._entry(stored) for stored in self.store.campaigns()}
-                self._mark = mark
-            return list(self._entries.values())
+            known = self.entries
+            self.entries = {
+                name: known[name] if name in known and known[name].stored == stored else self._read(stored)
+                for name, stored in self.store.campaigns().items()
+            }
 
     async def entry(self, name: str) -> Entry:
         """Return the campaign with this name; raises a Problem (404) if there is none."""
-        if name not in self._entries and re.fullmatch(NAME_PATTERN, name):
-            await self._look_for(name)
-        found = self._entries.get(name)
-        if found is None:
+        if name not in self.entries:
             raise Problem(*Refusal.UNKNOWN.value)
-        return found
-
-    async def _look_for(self, name: str) -> None:  # noqa: ARG002
-        """Load a campaign that is not known yet, if there is one with this name."""
-        await asyncio.to_thread(self.refresh)
-
-    def _entry(self, stored: StoredCampaign) -> Entry:
-        known = self._entries.get(stored.name)
-        return known if known is not None and known.stored == stored else self._read(stored)
+        return self.entries[name]
 
     @abstractmethod
     def _read(self, stored: StoredCampaign) -> Entry:
@@ -158,8 +146,9 @@ class Node(ABC):
         if self.clock.doubtful:
             return
         now = self.clock.now()
-        over = [entry.campaign.name for entry in self.refresh() if entry.campaign.status(now) == "closed"]
+        over = [name for name, entry in self.entries.items() if entry.campaign.status(now) == "closed"]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
+        self.refresh()
 
     # Who may do what
 
@@ -207,7 +196,10 @@ class Collector(Node):
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
         needed = ["sealing_key"] if campaign.shuffling is not None else []
         terms, tokens = self._terms(campaign, dict(own or {}), needed)
-        self.store.create(campaign.name, campaign.mechanism, terms)
+        try:
+            self.store.create(campaign.name, campaign.mechanism, terms)
+        finally:  # it may exist since an attempt before
+            self.refresh()
         return tokens | self._send_token(campaign)
 
     def change(
@@ -215,7 +207,7 @@ class Collector(Node):
     ) -> dict[str, str]:
         """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
         terms, tokens = self._terms(campaign, take_own(json.loads(entry.stored.terms)) | dict(own), renewed)
-        self.store.change_terms(campaign.name, terms)
+        self.store.change(campaign.name, terms=terms)
         if "send_token" in renewed:
             self.store.remove_senders(campaign.name)
         if "send_token" in renewed or not entry.stored.senders:
@@ -257,7 +249,7 @@ class Collector(Node):
             f"{entry.campaign.name}: an anonymous upload may have {entry.campaign.most_messages} messages, so one "
             f"request can move the mean; limit it with sstq campaign change {entry.campaign.name} --most-messages "
             f"{entry.campaign.slots}"
-            for entry in self.refresh()
+            for entry in self.entries.values()
             if is_open_to_batches(entry.campaign)
         ]
 

@@ -61,7 +61,7 @@ def dashboard_routes() -> list[BaseRoute]:
 
 def ensure_poll(collector: Collector) -> None:
     """Create the campaign unless it exists."""
-    if collector.store.campaign(POLL) is not None:
+    if POLL in collector.entries:
         return
     survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
     campaign = Campaign(POLL, survey, senders="everybody", readers="public")
@@ -70,8 +70,7 @@ def ensure_poll(collector: Collector) -> None:
 
 def demo_routes(collector: Collector) -> list[BaseRoute]:
     """The routes of the page at /demo/ and its files, and a token for the batch of its simulated visitors."""
-    campaign = collector.store.campaign(POLL)
-    token = None if campaign is None else collector.add_sender(Campaign(POLL, campaign.mechanism), _VISITORS)
+    token = collector.add_sender(collector.entries[POLL].campaign, _VISITORS)
     script = (_PACKED if _PACKED.exists() else _CHECKOUT / "clients" / "js") / "sstq.js"
     folder = _PACKED if _PACKED.exists() else _CHECKOUT / "examples" / "browser"
 

@@ -55,7 +55,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get("/v1/campaigns", openapi_extra=optional_token)
     def campaigns(token: Token) -> Campaigns:
         """List the campaigns whose estimates the token may read; without a token, the public ones."""
-        entries = collector.refresh()
+        entries = list(collector.entries.values())
         known = collector.is_administrator(token) or any(collector.has_read_token(entry, token) for entry in entries)
         if token is not None and not known:
             raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
@@ -142,7 +142,7 @@ def reading_routes(collector: Collector) -> APIRouter:
 def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[Status]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
     now, seen = collector.clock.now(), audience == "owner"
-    counts, covered = collector.store.all_counts(), results.covered(collector.store, audience)
+    counts, covered = collector.store.counts(), results.covered(collector.store, audience)
     found = []
     for entry in entries:
         name = entry.campaign.name
@@ -191,7 +191,7 @@ def _saved_state(collector: Collector, name: str) -> IO[bytes]:
 
 def collector_gauges(collector: Collector) -> Iterable[Metric]:
     """The collector's metrics that are counted when they are read."""
-    counts = collector.store.all_counts()
+    counts = collector.store.counts()
     for name, meaning, field in (
         ("sstq_messages_received", "Acknowledged messages.", "received"),
         ("sstq_messages_folded", "Messages in the state.", "folded"),
@@ -200,7 +200,7 @@ def collector_gauges(collector: Collector) -> Iterable[Metric]:
         yield gauge(name, meaning, ["campaign"], {(own,): getattr(found, field) for own, found in counts.items()})
     raised = results.raised(collector.store)
     yield gauge("sstq_alarms", "Tests that an honest crowd passes and this one failed.", ["campaign", "test"], raised)
-    shuffled = [entry.campaign.name for entry in collector.refresh() if entry.campaign.shuffling is not None]
+    shuffled = [name for name, entry in collector.entries.items() if entry.campaign.shuffling is not None]
     batches = {name: count_batches(collector.store, name) for name in shuffled}
     opened = {(name,): found["batches"] for name, found in batches.items()}
     yield gauge("sstq_batches_opened", "Opened batches.", ["campaign"], opened)

@@ -138,15 +138,13 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
     checked. A token is spent in the same transaction. `check` takes a mechanism's JSON and bodies.
     """
     by_name: dict[str, list[int]] = {}
-    # Ordered by key: this reveals nothing about who was first, and two processes with the same uploads wait for
-    # each other in one direction.
+    # Ordered by key: this reveals nothing about who was first.
     for number in sorted(range(len(batch)), key=[upload.key for upload in batch].__getitem__):
         by_name.setdefault(batch[number].campaign, []).append(number)
     answers: list[Answer] = [Refusal.UNKNOWN] * len(batch)
     table = tables.campaigns.c
     query = sa.select(table.name, table.closed, table.mechanism).where(table.name.in_(list(by_name)))
-    # Shared locks: closing or deleting a campaign waits for this transaction, and uploads do not wait for each other.
-    for name, closed, mechanism in connection.execute(query.order_by(table.name).with_for_update(read=True)).all():
+    for name, closed, mechanism in connection.execute(query).all():
         uploads = [batch[number] for number in by_name[name]]
         joined, malformed = check(mechanism, [(upload.count, upload.body) for upload in uploads])
         valid = [upload for number, upload in enumerate(uploads) if number not in malformed]
@@ -186,12 +184,12 @@ def _settle(
 
 def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
     """Delete the tokens of new uploads; refuses those whose token is unknown or used by another of them."""
-    digests = sorted({upload.token for upload in fresh if upload.token is not None})
+    digests = {upload.token for upload in fresh if upload.token is not None}
     if not digests:
         return {}
     table = tables.tokens
     query = sa.select(table.c.digest).where(table.c.campaign == name, table.c.digest.in_(digests))
-    left = {bytes(digest) for digest in connection.execute(query.order_by(table.c.digest).with_for_update()).scalars()}
+    left = {bytes(digest) for digest in connection.execute(query).scalars()}
     tables.delete_keys(connection, table.c.digest, name, left)
     refused = {}
     for upload in fresh:
@@ -204,9 +202,9 @@ def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload])
 def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
     """Count new messages against the quotas of their senders; refuses uploads that these do not cover."""
     table, refused = tables.senders, {}
-    for sender in sorted({upload.sender for upload in fresh if upload.sender is not None}):
+    for sender in {upload.sender for upload in fresh if upload.sender is not None}:
         mine = (table.c.campaign == name, table.c.digest == sender)
-        row = connection.execute(sa.select(table.c.quota, table.c.used).where(*mine).with_for_update()).one_or_none()
+        row = connection.execute(sa.select(table.c.quota, table.c.used).where(*mine)).one_or_none()
         used = 0 if row is None else row.used
         for upload in (upload for upload in fresh if upload.sender == sender):
             if row is None:

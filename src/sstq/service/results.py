@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -26,7 +27,7 @@ from sstq.mechanisms.base import ExpectedError
 from sstq.service import alarms
 from sstq.service.batches import shuffled_claim
 from sstq.service.database import alarms as verdicts
-from sstq.service.database import arrivals, estimates, history, hold, pieces, put, releases, totals
+from sstq.service.database import arrivals, estimates, history, pieces, put, releases, totals
 from sstq.service.rendering import describe
 from sstq.service.store import Store
 
@@ -36,26 +37,53 @@ _NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a rel
 _LATER = 10  # the prediction extends to this many times the messages
 
 
-def refresh(store: Store, campaign: Campaign, release_every: int = 1) -> bool:
-    """Compute and store the estimate of the folded messages, unless it is up to date; returns whether it did."""
+class Renewed(NamedTuple):
+    """An estimate as it is stored, and at a look its error and what the tests say now."""
+
+    row: dict[str, Any]
+    error: float | None
+    found: dict[str, str]
+
+
+def renewed(store: Store, campaign: Campaign) -> Renewed | None:
+    """Compute the estimate of the folded messages; None if there are none."""
     _typical_error(campaign.mechanism)  # cached from here on: it may take a second, and no page should wait
-    name = campaign.name
-    if name not in store.outdated():
-        return False
-    aggregator = store.state(name)
+    name, aggregator = campaign.name, store.state(campaign.name)
     if not aggregator.count:
-        return False
+        return None
     estimate = aggregator.mean()
-    last, checks = store.read(lambda connection: _last_look(connection, name))
+    last = store.scalar(sa.select(sa.func.max(history.c.messages)).where(history.c.campaign == name)) or 0
+    said = sa.select(verdicts.c.kind, verdicts.c.detail).where(verdicts.c.campaign == name)
+    checks: dict[str, str] = dict(tuple(row) for row in store.rows(said))
     due = aggregator.count >= alarms.GROWTH * last
     found = alarms.look(campaign.mechanism, aggregator, estimate) if due else {}
-    checks = found | {kind: said for kind, said in checks.items() if kind not in found or said.startswith(alarms.ALARM)}
+    found = {kind: said for kind, said in found.items() if not checks.get(kind, "").startswith(alarms.ALARM)}
     # Read after the state, so it covers at least as much.
-    described = describe(campaign, estimate, shuffled_claim(store, campaign), checks or None)
+    described = describe(campaign, estimate, shuffled_claim(store, campaign), (checks | found) or None)
     error = float(np.linalg.norm(estimate.stderr)) if due and np.isfinite(estimate.stderr).all() else None
     row = {"campaign": name, "messages": aggregator.count, "result": json.dumps(described).encode()}
-    store.write(lambda connection: _keep(connection, row, error, found, release_every))
-    return True
+    return Renewed(row, error, found)
+
+
+def refresh(store: Store, campaign: Campaign, release_every: int = 1, run: Callable[..., Any] | None = None) -> None:
+    """Compute and store the estimate of the folded messages; `run` as in `Store.fold`."""
+    made = (run or store.run)(renewed, campaign)
+    if made is not None:
+        store.write(lambda connection: _keep(connection, made, release_every))
+
+
+def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
+    """Store an estimate, unless its campaign was deleted."""
+    row, error, found = made
+    name, messages = row["campaign"], row["messages"]
+    if totals(connection, pieces, name).get(name, 0) < messages:
+        return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
+    put(connection, estimates, row)
+    if error is not None:
+        put(connection, history, {"campaign": name, "messages": messages, "error": error})
+        for kind, detail in found.items():
+            put(connection, verdicts, {"campaign": name, "kind": kind, "messages": messages, "detail": detail})
+    _release(connection, row, release_every)
 
 
 def covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
@@ -81,39 +109,10 @@ def raised(store: Store) -> dict[tuple[str, ...], float]:
     return dict.fromkeys(map(tuple, store.rows(query)), 1.0)
 
 
-def _last_look(connection: sa.Connection, name: str) -> tuple[int, dict[str, str]]:
-    """The messages of the last point of the history, and what the tests said."""
-    query = sa.select(sa.func.coalesce(sa.func.max(history.c.messages), 0)).where(history.c.campaign == name)
-    rows = connection.execute(sa.select(verdicts.c.kind, verdicts.c.detail).where(verdicts.c.campaign == name))
-    return int(connection.execute(query).scalar_one()), dict(tuple(row) for row in rows)
-
-
-def _keep(
-    connection: sa.Connection, row: dict[str, Any], error: float | None, found: dict[str, str], release_every: int
-) -> None:
-    """Store an estimate, unless another process has stored one that covers more, or the campaign was deleted."""
-    name, messages = row["campaign"], row["messages"]
-    hold(connection, name)
-    if totals(connection, pieces, name).get(name, 0) < messages:
-        return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
-    query = sa.select(estimates.c.messages).where(estimates.c.campaign == name).with_for_update()
-    if (connection.execute(query).scalar() or 0) >= messages:
-        return
-    put(connection, estimates, row)
-    if error is not None:
-        connection.execute(history.insert(), {"campaign": name, "messages": messages, "error": error})
-        _, before = _last_look(connection, name)
-        for kind, said in found.items():
-            if not before.get(kind, "").startswith(alarms.ALARM):  # an alarm stays
-                kept = {"campaign": name, "kind": kind, "messages": messages, "detail": said}
-                put(connection, verdicts, kept)
-    _release(connection, row, release_every)
-
-
 def _release(connection: sa.Connection, row: dict[str, Any], release_every: int) -> None:
     """Let readers see the step before this one, if this one is complete."""
     table = releases.c
-    query = sa.select(table.stage, table.messages).where(table.campaign == row["campaign"]).with_for_update()
+    query = sa.select(table.stage, table.messages).where(table.campaign == row["campaign"])
     steps: dict[str, int] = dict(tuple(found) for found in connection.execute(query))
     since = max(steps.values(), default=0)
     if row["messages"] - since < max(release_every, _NEW_SHARE * row["messages"]):

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
 import time
 from collections.abc import Iterable
 from datetime import timedelta
@@ -18,7 +19,7 @@ from datetime import timedelta
 from fastapi import APIRouter, FastAPI
 from prometheus_client.core import Metric
 
-from sstq.client.campaigns import Document, read_document
+from sstq.client.campaigns import NAME_PATTERN, Document, read_document
 from sstq.client.http import Refused, Unreachable, request
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
@@ -97,11 +98,12 @@ class Shuffler(Node):
             raise Problem(422, "The cover of the envelopes does not open.")
         return crowd + envelopes
 
-    async def _look_for(self, name: str) -> None:
-        await super()._look_for(name)
-        if name not in self._entries:
+    async def entry(self, name: str) -> Entry:
+        """Return the campaign with this name, which the collector is asked for once; a Problem if there is none."""
+        if name not in self.entries and re.fullmatch(NAME_PATTERN, name):
             async with self._asking:
                 await asyncio.to_thread(self._learn, name)
+        return await super().entry(name)
 
     def _learn(self, name: str) -> None:
         try:
@@ -131,16 +133,18 @@ class Shuffler(Node):
             if (named := getattr(campaign.shuffling, field)) != value:
                 raise ValueError(f"it names a shuffler with the {field} {named}, this one has {value}")
         self._pin(key)
-        stored = self.store.campaign(name)
-        change = self._forbidden_change(document, None if stored is None else self._entry(stored))
+        known = self.entries.get(name)
+        change = self._forbidden_change(document, known)
         if change is not None:
             self.refused_changes[name] = change
             raise ValueError(change)
         terms = json.dumps({"document": answer.content.decode(), "signature": signature})
-        if stored is None:
+        if known is None:
             self.store.create(name, campaign.mechanism, terms)
-        elif stored.terms != terms:
-            self.store.change_terms(name, terms)
+        elif known.stored.terms != terms:
+            self.store.change(name, terms=terms)
+        else:
+            return
         self.refresh()
 
     def _forbidden_change(self, document: Document, known: Entry | None) -> str | None:
@@ -185,10 +189,10 @@ class Work(Rounds):
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
-            for entry in self._shuffler.refresh():
+            for entry in list(self._shuffler.entries.values()):
                 self._fetch(entry)
             self._fetch_due, self._forwarding = time.monotonic() + self._shuffler.settings.fetch_seconds, True
-        entries = self._shuffler.refresh()
+        entries = list(self._shuffler.entries.values())
         for entry in entries:
             self.attempt(entry, self._mix)
         if self._forwarding:
@@ -261,7 +265,7 @@ def _routes(shuffler: Shuffler) -> APIRouter:
     @router.get("/v1/campaigns/{name}/status", dependencies=ADMINISTRATOR)
     def status(entry: Named) -> ShufflerStatus:
         """Count the people whose envelopes are waiting."""
-        campaign, counts = entry.campaign, shuffler.store.counts(entry.campaign.name)
+        campaign, counts = entry.campaign, shuffler.store.counts()[entry.campaign.name]
         return ShufflerStatus(
             name=campaign.name,
             status=campaign.status(shuffler.clock.now()),
@@ -278,7 +282,7 @@ def _routes(shuffler: Shuffler) -> APIRouter:
 
 def _gauges(shuffler: Shuffler) -> Iterable[Metric]:
     """The shuffler's metrics that are counted when they are read."""
-    counts = shuffler.store.all_counts()
+    counts = shuffler.store.counts()
     people = {(name,): own.received for name, own in counts.items()}
     yield gauge("sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people)
     outgoing = {(name,): count_outgoing(shuffler.store, name) for name in counts}

@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,17 +12,12 @@ from sstq.aggregation import Aggregator
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
 from sstq.service import folding
-from sstq.service.database import Database, hold, put, totals
+from sstq.service.database import Database, UnknownCampaign, put, totals
 from sstq.service.receiving import Answer, Checked, Packed, Receipt, Refusal, Upload, checked, receive
 
 __all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
 
-# Names of settings: hours of service so far, and a mark that changes with any campaign.
-_SERVICE, _CHANGES = "service-hours", "changes"
-
-
-class UnknownCampaign(ValueError):  # noqa: N818
-    """There is no campaign with this name, or it was deleted."""
+_SERVICE = "service-hours"  # the setting with the hours of service so far
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,9 @@ class Store(Database):
         check: Callable[[Mechanism, Sequence[Packed]], Checked] = checked,
         *,
         upgrade: bool = False,
+        read_only: bool = False,
     ) -> None:
-        super().__init__(url, upgrade=upgrade)
+        super().__init__(url, upgrade=upgrade, read_only=read_only)
         self._check = check
         self._mechanisms: dict[str, Mechanism] = {}
 
@@ -66,7 +63,7 @@ class Store(Database):
     # Settings
 
     def setting(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a setting, created and stored on first use; all processes get the same value."""
+        """Return a setting, created and stored on first use."""
 
         def work(connection: sa.Connection) -> bytes:
             found = _get(connection, name)
@@ -87,10 +84,6 @@ class Store(Database):
 
     # Campaigns
 
-    def changes(self) -> bytes:
-        """A mark that is another one after every change of a campaign, by any process."""
-        return self.known_setting(_CHANGES) or b""
-
     def create(self, name: str, mechanism: Mechanism, terms: str) -> None:
         """Store a campaign; ValueError if the name is taken."""
         row = {"name": name, "mechanism": mechanism.to_json(), "terms": terms, "closed": False, "issued": 0}
@@ -100,80 +93,52 @@ class Store(Database):
             found = connection.execute(query).one_or_none()
             if found is None:
                 connection.execute(tables.campaigns.insert(), row)
-                _mark(connection)
             elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
                 raise ValueError(f"name must be new, got {name!r}, which already exists")
 
         self.write(work)
 
-    def campaign(self, name: str) -> StoredCampaign | None:
-        """Return the campaign with this name, if any."""
-        return next((found for found in self.campaigns() if found.name == name), None)
-
-    def campaigns(self) -> list[StoredCampaign]:
+    def campaigns(self) -> dict[str, StoredCampaign]:
         """Return all campaigns by name."""
         table = tables.campaigns.c
         query = sa.select(table.name, table.mechanism, table.terms, table.closed).order_by(table.name)
 
-        def work(connection: sa.Connection) -> list[StoredCampaign]:
+        def work(connection: sa.Connection) -> dict[str, StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
             for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
                 senders.setdefault(own, set()).add(bytes(digest))
-            return [
-                StoredCampaign(name, self._mechanism(mechanism), terms, closed, frozenset(senders.get(name, ())))
+            return {
+                name: StoredCampaign(name, self._parsed(mechanism), terms, closed, frozenset(senders.get(name, ())))
                 for name, mechanism, terms, closed in connection.execute(query)
-            ]
+            }
 
         return self.read(work)
 
-    def _mechanism(self, text: str) -> Mechanism:
+    def _parsed(self, text: str) -> Mechanism:
         # Parsing one takes longer than the rest of a request; there is one entry per campaign.
         if text not in self._mechanisms:
             self._mechanisms[text] = from_json(text)
         return self._mechanisms[text]
 
-    def _named(self, name: str) -> Mechanism:
-        found = self.campaign(name)
-        if found is None:
-            raise _no_campaign(name)
-        return found.mechanism
+    def _mechanism(self, name: str) -> Mechanism:
+        return self._parsed(self.read(lambda connection: _existing(connection, name)))
 
-    def change_terms(self, name: str, terms: str) -> None:
-        """Replace a campaign's terms; ValueError if there is no such campaign."""
-        self._change(name, {"terms": terms})
-
-    def end(self, name: str) -> None:
-        """Close a campaign for good: nothing new is stored from now on, but stored uploads are still folded."""
-        self._change(name, {"closed": True})
-
-    def _change(self, name: str, values: dict[str, object]) -> None:
+    def change(self, name: str, **values: Any) -> None:
+        """Change columns of a campaign; if it is `closed`, stored uploads are still folded, but none is accepted."""
         change = tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
-        self._within(name, lambda connection: connection.execute(change))
+        self._change(name, lambda connection: connection.execute(change))
 
-    def _within(self, name: str, work: Callable[[sa.Connection], object]) -> None:
-        """Change a campaign in one transaction, so that all processes read it again; UnknownCampaign without it."""
-
-        def change(connection: sa.Connection) -> bool:
-            if not hold(connection, name):
-                return False
+    def _change(self, name: str, work: Callable[[sa.Connection], object]) -> None:
+        def existing(connection: sa.Connection) -> None:
+            _existing(connection, name)
             work(connection)
-            _mark(connection)
-            return True
 
-        if not self.write(change):
-            raise _no_campaign(name)
+        self.write(existing)
 
     def delete(self, name: str) -> None:
         """Delete a campaign and everything collected for it."""
-
-        def work(connection: sa.Connection) -> None:
-            # The campaign first: concurrent uploads wait for this, and then find no campaign.
-            connection.execute(tables.campaigns.delete().where(tables.campaigns.c.name == name))
-            for table in tables.OF_A_CAMPAIGN:
-                connection.execute(table.delete().where(table.c.campaign == name))
-            _mark(connection)
-
-        self.write(work)
+        gone = [table.delete().where(table.c.campaign == name) for table in tables.OF_A_CAMPAIGN]
+        self.execute(tables.campaigns.delete().where(tables.campaigns.c.name == name), *gone)
 
     def last_hour(self) -> int | None:
         """The hour of the last call of `purge`, if any."""
@@ -200,9 +165,7 @@ class Store(Database):
             gone = list(connection.execute(query).scalars())
             for kept in (tables.receipts, tables.tokens, tables.seen):
                 connection.execute(kept.delete().where(kept.c.campaign.in_(gone)))
-            end = update.where(table.name.in_(gone), sa.not_(table.closed)).values(closed=True)
-            if connection.execute(end).rowcount:
-                _mark(connection)
+            connection.execute(update.where(table.name.in_(gone)).values(closed=True))
 
         self.write(work)
 
@@ -211,19 +174,11 @@ class Store(Database):
     def add_sender(self, name: str, digest: bytes, quota: int | None) -> None:
         """Let the holder of a token, given by its SHA-256, send this many messages; ValueError without the campaign."""
         row = {"campaign": name, "digest": digest, "quota": quota, "used": 0}
-        table = tables.senders.c
-        mine = sa.select(table.used).where(table.campaign == name, table.digest == digest)
-
-        def work(connection: sa.Connection) -> None:
-            if connection.execute(mine).one_or_none() is None:  # and so not a retry of this call
-                connection.execute(tables.senders.insert(), row)
-
-        self._within(name, work)
+        self._change(name, lambda connection: put(connection, tables.senders, row))
 
     def remove_senders(self, name: str) -> None:
         """Make all senders' tokens of a campaign worthless."""
-        gone = tables.senders.delete().where(tables.senders.c.campaign == name)
-        self._within(name, lambda connection: connection.execute(gone))
+        self.execute(tables.senders.delete().where(tables.senders.c.campaign == name))
 
     def issue(self, name: str, digests: Iterable[bytes]) -> None:
         """Add single-use tokens by their SHA-256, once each; ValueError if there is no such campaign."""
@@ -237,53 +192,54 @@ class Store(Database):
                 connection.execute(more)
                 connection.execute(tables.tokens.insert(), rows)
 
-        self._within(name, work)
+        self._change(name, work)
 
     # Uploads
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:
         """Check uploads and store them in one transaction; uploads with a receipt are durable on return."""
-        return self.write(lambda connection: receive(connection, batch, self._checked))
 
-    def _checked(self, mechanism: str, packed: Sequence[Packed]) -> Checked:
-        return self._check(self._mechanism(mechanism), packed)
+        def check(mechanism: str, packed: Sequence[Packed]) -> Checked:
+            return self._check(self._parsed(mechanism), packed)
+
+        return self.write(lambda connection: receive(connection, batch, check))
 
     def waiting(self) -> dict[str, int]:
         """Count the messages that are not folded yet, of all campaigns that have some."""
         return self.read(lambda connection: totals(connection, tables.uploads))
 
-    def outdated(self) -> dict[str, int]:
-        """Count the folded messages of all campaigns whose estimate does not cover them."""
+    def outdated(self) -> set[str]:
+        """The campaigns whose estimate does not cover all folded messages."""
 
-        def work(connection: sa.Connection) -> dict[str, int]:
+        def work(connection: sa.Connection) -> set[str]:
             covered = totals(connection, tables.estimates)
-            folded = totals(connection, tables.pieces)
-            return {name: count for name, count in folded.items() if covered.get(name, 0) < count}
+            return {name for name, count in totals(connection, tables.pieces).items() if covered.get(name, 0) < count}
 
         return self.read(work)
 
-    def fold(self, name: str, hour: int = 0) -> int:
-        """Fold some uploads of a campaign in this hour, then merge similar pieces; returns how many were folded."""
-        mechanism = self._named(name)
-        folded = folding.fold(self, name, mechanism, hour)
-        while folding.merge(self, name, mechanism):
-            pass
-        return folded
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of a store with this one."""
+        return function(self, *arguments)
+
+    def fold(self, name: str, hour: int = 0, run: Callable[..., Any] | None = None) -> int:
+        """Fold some uploads of a campaign in this hour, then merge similar pieces; returns how many were folded.
+
+        `run` calls a function of a store and further arguments elsewhere.
+        """
+        run, mechanism = run or self.run, self._mechanism(name)
+        found = step = run(folding.fold, name, mechanism)
+        while step is not None:
+            self.write(lambda connection, step=step: folding.keep(connection, name, step, hour))  # type: ignore[misc]
+            step = run(folding.merge, name, mechanism)
+        return 0 if found is None else int(found.folded)
 
     def state(self, name: str) -> Aggregator:
         """Return the sums of all folded messages of a campaign."""
-        mechanism = self._named(name)
+        mechanism = self._mechanism(name)
         return self.read(lambda connection: folding.state(connection, name, mechanism))
 
-    def counts(self, name: str) -> Counts:
-        """Return the counts of a campaign."""
-        found = self.all_counts().get(name)
-        if found is None:
-            raise _no_campaign(name)
-        return found
-
-    def all_counts(self) -> dict[str, Counts]:
-        """Return the counts of all campaigns, with as many queries as for one."""
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of all campaigns."""
         query = sa.select(tables.campaigns.c.name, tables.campaigns.c.issued)
         left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(tables.tokens.c.campaign)
 
@@ -298,8 +254,13 @@ class Store(Database):
         return self.read(work)
 
 
-def _no_campaign(name: str) -> UnknownCampaign:
-    return UnknownCampaign(f"name must be an existing campaign, got {name!r}")
+def _existing(connection: sa.Connection, name: str) -> str:
+    """The JSON of a campaign's mechanism; UnknownCampaign if there is no such campaign."""
+    table = tables.campaigns.c
+    found: str | None = connection.execute(sa.select(table.mechanism).where(table.name == name)).scalar()
+    if found is None:
+        raise UnknownCampaign(f"name must be an existing campaign, got {name!r}")
+    return found
 
 
 def _get(connection: sa.Connection, name: str) -> bytes | None:
@@ -309,8 +270,3 @@ def _get(connection: sa.Connection, name: str) -> bytes | None:
 
 def _set(connection: sa.Connection, name: str, value: bytes) -> None:
     put(connection, tables.settings, {"name": name, "value": value})
-
-
-def _mark(connection: sa.Connection) -> None:
-    """Let all processes read the campaigns again."""
-    _set(connection, _CHANGES, secrets.token_bytes(16))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from binascii import unhexlify
@@ -133,9 +132,6 @@ class Uploads:
             return answer.count
         if isinstance(answer, Malformed):
             raise Problem(422, f"The messages are malformed: {answer.reason}.")
-        if answer in (Refusal.UNKNOWN, Refusal.CLOSED, Refusal.SENDER):
-            # Another process may have deleted, closed or changed the campaign.
-            await asyncio.to_thread(self._node.refresh)
         raise Problem(*answer.value)
 
 
