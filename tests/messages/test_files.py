@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sstq
 from sstq.messages import files
 from sstq.messages.batch import Messages
-from sstq.messages.files import block_messages, describe_messages, read_messages, write_messages
+from sstq.messages.files import block_messages, open_messages, read_messages, write_messages
 from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
@@ -27,6 +27,11 @@ def sample(mechanism, count=100, **options):
     clients = np.arange(count) * 7 if mechanism.coin == "public" else None
     x = np.random.default_rng(0).standard_normal((count, 20))
     return mechanism.encode(x, clients=clients, **options)
+
+
+def describe_messages(path):
+    with open_messages(path) as opened:
+        return opened.info
 
 
 def read_all(path, mechanism):

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sstq.files.atomic import atomic_file
-from sstq.files.stores import open_object
+from sstq.files.stores import is_remote, open_object
 from sstq.messages import parquet
-from sstq.messages.batch import Messages
+from sstq.messages.batch import MessageFileInfo, Messages
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -30,21 +30,6 @@ _CRC_BYTES = 4
 _HEADER_BYTES = _HEADER.size + _CRC_BYTES
 _SIMULATED, _WITH_CLIENTS = 1, 2
 BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
-
-
-@dataclass(frozen=True)
-class MessageFileInfo:
-    """The header of a message file; a random `file_id` distinguishes files with the same messages."""
-
-    kind: str
-    version: int
-    digest: str
-    count: int
-    message_bits: int
-    simulated: bool
-    with_clients: bool
-    block_messages: int
-    file_id: str
 
 
 def write_messages(
@@ -103,23 +88,19 @@ class MessageFile:
 def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
     """Open a message file, recognised by its content; ValueError for anything else, or if it changes while open."""
     name = os.fspath(path)
-    if "://" in name:
-        with open_object(name) as file:
-            if file.read(4) != parquet.MAGIC:
-                raise ValueError(f"{name} must be Parquet to be read from an object store")
-            yield MessageFile(file, _describe_parquet(file))
-        return
-    with open(name, "rb") as file:
-        before, start = os.fstat(file.fileno()), file.read(8)
+    remote = is_remote(name)
+    with open_object(name) if remote else open(name, "rb") as file:
+        before, start = None if remote else os.fstat(file.fileno()), file.read(8)
         file.seek(0)
         if start.startswith(parquet.MAGIC):
-            yield MessageFile(file, _describe_parquet(file))
-        elif start == MAGIC:
+            yield MessageFile(file, parquet.describe(file))
+        elif start == MAGIC and not remote:
             yield MessageFile(file, _describe_framed(file))
         else:
-            raise ValueError(f"{name} is not a message file: unknown header")
-        after = os.fstat(file.fileno())
-    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            wanted = "must be Parquet to be read from an object store" if remote else "is not a message file"
+            raise ValueError(f"{name} {wanted}: unknown header")
+        after = before and os.fstat(file.fileno())
+    if before and after and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise ValueError(f"{name} changed while it was read; none of its messages were added")
 
 
@@ -141,12 +122,6 @@ def read_messages(path: str | os.PathLike[str], mechanism: Any, by: str | None =
     """
     with open_messages(path) as opened:
         yield from opened.read(mechanism, by)
-
-
-def describe_messages(path: str | os.PathLike[str]) -> MessageFileInfo:
-    """Read the description of a message file, recognised by its content; ValueError for anything else or damaged."""
-    with open_messages(path) as opened:
-        return opened.info
 
 
 def block_messages(message_bits: int) -> int:
@@ -172,12 +147,6 @@ def _in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages
         yield Messages.concatenate(waiting)
 
 
-def _describe_parquet(file: BinaryIO) -> MessageFileInfo:
-    digest, count, width, simulated, with_clients, file_id = parquet.describe(file)
-    flags = (simulated, with_clients, block_messages(width))
-    return MessageFileInfo("parquet", parquet.VERSION, digest, count, width, *flags, file_id)
-
-
 def _describe_framed(file: BinaryIO) -> MessageFileInfo:
     """Read the header; ValueError if it is damaged, or if the file's length does not match it."""
     name = file.name
@@ -194,7 +163,7 @@ def _describe_framed(file: BinaryIO) -> MessageFileInfo:
     if width < 1 or not sound or flags > _SIMULATED | _WITH_CLIENTS:
         raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
     simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
-    identity = (digest.hex(), count, width, simulated, with_clients, block, file_id.hex())
+    identity = (digest.hex(), count, width, simulated, with_clients, file_id.hex(), block)
     info = MessageFileInfo("framed", version, *identity)
     full, rest = divmod(count, block)
     expected = _HEADER_BYTES + full * (_block_bytes(info, block) + _CRC_BYTES)
@@ -224,9 +193,6 @@ def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
 
 def _read_framed(file: BinaryIO, mechanism: Any, info: MessageFileInfo) -> Iterator[Messages]:
     """Iterate over the messages, one block at a time; ValueError, with the position, for damage or bad values."""
-    layout, width = mechanism.layout, info.message_bits
-    if width != layout.message_bits:
-        raise ValueError(f"{file.name} has messages of {width} bits, the mechanism's have {layout.message_bits}")
     file.seek(_HEADER_BYTES)
     for number, start in enumerate(range(0, info.count, info.block_messages)):
         rows = min(info.block_messages, info.count - start)
@@ -240,7 +206,7 @@ def _read_framed(file: BinaryIO, mechanism: Any, info: MessageFileInfo) -> Itera
         if info.with_clients:
             clients, data = np.frombuffer(data[: 8 * rows], dtype="<u8").astype(np.uint64), data[8 * rows :]
         try:
-            yield mechanism.messages_from_columns(layout.unpack(data, rows), clients, info.simulated)
+            yield mechanism.messages_from_columns(mechanism.layout.unpack(data, rows), clients, info.simulated)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
 

@@ -3,27 +3,27 @@
 Columns have the integer types that every SQL engine knows: 32 bits with a sign, or 64 where needed. A field of several
 numbers is a column of fixed-size lists; public labels are a column of text with its own name. Files written where the
 mechanism is known also have the columns that a public coin gives. The file's metadata hold the mechanism's digest,
-whether the messages are simulated, the file's random identifier, and a CRC-32 of each field and of all this; pages
-carry Parquet's own checksums.
+whether the messages are simulated, the file's random identifier, and a CRC-32 of all this and the number of messages;
+pages carry Parquet's own checksums.
 """
 
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import Messages
+from sstq.messages.batch import MessageFileInfo, Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
 VERSION = 2
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
-_CHECKSUMS = b"sstq.checksums"
+_CHECKSUM = b"sstq.checksum"
 CLIENT = "client"
 _CLIENT = Field(CLIENT, 64, 1 << 64)
 
@@ -59,35 +59,50 @@ def write(
     pyarrow = import_pyarrow()
     iterator = iter(blocks)
     first = next(iterator)
-    width = first.layout.message_bits
-    stated = (str(VERSION), first.digest, str(width), str(int(first.simulated)), os.urandom(16).hex())
+    stated = (
+        str(VERSION),
+        first.digest,
+        str(first.layout.message_bits),
+        str(int(first.simulated)),
+        os.urandom(16).hex(),
+    )
     schema = _as_table(pyarrow, first, counted, by).schema.with_metadata(dict(zip(_KEYS, stated, strict=True)))
-    checksums = _first_checksums(stated, len(_arrays(first)))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         for block in chain([first], iterator):
             writer.write_table(_as_table(pyarrow, block, counted, by).cast(schema), row_group_size=len(block))
-            checksums = _checksums(block, checksums)
             count += len(block)
-        writer.add_key_value_metadata({_CHECKSUMS: _as_text(checksums)})
+        writer.add_key_value_metadata({_CHECKSUM: _checksum(stated, count)})
     return count
 
 
-def describe(file: BinaryIO) -> tuple[str, int, int, bool, bool, str]:
-    """Read digest, count, bits, whether simulated and with clients, and identifier; ValueError without messages."""
+def describe(file: BinaryIO) -> MessageFileInfo:
+    """Read what a file says of itself; ValueError if it is damaged or has no messages."""
     with open_parquet(file) as table:
-        names, metadata, count = table.schema_arrow.names, table.schema_arrow.metadata or {}, table.metadata.num_rows
+        schema, count = table.schema_arrow, table.metadata.num_rows
+        checksum = (table.metadata.metadata or {}).get(_CHECKSUM)
+    metadata = schema.metadata or {}
     if not all(key in metadata for key in _KEYS):
         raise ValueError(f"{file.name} is a Parquet file, but not a message file: its metadata have no digest")
-    version, digest, bits, simulated, file_id = (metadata[key].decode(errors="replace") for key in _KEYS)
+    stated = [metadata[key].decode(errors="replace") for key in _KEYS]
+    version, digest, bits, simulated, file_id = stated
     if version != str(VERSION):
         raise ValueError(f"{file.name} has version {version} of this format; this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}")
-    return digest, count, int(bits), simulated == "1", CLIENT in names, file_id
+    # A file written by another tool may lack our checksum; its pages' own are verified.
+    if checksum not in (None, _checksum(stated, count)):
+        raise ValueError(f"{file.name} is damaged: the checksum of its metadata does not match")
+    return MessageFileInfo(
+        "parquet", VERSION, digest, count, int(bits), simulated == "1", CLIENT in schema.names, file_id
+    )
 
 
-def read(file: BinaryIO, mechanism: Any, info: Any, size: int, by: str | None = None) -> Iterator[Messages]:
+def _checksum(stated: Iterable[str], count: int) -> bytes:
+    return f"{zlib.crc32(','.join([*stated, str(count)]).encode()):08x}".encode()
+
+
+def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
@@ -102,8 +117,6 @@ def read(file: BinaryIO, mechanism: Any, info: Any, size: int, by: str | None = 
             _check_type(schema.field(field.name).type, field, file.name)
         if by is not None:
             check_label_type(schema.field(by).type, by, file.name)
-        stated = (table.metadata.metadata or {}).get(_CHECKSUMS)
-        checksums = _first_checksums([schema.metadata[key].decode() for key in _KEYS], len(fields))
         row = 0
         for batch in table.iter_batches(batch_size=size, columns=wanted):
             columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
@@ -111,16 +124,10 @@ def read(file: BinaryIO, mechanism: Any, info: Any, size: int, by: str | None = 
             messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
             if by is not None:
                 messages = replace(messages, labels=arrow_labels(batch.column(by), by, file.name, row))
-            checksums = _checksums(messages, checksums)
             row += batch.num_rows
             yield messages
-    # A file written by another tool may lack our checksums; its pages' own have been verified.
-    if stated is not None and stated != _as_text(checksums):
-        raise ValueError(f"{file.name} is damaged: the checksums of its columns do not match")
-
-
-def _arrays(messages: Messages) -> list[Column]:
-    return [*messages.columns] if messages.clients is None else [*messages.columns, messages.clients]
+    if row != info.count:
+        raise ValueError(f"{file.name} is damaged: it must have {info.count} messages, got {row}")
 
 
 def _as_table(pyarrow: Any, messages: Messages, counted: Callable[[Messages], Messages] | None, by: str | None) -> Any:
@@ -151,20 +158,6 @@ def engine_type(field: Field) -> str:
     if isinstance(field, FloatField):
         return "<f4"
     return "<i4" if field.limit <= 1 << 31 else "<i8"
-
-
-def _first_checksums(stated: Sequence[str], columns: int) -> list[int]:
-    return [zlib.crc32("\n".join(stated).encode())] * columns
-
-
-def _checksums(messages: Messages, before: list[int]) -> list[int]:
-    fields = [engine_type(field) for field in messages.layout.fields] + ["<u8"]
-    raw = [array.astype(kind).tobytes() for kind, array in zip(fields, _arrays(messages), strict=False)]
-    return [zlib.crc32(data, crc) for data, crc in zip(raw, before, strict=True)]
-
-
-def _as_text(checksums: list[int]) -> bytes:
-    return ",".join(f"{crc:08x}" for crc in checksums).encode()
 
 
 def _check_type(kind: Any, field: Field, place: str) -> None:
