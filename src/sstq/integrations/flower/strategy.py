@@ -185,7 +185,7 @@ class SstqStrategy(Strategy):
             raise ValueError(f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}")
         if asked and not self._state.asked:
             error = sqrt(used.typical_error(len(asked)).total) / used.clip
-            log(INFO, "SstqStrategy: n = %s, d = %s: error %.2g × clip", len(asked), used.dim, error)
+            log(INFO, "SstqStrategy: %s", f"n = {len(asked):,}, d = {used.dim:,}: error {error:.2g} × clip")
         self._state.asked.update(asked)
         self._state.save()
         self._round = _Round(request, arrays, private, tuple(message.metadata for message in messages))
