@@ -191,16 +191,16 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
 
     split = _split(name, seed, library)
     model = split.classifier(epsilon).fit(split.X, split.y)
-    course, report, said = model._course, model.report_, model.predict(split.test)
-    rows = course.main.unit_features(unit_rows(apply_features(course.features, split.test)))
+    report, said = model.report_, model.predict(split.test)
+    mapped = apply_features(model.features_, split.test)
+    rows = model._main.unit_features(unit_rows(mapped))
     forms: dict[str, float] = {
         form: float(np.mean(model.classes_[found.scores(rows).argmax(axis=1)] == split.truth))
-        for form, found in course.discriminants.items()
+        for form, found in model._discriminants.items()
     }
     _, counts = np.unique(split.truth, return_counts=True)
     majority, accuracy = float(counts.max() / len(split.truth)), float(np.mean(said == split.truth))
     error = math.sqrt(accuracy * (1 - accuracy) / len(split.truth))
-    mapped = apply_features(course.features, split.test[:1])
     return {
         "table": name,
         "people": len(split.X),

@@ -13,7 +13,6 @@ from paper.reproduction.methods import METHODS
 from sstq.accounting import gaussian_sigma
 from sstq.aggregation import Estimate
 from sstq.learning import PrivateClassifier, Question
-from sstq.learning.course import Course
 from sstq.mechanisms import ClippedWarning, GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
@@ -23,29 +22,19 @@ _SENSITIVITY = 2.0
 _NONE = 1e-9
 
 
-class _CentralCourse(Course):
-    """A server that sees everything and adds noise once."""
-
-    delta = 0.0
-
-    def noise(self, mechanism: GroupUnit, people: int) -> float:
-        size = mechanism.groups * mechanism.dim
-        if not self.delta:
-            return size * _NONE / people
-        return float(size * (_SENSITIVITY * gaussian_sigma(self.budget.epsilon, self.delta) / people) ** 2)
-
-
-class _GaussianCourse(_CentralCourse):
-    delta = DELTA
-
-
 class ExactClassifier(PrivateClassifier):
     """`PrivateClassifier` from exact class sums: no privacy."""
 
-    _course_type = _CentralCourse
+    _central_delta = 0.0
+
+    def _noise(self, mechanism: GroupUnit, people: int) -> float:
+        size = mechanism.groups * mechanism.dim
+        if not self._central_delta:
+            return size * _NONE / people
+        return float(size * (_SENSITIVITY * gaussian_sigma(self.epsilon, self._central_delta) / people) ** 2)
 
     def _answers(self, question: Question, mapped: Any, y: Any, rng: Any) -> Estimate:
-        if question.kind == "centre" and not self._course_type.delta:
+        if question.kind == "centre" and not self._central_delta:
             vectors = question.vectors(mapped)
             return Estimate(vectors.mean(axis=0), np.zeros(vectors.shape[1]), len(vectors))
         if question.kind != "classes" or not isinstance(question.mechanism, GroupUnit):
@@ -54,7 +43,7 @@ class ExactClassifier(PrivateClassifier):
         own = question.labels(y, count)
         sums = np.zeros((groups, question.mechanism.dim))
         np.add.at(sums, own, question.vectors(mapped))
-        noise = math.sqrt(self._course.noise(question.mechanism, count) / sums.size)
+        noise = math.sqrt(self._noise(question.mechanism, count) / sums.size)
         value = sums.ravel() / count + noise * rng.standard_normal(sums.size)
         shares = np.bincount(own, minlength=groups) / count
         return GroupEstimate(value, np.full(sums.size, noise), count, shares=shares, shares_stderr=np.zeros(groups))
@@ -68,7 +57,7 @@ class CentralClassifier(ExactClassifier):
     The cohorts have no person in common. The shares of the classes are public in this comparison.
     """
 
-    _course_type = _GaussianCourse
+    _central_delta = DELTA
 
 
 Floats = NDArray[np.float64]

@@ -154,10 +154,8 @@ def test_people_choose_the_better_form(seed):
     model = PrivateClassifier(6.0, public=X[:1000], check_people=0.4, random_state=seed).fit(X[1000:], y[1000:])
     report = model.report_
     assert set(report.accuracies) == {"regression", "fisher"}
-    rows = model._course.main.unit_features(unit_rows(model._course.features(X)))
-    true = {
-        form: np.mean(known.scores(rows).argmax(axis=1) == y) for form, known in model._course.discriminants.items()
-    }
+    rows = model._main.unit_features(unit_rows(model.features_(X)))
+    true = {form: np.mean(known.scores(rows).argmax(axis=1) == y) for form, known in model._discriminants.items()}
     # Measured over ten seeds: 0.80 to 0.82 and 0.95 to 0.96. Six standard errors: fails for one seed in 10⁸.
     assert true["fisher"] > true["regression"] + 0.05
     for form, accuracy in true.items():

@@ -196,6 +196,7 @@ def test_wrong_usage(arguments, message):
 def test_a_classifier_behind_a_shuffler():
     found = plan(64, 59_000, 1.0, trust="shuffler", classes=10)
     assert found.mechanism.messages == 16
+    assert found.central_error < found.error < found.local_error
     # The bar of GroupUnit above.
     assert found.noise <= 10 * math.sqrt(0.0054 / 59_000)
     assert "trust='shuffler', delta=1e-06, messages=16)" in found.python()

@@ -14,8 +14,8 @@ from sstq.learning.questions import Question, encode
 
 if TYPE_CHECKING:
     from sstq.learning.classifier import PrivateClassifier
-    from sstq.learning.course import LearningReport
     from sstq.learning.regression import PrivateRegression
+    from sstq.learning.report import LearningReport
 
 __all__ = [
     "FourierFeatures",
@@ -28,7 +28,7 @@ __all__ = [
     "encode",
 ]
 
-_OF_SERVERS = {"LearningReport": "course", "PrivateClassifier": "classifier", "PrivateRegression": "regression"}
+_OF_SERVERS = {"LearningReport": "report", "PrivateClassifier": "classifier", "PrivateRegression": "regression"}
 
 
 def __getattr__(name: str) -> Any:

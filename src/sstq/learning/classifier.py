@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.accounting import shuffled_epsilon
 from sstq.aggregation import Estimate
-from sstq.checks import check_option
-from sstq.learning.course import Budget, Cohort, Course, LearningReport, Trust
+from sstq.checks import check_argument, check_number, check_option
+from sstq.learning.directions import Basis, energy_profile, fixed_basis, length_shares, public_basis
+from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
 from sstq.learning.estimators import (
     BaseEstimator,
     ClassifierMixin,
     check_classification_targets,
     check_is_fitted,
+    clone,
     generator_of,
     known_rows,
     public_seed,
@@ -25,10 +28,22 @@ from sstq.learning.estimators import (
 )
 from sstq.learning.features import FeatureMap, Floats, FourierFeatures, apply_features, scaled_columns, unit_rows
 from sstq.learning.questions import Question
+from sstq.learning.report import LearningReport, accuracy_by_class, judged_forms
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.messages.batch import Messages
+from sstq.planning import shuffled_mechanism
 
 # The share of all people who try each feature map, and of these the share who judge it.
 _TRIAL_PEOPLE, _TRIAL_CHECKS = 0.1, 0.2
+# The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
+_CENTRE_PEOPLE, _PILOT_PEOPLE = 0.15, 0.1
+# The directions at which the noise of a message is predicted; it hardly depends on them.
+_USUAL_DIRECTIONS = 32
+# The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
+_SHRINKAGE_DECAY = 0.5
+# The largest ε of a message, and how often its range is halved to find the one that a shuffler allows.
+_MOST_EPSILON, _HALVINGS = 20.0, 20
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,7 +91,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         epsilon: float = 3.0,
         *,
-        trust: Trust = "local",
+        trust: str = "local",
         delta: float = 1e-6,
         messages: int = 1,
         features: FeatureMap = None,
@@ -116,25 +131,24 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(unknown):
             got = f"got {y[unknown[0]].item()!r} in row {unknown[0]}"
             raise ValueError(f"y must be among the classes {self.classes_.tolist()}, {got}")
-        *trials, _ = self._courses
-        if trials:
+        if self._trials:
             tried = round(_TRIAL_PEOPLE * len(X))
             order = (rng or np.random.default_rng()).permutation(len(X))
-            *parts, rest = np.split(order, [tried * number for number in range(1, len(trials) + 1)])
-            for trial, part in zip(trials, parts, strict=True):
-                self._teach(trial, X[part], y[part], rng)
+            *parts, rest = np.split(order, [tried * number for number in range(1, len(self._trials) + 1)])
+            for trial, part in zip(self._trials, parts, strict=True):
+                trial._teach(X[part], y[part], rng)
             X, y = X[rest], y[rest]
-        self._teach(self._course, X, y, rng)
-        return self._fitted()
+        self._teach(X, y, rng)
+        return self
 
-    def _teach(self, course: Course, X: Any, y: Any, rng: np.random.Generator | None) -> None:
-        """Ask every cohort of a course, once each."""
-        sizes, mapped = course.sizes(len(X)), apply_features(course.features, X)
+    def _teach(self, X: Any, y: Any, rng: np.random.Generator | None) -> None:
+        """Ask every cohort once."""
+        sizes, mapped = self.cohort_sizes(len(X)), apply_features(self._chosen_features(), X)
         order = (rng or np.random.default_rng()).permutation(len(X))
         for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):
-            question = course.question(len(part), public_seed(rng), mapped.shape[1])
+            question = self._ask(len(part), public_seed(rng), mapped.shape[1])
             # The features are computed already.
-            course.take(self._answers(replace(question, features=None), mapped[part], y[part], rng))
+            self._take(self._answers(replace(question, features=None), mapped[part], y[part], rng))
 
     def _answers(
         self, question: Question, mapped: Floats, y: NDArray[Any], rng: np.random.Generator | None
@@ -146,77 +160,96 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return aggregator.mean()
 
     def _begin(self, classes: ArrayLike | None, columns: int | None = None) -> None:
-        """Read all options: from here on there are courses, the last of which teaches the classifier."""
+        """Check all options and forget what was learned: from here on there are cohorts to be asked."""
         if classes is None:
             raise ValueError("classes must be given, got None: the server does not see labels")
         labels = np.unique(np.asarray(classes))
         if len(labels) < 2 or len(labels) != len(np.asarray(classes)):
             raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
-        trials, features = isinstance(self.features, str), self.features
-        if trials:
-            check_option("features", features, ("auto",))
+        check_argument("epsilon", self.epsilon)
+        check_argument("messages", self.messages)
+        shuffled = check_option("trust", self.trust, ("local", "shuffler")) == "shuffler"
+        if shuffled:
+            check_number("delta", self.delta, 1e-15, 0.1)
+        elif self.messages > 1:
+            raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
+        check_number("check_people", self.check_people, 0, 0.5)
+        if self.max_features is not None:
+            check_number("max_features", self.max_features, 1, 2**20, integer=True)
+        self.classes_ = labels
+        self._begin_features(columns)
+        first, last = ["centre"] * (self.public is None), ["check", "classes"] * bool(self.check_people)
+        self._cohorts = [*first, "pilot", "main", *last]  # still to be asked
+        self._asked: Question | None = None  # waiting for answers
+        self._basis: Basis | None = None
+        self._level, self._sharpness = 1.0, 1.0
+        self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
+        delta = self.delta if shuffled else 0.0
+        self._facts: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta, "local_epsilon": 0.0}
+        self._facts |= {"people": {}, "message_bits": {}}
+
+    def _begin_features(self, columns: int | None) -> None:
+        """Choose the feature map, or the classifiers that try maps on people of their own."""
+        self._trials: list[PrivateClassifier] = []
+        auto, self._map = isinstance(self.features, str), self.features
+        if auto:
+            check_option("features", self.features, ("auto",))
             if self.public is None:
                 raise ValueError("public must be given for features='auto', got None: their directions come from it")
-        if self.bounds is None and self.public is None and features is None:
-            raise ValueError(
-                "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
-                "for features that have one already, pass features=your_map"
-            )
-        if trials or features is None:
-            names = getattr(self, "feature_names_in_", None)
-            features = scaled_columns(self.bounds, self.public, columns, names)
-        elif self.bounds is not None:
-            raise ValueError("bounds must be left out: features have a scale already")
-        budget = Budget(self.epsilon, self.delta if self.trust == "shuffler" else 0.0, self.messages, self.trust)
+        elif self.features is not None:
+            if self.bounds is not None:
+                raise ValueError("bounds must be left out: features have a scale already")
+            return
+        names = getattr(self, "feature_names_in_", None)
+        self._map = scaled_columns(self.bounds, self.public, columns, names)
+        for each in (self._map, FourierFeatures(self._map.centre, self._map.spread)) if auto else ():
+            trial = clone(self).set_params(features=each, bounds=None, check_people=_TRIAL_CHECKS)
+            trial._begin(self.classes_)
+            self._trials.append(trial)
 
-        def course(features: FeatureMap, check_people: float) -> Course:
-            options = (self.public, self.max_features, self.blocks, check_people)
-            return self._course_type(budget, labels.tolist(), features, *options)
+    def _chosen_features(self) -> FeatureMap:
+        """The feature map: of the best trial, if there were any."""
+        if self._trials and not any(trial._cohorts for trial in self._trials):
+            self._map = max(self._trials, key=lambda trial: trial.report_.predicted_accuracy)._map
+        return self._map
 
-        self._courses = [course(features, self.check_people)]
-        if trials:
-            maps = (features, FourierFeatures(features.centre, features.spread))
-            self._courses[:0] = [course(each, _TRIAL_CHECKS) for each in maps]
-        self.classes_ = labels
-
-    _course_type = Course
-
-    @property
-    def _course(self) -> Course:
-        """The course that teaches the classifier, with the features of the best trial."""
-        *trials, course = self._courses
-        if trials and not any(trial.cohorts for trial in trials):
-            reports: list[Any] = [trial.report for trial in trials]
-            best = max(range(len(trials)), key=lambda place: reports[place].predicted_accuracy)
-            course.features = trials[best].features
-        return course
-
-    def cohort_sizes(self, clients: int) -> dict[Cohort, int]:
+    def cohort_sizes(self, clients: int) -> dict[str, int]:
         """Return the sizes of the cohorts for this many people, in the order of the questions.
 
         Examples:
             >>> PrivateClassifier(public=[[0.0]], classes=[0, 1]).cohort_sizes(59_000)
             {'pilot': 5900, 'main': 50150, 'check': 1475, 'classes': 1475}
         """
-        return self._asked_courses()[-1].sizes(clients)
+        self._begin_once()
+        clients, judges = check_argument("clients", clients), self.check_people / 2
+        shares = {"centre": _CENTRE_PEOPLE, "pilot": _PILOT_PEOPLE, "main": 0.0, "check": judges, "classes": judges}
+        sizes = {cohort: max(1, round(shares[cohort] * clients)) for cohort in self._cohorts}
+        sizes["main"] += clients - sum(sizes.values())
+        if sizes["main"] < 1:
+            raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {clients} sample")
+        return sizes
 
     # --- a deployment
 
-    def _asked_courses(self) -> list[Course]:
-        if not hasattr(self, "_courses"):
+    def _begin_once(self) -> None:
+        if not hasattr(self, "_cohorts"):
             self._begin(self.classes)
-        return self._courses
+
+    @property
+    def cohorts_left(self) -> tuple[str, ...]:
+        """The cohorts still to be asked, in a deployment."""
+        self._begin_once()
+        return tuple(cohort for one in (*self._trials, self) for cohort in one._cohorts)
 
     def question(self, people: int) -> Question:
         """Return the question for the next cohort of this many people; publish its `to_json`.
 
         Call `learn` with the messages of the cohort, then ask the next one, until `cohorts_left` is empty.
         """
-        courses = self._asked_courses()
-        course = next((trial for trial in courses[:-1] if trial.cohorts), self._course)
-        return course.question(
-            people, public_seed(generator_of(self.random_state)), getattr(course.features, "width", None)
-        )
+        self._begin_once()
+        asking = next((trial for trial in self._trials if trial._cohorts), self)
+        width = getattr(asking._chosen_features(), "width", None)
+        return asking._ask(people, public_seed(generator_of(self.random_state)), width)
 
     def learn(self, messages: Messages) -> PrivateClassifier:
         """Learn from the messages of the cohort that was asked last; after the main cohort the classifier is ready.
@@ -224,31 +257,135 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With a shuffler they must have been mixed, slot by slot, before the server got them; this is not checked.
         Fewer people than the question was for are refused, because the privacy guarantee depends on their number.
         """
-        course = next((course for course in getattr(self, "_courses", []) if course.asked), None)
-        if course is None:
-            raise ValueError("learn needs the messages of a question: call question first")
-        course.take(course.asked.mechanism.aggregator().update(messages).mean())
-        return self._fitted()
+        for one in (*getattr(self, "_trials", ()), self):
+            asked: Question | None = getattr(one, "_asked", None)
+            if asked is not None:
+                one._take(asked.mechanism.aggregator().update(messages).mean())
+                return self
+        raise ValueError("learn needs the messages of a question: call question first")
 
-    @property
-    def cohorts_left(self) -> tuple[Cohort, ...]:
-        """The cohorts still to be asked, in a deployment."""
-        return tuple(cohort for course in self._asked_courses() for cohort in course.cohorts)
+    # --- the server: one question per cohort, and what its answers tell
 
-    def _fitted(self) -> PrivateClassifier:
-        *trials, course = self._courses
-        report = course.report
-        if report is None:
-            return self
-        if trials:
-            tried: dict[str, Any] = {trial.features.name: trial.report for trial in trials}
-            people = {"trials": sum(sum(known.people.values()) for known in tried.values()), **report.people}
-            most = max(report.local_epsilon, *(known.local_epsilon for known in tried.values()))
-            accuracies = {name: known.predicted_accuracy for name, known in tried.items()}
-            report = replace(report, people=people, local_epsilon=most, trials=accuracies)
-        self.report_, self.features_ = report, course.features
-        self.coef_, self.intercept_ = course.discriminant.coef, course.discriminant.intercept
-        return self
+    def _ask(self, people: int, seed: int, width: int | None) -> Question:
+        """The question for the next cohort; `width`, the number of features, is needed for the centre only."""
+        self._expected = people = check_argument("people", people, of="clients")
+        if not self._cohorts:
+            raise ValueError("all cohorts have answered; use sklearn.base.clone(classifier) to start again")
+        cohort = self._cohorts[0]
+        if cohort == "centre":
+            if width is None:
+                raise ValueError(
+                    "pass public=examples: without them the feature map must tell its number of features, width"
+                )
+            self._asked = Question("centre", self._vectors(width, people, seed), features=self._map)
+        elif cohort in ("pilot", "main"):
+            self._asked = self._class_question(cohort, people, seed)
+        elif cohort == "check":
+            forms = [(form.coef, form.intercept) for form in self._discriminants.values()]
+            mechanism = self._outcomes(2 ** len(forms), people)
+            self._asked = replace(self._main, kind="check", mechanism=mechanism, scores=forms)
+        else:
+            mechanism = self._outcomes(2 * len(self.classes_), people)
+            chosen = [(self.coef_, self.intercept_)]
+            self._asked = replace(self._main, kind="recall", mechanism=mechanism, scores=chosen)
+        return self._asked
+
+    def _class_question(self, cohort: str, people: int, seed: int) -> Question:
+        if self._basis is None:
+            public = apply_features(self._map, cast(ArrayLike, self.public))
+            self._basis = public_basis(public, self.max_features)
+        basis, groups = self._basis, len(self.classes_)
+        # The pilot is asked along the directions that all people would be asked along.
+        everybody = people if cohort == "main" else max(1, round(people / _PILOT_PEOPLE))
+        usual = self._vectors(_USUAL_DIRECTIONS, everybody, 0, groups)
+        noise = groups * self._noise(usual, everybody) / _USUAL_DIRECTIONS
+        self._shares = length_shares(energy_profile(len(basis.rows), basis.decay, self._level), noise)
+        directions = basis.rows[: len(self._shares)] * np.sqrt(self._shares)[:, None]
+        mechanism = self._vectors(len(self._shares), people, seed, groups)
+        return Question("classes", mechanism, directions, basis.centre, self._map, self.classes_.tolist())
+
+    def _vectors(self, dim: int, people: int, seed: int, groups: int | None = None) -> Any:
+        """The mechanism of vectors, with private groups or without; behind a shuffler it chooses the blocks."""
+        if self.trust == "shuffler":
+            options: dict[str, Any] = {"messages": self.messages, "groups": groups, "frame_seed": seed}
+            return shuffled_mechanism(dim, self.epsilon, self.delta, people, **options)
+        if groups is None:
+            return FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
+        return GroupUnit(dim, self.epsilon, groups=groups, clients=people, blocks=self.blocks, frame_seed=seed)
+
+    def _outcomes(self, categories: int, people: int) -> Frequencies:
+        """The mechanism of one of some outcomes: behind a shuffler that of the largest local ε."""
+        if self.trust == "local":
+            return Frequencies(categories, self.epsilon)
+        low, high = self.epsilon / self.messages, _MOST_EPSILON
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            asked = Frequencies(categories, middle, messages=self.messages)
+            low, high = (middle, high) if shuffled_epsilon(asked, people, self.delta) <= self.epsilon else (low, middle)
+        return Frequencies(categories, low, messages=self.messages)
+
+    def _noise(self, mechanism: GroupUnit, people: int) -> float:
+        """The expected squared error of class sums divided by the number of people; comparisons override this."""
+        return mechanism.typical_error(people).total
+
+    def _take(self, estimate: Any) -> None:
+        """Learn from the mean of the messages of the cohort that was asked."""
+        question, people = cast(Question, self._asked), round(estimate.people)
+        if self.trust == "shuffler" and people < self._expected:
+            raise ValueError(
+                f"messages must be those of {self._expected} people, for whom the total ε holds, got those of "
+                f"{people}; ask again, for as many people as will answer"
+            )
+        self._asked, cohort, facts = None, self._cohorts.pop(0), self._facts
+        facts["people"][cohort], facts["message_bits"][cohort] = people, question.mechanism.message_bits
+        facts["local_epsilon"] = max(facts["local_epsilon"], question.mechanism.bundle_epsilon)
+        if cohort == "centre":
+            self._basis = fixed_basis(self._map, estimate.value, self.max_features)
+        elif cohort == "pilot":
+            self._pilot = self._class_sums(question, estimate)
+            self._level = self._pilot.level(cast(Basis, self._basis).decay)
+        elif cohort == "main":
+            self._main = question  # the centre and the directions of the classifier
+            self._discriminate(self._class_sums(question, estimate))
+        elif cohort == "check":
+            facts |= judged_forms(estimate, list(self._discriminants))
+            self._sharpness = self._discriminants[facts["form"]].sharpness(facts["predicted_accuracy"])
+        else:
+            facts["by_class"] = accuracy_by_class(estimate, self.classes_.tolist())
+        if self._discriminants:
+            self.report_, self.features_ = self._reported(), self._map
+            chosen = self._discriminants[facts["form"]]
+            self.coef_, self.intercept_ = chosen.coef, chosen.intercept
+
+    def _reported(self) -> LearningReport:
+        report = LearningReport(**self._facts)
+        if not self._trials:
+            return report
+        tried: dict[str, LearningReport] = {trial._map.name: trial.report_ for trial in self._trials}
+        people = {"trials": sum(sum(known.people.values()) for known in tried.values()), **report.people}
+        most = max(report.local_epsilon, *(known.local_epsilon for known in tried.values()))
+        accuracies = {name: known.predicted_accuracy for name, known in tried.items()}
+        return replace(report, people=people, local_epsilon=most, trials=accuracies)
+
+    def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
+        """The sums of a cohort in units of spread."""
+        weights = cast(Basis, self._basis).weights(self._shares)
+        sums = estimate.value.reshape(len(self.classes_), -1)
+        people = round(estimate.people)
+        noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
+        return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
+
+    def _discriminate(self, own: ClassSums) -> None:
+        basis, shares = cast(Basis, self._basis), self._shares
+        found, weights, public = pooled_sums(self._pilot, own), basis.weights(shares), basis.unit_examples(shares)
+        if public is None:
+            self._discriminants = {"nearest": Discriminant.nearest(found, weights)}
+        else:
+            decay = _SHRINKAGE_DECAY * basis.decay
+            energies = energy_profile(len(shares), decay, found.level(decay))
+            self._discriminants = Discriminant.forms(found, weights, energies, public)
+        majority, form = float(np.max(found.shares)), next(iter(self._discriminants))
+        self._facts |= {"directions": len(shares), "majority": majority, "form": form}
 
     # --- use
 
@@ -268,13 +405,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from scipy.special import softmax
 
         scores = self._scores(X)
-        chances: Floats = softmax(self._course.sharpness * scores, axis=1)
+        chances: Floats = softmax(self._sharpness * scores, axis=1)
         return chances
 
     def _scores(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "report_")
         rows = unit_rows(apply_features(self.features_, known_rows(self, X)))
-        return self._course.discriminant.scores(self._course.main.unit_features(rows))
+        scores: Floats = self._main.unit_features(rows) @ self.coef_.T + self.intercept_
+        return scores
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> LearningReport:
         """Return a report; with labelled examples, which only a simulation has, including the true accuracy."""

@@ -11,6 +11,7 @@ try:
     from sklearn.base import BaseEstimator as BaseEstimator
     from sklearn.base import ClassifierMixin as ClassifierMixin
     from sklearn.base import RegressorMixin as RegressorMixin
+    from sklearn.base import clone as clone
     from sklearn.utils.multiclass import check_classification_targets as check_classification_targets
     from sklearn.utils.validation import check_is_fitted as check_is_fitted
     from sklearn.utils.validation import validate_data as validate_data

@@ -146,9 +146,11 @@ class Plan:
     @property
     def local_error(self) -> float:
         """For a plan with a shuffler: the error without any trust, at a local ε equal to the total."""
-        options = {"clients": self.clients, "clip": self.request.clip}
-        dim, epsilon, groups = self.mechanism.dim, self.total_epsilon, self.mechanism.groups
-        alone = FrameUnit(dim, epsilon, **options) if groups is None else GroupUnit(dim, epsilon, groups, **options)
+        options: dict[str, Any] = {"clients": self.clients, "clip": self.request.clip}
+        kind: type[FrameUnit | GroupUnit] = FrameUnit
+        if self.mechanism.groups is not None:
+            kind, options["groups"] = GroupUnit, self.mechanism.groups
+        alone = kind(self.mechanism.dim, self.total_epsilon, **options)
         return math.sqrt(alone.typical_error(self.clients).total)
 
     @property

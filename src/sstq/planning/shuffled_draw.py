@@ -117,7 +117,7 @@ def shuffled_mechanism(
         >>> 0.999 < shuffled_epsilon(mechanism, 10_000, 1e-6) <= 1.0
         True
     """
-    checked = {"epsilon": epsilon, "clients": clients, "messages": messages, "rounds": rounds}
+    checked: dict[str, Any] = {"epsilon": epsilon, "clients": clients, "messages": messages, "rounds": rounds}
     checked = {name: check_argument(name, value) for name, value in checked.items()}
     budget = ShuffleBudget(delta=check_delta(delta, positive=True), **checked)
     dim, blocks = check_argument("dim", dim), 1 if groups is None else check_argument("groups", groups)

@@ -1,0 +1,137 @@
+"""What the server reports of a classifier, and what the people who check it tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from sstq.aggregation import Estimate
+from sstq.learning.discriminant import Form
+from sstq.mechanisms.frequencies import FrequencyEstimate
+
+# A class whose share is below this many standard errors has no accuracy of its own.
+_LEAST_SHARE_ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class LearningReport:
+    """The result of learning: from whom, at which total ε, and the predicted accuracy.
+
+    Attributes:
+        epsilon: the total ε per person, who answers once.
+        delta: the total δ behind a shuffler; 0 without one.
+        local_epsilon: the local ε of all of a person's messages, the most of any cohort: what remains if the shuffler
+            cheats. Without a shuffler it is the total.
+        people: the number of people who answered, by cohort.
+        message_bits: the bits per message, by cohort.
+        directions: how many features are sent, chosen from the pilot's class sums.
+        majority: the share of the most frequent class, as learned: what guessing it gets right.
+        form: the form of the discriminant that is used: "regression" until people have judged, "nearest" without
+            public examples.
+        predicted_accuracy: the accuracy that the check cohort reported privately; nan if nobody was asked.
+        accuracy_stderr: its standard error, widened so that 95 % intervals of all forms hold at once.
+        accuracies: the reported accuracy of every form.
+        by_class: the accuracy of every class and its standard error; nan for classes too rare to tell.
+        trials: the reported accuracy of every feature map that was tried, with `features="auto"`; how many people that
+            took is in `people`.
+        true_accuracy: the accuracy on labelled examples given to `report`, in simulations.
+        true_stderr: its standard error, which is that of so many examples.
+    """
+
+    epsilon: float
+    delta: float
+    local_epsilon: float
+    people: dict[str, int]
+    message_bits: dict[str, int]
+    directions: int
+    majority: float
+    form: Form
+    predicted_accuracy: float = math.nan
+    accuracy_stderr: float = math.nan
+    accuracies: dict[Form, float] = field(default_factory=dict)
+    by_class: dict[Any, tuple[float, float]] = field(default_factory=dict)
+    trials: dict[str, float] = field(default_factory=dict)
+    true_accuracy: float = math.nan
+    true_stderr: float = math.nan
+
+    @property
+    def balanced_accuracy(self) -> tuple[float, float]:
+        """The mean of the accuracies by class and its standard error; nan if a class is too rare to tell."""
+        found = np.array(list(self.by_class.values()) or [(math.nan, math.nan)])
+        return float(found[:, 0].mean()), float(np.linalg.norm(found[:, 1]) / len(found))
+
+    @property
+    def useful(self) -> bool:
+        """Whether the reported accuracy is above the majority class by twice its standard error."""
+        return bool(self.predicted_accuracy - 2 * self.accuracy_stderr > self.majority)
+
+    def __str__(self) -> str:
+        parts = [f"total ε = {self.epsilon:g} per person"]
+        if self.delta:
+            parts = [
+                f"total ε = {self.epsilon:g}, δ = {self.delta:g} per person behind a shuffler",
+                f"local ε = {self.local_epsilon:.3g} if it cheats",
+            ]
+        if not math.isnan(self.predicted_accuracy):
+            parts.append(f"accuracy {_percent(self.predicted_accuracy, self.accuracy_stderr, 'predicted')}")
+            parts.append(f"{100 * self.majority:.1f} % by guessing the most frequent class")
+            if not self.useful:
+                parts.append("not shown to be better than guessing")
+        if not math.isnan(self.balanced_accuracy[0]):
+            parts.append(_percent(*self.balanced_accuracy, "balanced over classes"))
+        if not math.isnan(self.true_accuracy):
+            parts.append(_percent(self.true_accuracy, self.true_stderr, "true"))
+        if self.trials:
+            tried = ", ".join(f"{name} {100 * accuracy:.1f} %" for name, accuracy in self.trials.items())
+            parts.append(f"features by trial: {tried}")
+        people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
+        return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
+
+
+def _percent(value: float, stderr: float, of: str) -> str:
+    return f"{100 * value:.1f} ± {100 * stderr:.1f} % {of}" if math.isfinite(stderr) else "unknown: too few people"
+
+
+def judged_forms(estimate: FrequencyEstimate, forms: Sequence[Form]) -> dict[str, Any]:
+    """The accuracy of every form, and the best one, from how often which of them were right."""
+    outcomes = np.arange(2 ** len(forms))
+    right = {form: (outcomes >> place & 1) == 1 for place, form in enumerate(forms)}
+    accuracies = {form: min(max(float(estimate.value[hits].sum()), 0.0), 1.0) for form, hits in right.items()}
+    best = max(accuracies, key=lambda form: accuracies[form])
+    normal = NormalDist()
+    widened = normal.inv_cdf(1 - 0.025 / len(forms)) / normal.inv_cdf(1 - 0.025)
+    return {
+        "form": best,
+        "predicted_accuracy": accuracies[best],
+        "accuracy_stderr": widened * _sum_error(estimate, right[best]),
+        "accuracies": accuracies,
+    }
+
+
+def accuracy_by_class(estimate: Estimate, classes: Sequence[Any]) -> dict[Any, tuple[float, float]]:
+    """The accuracy of every class, a ratio of shares, and its standard error to first order."""
+    wrong, right = estimate.value.reshape(-1, 2).T
+    wrong_error, right_error = estimate.stderr.reshape(-1, 2).T
+    share, share_error = wrong + right, np.hypot(wrong_error, right_error)
+    share = np.where(share > _LEAST_SHARE_ERRORS * share_error, share, math.nan)
+    recall = np.clip(right / share, 0.0, 1.0)
+    stderr = np.hypot((1 - recall) * right_error, recall * wrong_error) / share
+    return {label: (float(a), float(b)) for label, a, b in zip(classes, recall, stderr, strict=True)}
+
+
+def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:
+    """The standard error of the sum of some shares.
+
+    By randomized response a message names one category, so hits of different ones exclude each other. With larger sets
+    they hardly depend on each other.
+    """
+    rate = float(np.sum(estimate.other + estimate.value[chosen] * (estimate.own - estimate.other)))
+    singles = math.isclose(estimate.own + (len(estimate.value) - 1) * estimate.other, 1.0)
+    if not singles or not 0 < rate < 1 or estimate.count == 1:
+        return float(np.linalg.norm(estimate.stderr[chosen]))
+    return math.sqrt(rate * (1 - rate) / (estimate.count - 1)) / (estimate.own - estimate.other)
