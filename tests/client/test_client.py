@@ -288,7 +288,7 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     assert "Invalid value for '--certificate'" in serve(
         "--certificate", tmp_path / "b.pem", "--private-key", pem, code=2
     )
-    assert "--certificate and --private-key must be given together" in serve("--certificate", pem, code=2)
+    assert "certificate and private_key must be given together" in serve("--certificate", pem, code=2)
     create = ("campaign", "create", "a", "-m", tmp_path / "m.json", "--token", "t")
     said = sstq_run(*create, "--senders", "all", code=2)
     assert all(choice in said for choice in ("everybody", "token", "single-use"))

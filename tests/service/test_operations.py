@@ -77,7 +77,7 @@ def test_campaigns_of_an_earlier_release_keep_large_uploads_with_a_warning(tmp_p
     collector = Collector(Settings(url, ADMINISTRATOR, upgrade=True))
     assert collector.entries["open"].campaign.most_messages == 10_000
     assert [warning.split(":")[0] for warning in collector.warnings()] == ["frames", "open"]
-    assert "sstq campaign change open --most-messages 1" in collector.warnings()[1]
+    assert 'sstq campaign change open --terms FILE, which has {"most_messages": 1}' in collector.warnings()[1]
     collector.store.close()
 
 
@@ -96,15 +96,15 @@ def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(tmp_path,
         assert command(*change, "--closes", "2100-01-01T00:00:00Z")[0] == 0
         assert server.http.get("/v1/campaigns/rooms").json()["closes"] == "2100-01-01T00:00:00Z"
         assert command("campaign", "change", "rooms")[0] == 2
-        code, said = command("campaign", "renew", "rooms", "read-token")
+        code, said = command("campaign", "change", "rooms", "--renew", "read-token")
         assert code == 0
         path = "/v1/campaigns/rooms/status"
         assert server.administer("GET", path, token=said.split()[-1]).status_code == 200
         np.save(tmp_path / "x.npy", np.zeros((3, 6)))
         send = ["send", f"{server.url}/rooms", str(tmp_path / "x.npy"), "--most-epsilon", "2"]
         code, said = command(*send)
-        assert (code, "sstq campaign senders rooms --people 3" in said) == (1, True)
-        code, token = command("campaign", "senders", "rooms", "--people", "3")
+        assert (code, "sstq campaign tokens rooms --people 3" in said) == (1, True)
+        code, token = command("campaign", "tokens", "rooms", "--people", "3")
         assert command(*send, "--token", token)[0] == 0
         assert server.status("rooms")["received"] == 3
         assert command("campaign", "delete", "rooms", "--yes")[0] == 0

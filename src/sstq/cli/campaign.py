@@ -20,6 +20,7 @@ from sstq.cli.common import (
     option,
     output_option,
     read_mechanism,
+    write_text,
 )
 from sstq.cli.terminal import Facts, note, show_facts, show_table
 
@@ -75,13 +76,13 @@ def create(
     with check_usage():
         given = _given(terms, closes=closes, senders=senders, readers=readers, shuffling=mixed)
         made = Campaign.from_dict({"name": name, "mechanism": read_mechanism(mechanism)} | given)
-    found = _ask("POST", url, "", token, made.to_dict())
-    link = f"{url.rstrip('/')}/{name}#collector-key={_keys(url)['key']}"
+    tokens = _ask("POST", url, "/campaigns", token, made.to_dict())
+    link = f"{url.rstrip('/')}/{name}#collector-key={_ask('GET', url, '/key')['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
         _check_shuffler(made, link, url, token)
-    facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link), ("digest", made.digest)]
-    show_facts("campaign", [*facts, *_tokens(found)])
+    facts: Facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link), ("digest", made.digest)]
+    show_facts("campaign", facts + _tokens(tokens))
     if made.status(datetime.now(UTC)) == "closed":
         note("The closing time has passed: the campaign accepts no messages.")
 
@@ -92,7 +93,7 @@ def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
     Example: sstq campaign list
     """
     columns = ("name", "status", "received", "folded", "covered")
-    rows = [[row[column] for column in columns] for row in _ask("GET", url, "", token)["campaigns"]]
+    rows = [[row[column] for column in columns] for row in _ask("GET", url, "/campaigns", token)["campaigns"]]
     caption = "received: acknowledged messages; folded: messages in the state; covered: messages in the newest estimate"
     show_table("campaigns", columns, rows, caption)
 
@@ -102,8 +103,8 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign show steps
     """
-    counts = _ask("GET", url, f"/{name}/status", token)
-    document = _ask("GET", url, f"/{name}", token)
+    counts = _ask("GET", url, f"/campaigns/{name}/status", token)
+    document = _ask("GET", url, f"/campaigns/{name}", token)
     claim = counts.pop("shuffling", None)
     shown = ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest")
     facts = [(field.replace("_", " "), value) for field, value in counts.items()]
@@ -120,9 +121,9 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign close steps
     """
-    _ask("PATCH", url, f"/{name}", token, {"closed": True})
+    _ask("PATCH", url, f"/campaigns/{name}", token, {"closed": True})
     note(f"{name} is closed.")
-    terms = _ask("GET", url, f"/{name}", token).get("shuffling")
+    terms = _ask("GET", url, f"/campaigns/{name}", token).get("shuffling")
     if terms is not None:
         fate = "dropped" if terms["below_threshold"] == "drop" else "forwarded, and the claim becomes the local ε"
         note(f"Fewer than {terms['threshold']} people waiting at the shuffler are {fate}; its log says how many.")
@@ -144,63 +145,49 @@ def export(
 
     Example: sstq campaign export steps --registry --output steps.yaml
     """
+    from sstq.client.campaigns import read_document
     from sstq.client.http import request
+    from sstq.client.registry import registry_entry
     from sstq.files.atomic import atomic_file
 
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
     check_output(output, force, suffixes=(".yaml",) if registry else tuple(routes))
     if registry:
-        output.write_text(_registry_entry(name, url, token), encoding="utf-8")
-    else:
-        with atomic_file(output) as file:
-            request("GET", _address(url, f"/{name}/{routes[output.suffix.lower()]}"), token=token, into=file)
+        document = read_document(request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}").content)
+        estimate = _ask("GET", url, f"/campaigns/{name}/estimate", token)
+        entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
+        write_text(output, json.dumps(entry, indent=2, ensure_ascii=False) + "\n")
+        return
+    with atomic_file(output) as file:
+        _ask("GET", url, f"/campaigns/{name}/{routes[output.suffix.lower()]}", token, into=file)
     note(f"wrote {output}")
-
-
-def _registry_entry(name: str, url: str, token: str) -> str:
-    from sstq.client.campaigns import read_document
-    from sstq.client.http import request
-    from sstq.client.registry import registry_entry
-
-    document = read_document(request("GET", _address(url, f"/{name}"), token=token).content)
-    estimate = _ask("GET", url, f"/{name}/estimate", token)
-    entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
-    return json.dumps(entry, indent=2, ensure_ascii=False) + "\n"
 
 
 def tokens(
     name: _Name,
-    count: Annotated[int, option("Create this many tokens.", min=1)],
     token: _Token,
     url: _Url = _DEFAULT_URL,
+    count: Annotated[int | None, option("Create this many single-use tokens.", min=1)] = None,
+    people: Annotated[int | None, option("Create a token for batches of this many people in all.", min=1)] = None,
 ) -> None:
-    """Create single-use tokens and print them, one per line.
+    """Create tokens and print them, one per line; the collector stores only hashes of them.
 
-    Each token lets one person send one message, once. The collector stores only hashes of them.
+    A single-use token lets one person send one message, once. A token for batches lets its holder send files (sstq
+    send); without one an upload carries one person's messages.
 
-    Example: sstq campaign tokens steps --count 1000 > tokens.txt
+    Example: sstq campaign tokens votes --count 1000 > tokens.txt
+
+    Example: sstq campaign tokens steps --people 20000
     """
     from sstq.client.campaigns import MOST_TOKENS
 
-    while count:
-        some = min(count, MOST_TOKENS)
-        typer.echo("\n".join(_ask("POST", url, f"/{name}/tokens", token, {"count": some})["tokens"]))
-        count -= some
-
-
-def senders(
-    name: _Name,
-    people: Annotated[int, option("Let the token's holder send for this many people in all.", min=1)],
-    token: _Token,
-    url: _Url = _DEFAULT_URL,
-) -> None:
-    """Create a token for batches and print it; `sstq send` of a file needs one.
-
-    Without a token an upload carries one person's messages.
-
-    Example: sstq campaign senders steps --people 20000
-    """
-    typer.echo(_ask("POST", url, f"/{name}/senders", token, {"people": people})["send_token"])
+    if (count is None) == (people is None):
+        raise WrongUsage("pass --count N for single-use tokens, or --people N for a token for batches")
+    if people:
+        typer.echo(_ask("POST", url, f"/campaigns/{name}/senders", token, {"people": people})["send_token"])
+    for start in range(0, count or 0, MOST_TOKENS):
+        some = {"count": min(MOST_TOKENS, (count or 0) - start)}
+        typer.echo("\n".join(_ask("POST", url, f"/campaigns/{name}/tokens", token, some)["tokens"]))
 
 
 def change(
@@ -213,39 +200,28 @@ def change(
     release_every: Annotated[
         int | None, option("Show readers an estimate after so many messages.", show_default="20")
     ] = None,
+    renew: Annotated[list[str] | None, option("Replace this one.", metavar="send-token|read-token|sealing-key")] = None,
     terms: _Terms = None,
 ) -> None:
     """Change a campaign's terms, also opens, labels and most_messages. Its mechanism and shuffler cannot change.
 
+    A renewed token is printed; the old one, and all senders' tokens, stop working. Envelopes for older sealing keys of
+    a shuffled campaign still count, but those for different keys never share a crowd: those for the old key must reach
+    the threshold on their own.
+
     Example: sstq campaign change steps --closes 2027-03-07T18:00:00Z
 
     Example: sstq campaign change steps --origin https://poll.example
+
+    Example: sstq campaign change steps --renew read-token
     """
-    given = _given(terms, closes=closes, readers=readers, origins=origins, release_every=release_every)
+    new = None if renew is None else [which.replace("-", "_") for which in renew]
+    given = _given(terms, closes=closes, readers=readers, origins=origins, release_every=release_every, renew=new)
     if not given:
         raise WrongUsage("name at least one term to change, such as --closes 2027-03-07T18:00:00Z")
-    _show_tokens(_ask("PATCH", url, f"/{name}", token, given))
+    renewed = _tokens(_ask("PATCH", url, f"/campaigns/{name}", token, given))
     note(f"{name} is changed.")
-
-
-def renew(
-    name: _Name,
-    which: Annotated[str, argument("Renew this one.", metavar="send-token|read-token|sealing-key")],
-    token: _Token,
-    url: _Url = _DEFAULT_URL,
-) -> None:
-    """Replace a shared token by a new one and print it; the old one, and all senders' tokens, stop working.
-
-    Or create a new key for sealing the messages of a shuffled campaign. Envelopes for older keys still count, but those
-    for different keys never share a crowd: those for the old key must reach the threshold on their own.
-
-    Example: sstq campaign renew steps read-token
-    """
-    if which not in ("send-token", "read-token", "sealing-key"):
-        raise WrongUsage(f"WHICH must be send-token, read-token or sealing-key, got {which!r}")
-    _show_tokens(_ask("PATCH", url, f"/{name}", token, {"renew": [which.replace("-", "_")]}))
-    if which == "sealing-key":
-        note(f"{name} has a new sealing key: {_ask('GET', url, f'/{name}', token)['sealing_keys'][0]}")
+    show_facts("tokens", renewed)
 
 
 def delete(
@@ -260,23 +236,22 @@ def delete(
     """
     if not yes:
         typer.confirm(f"Delete {name} and all of its messages?", abort=True)
-    _ask("DELETE", url, f"/{name}", token)
+    _ask("DELETE", url, f"/campaigns/{name}", token)
     note(f"{name} is deleted.")
 
 
-COMMANDS = (create, list_, show, change, close, delete, export, tokens, senders, renew)
+COMMANDS = (create, list_, show, change, close, delete, export, tokens)
 
 
-def _address(url: str, path: str) -> str:
-    return f"{url.rstrip('/')}/v1/campaigns{path}"
-
-
-def _ask(method: str, url: str, path: str, token: str, document: dict[str, Any] | None = None) -> Any:
+def _ask(
+    method: str, url: str, path: str, token: str | None = None, document: dict[str, Any] | None = None, **options: Any
+) -> Any:
+    """Send a request to a service; returns the JSON of its answer, if any."""
     from sstq.client.http import request
 
-    headers = {} if document is None else {"Content-Type": "application/json"}
-    body = None if document is None else json.dumps(document).encode()
-    answer = request(method, _address(url, path), token=token, headers=headers, body=body)
+    if document is not None:
+        options |= {"headers": {"Content-Type": "application/json"}, "body": json.dumps(document).encode()}
+    answer = request(method, f"{url.rstrip('/')}/v1{path}", token=token, **options)
     return answer.json() if answer.content else None
 
 
@@ -298,28 +273,14 @@ def _tokens(found: dict[str, Any]) -> Facts:
     return [(field.replace("_", " "), found.get(field)) for field in ("send_token", "read_token")]
 
 
-def _show_tokens(found: dict[str, Any]) -> None:
-    for name, value in _tokens(found):
-        if value:
-            typer.echo(f"{name:19}  {value}")
-
-
 def _shuffling(path: Path) -> dict[str, Any]:
     """The terms of a file, and the shuffler's sealing key."""
     found = _read_object(path, "url", "key", "threshold")
     found["url"] = str(found["url"]).rstrip("/")
     # The shuffler's signature of the campaign, under the key of the file, will vouch for this one.
-    found["sealing_key"] = _keys(found["url"]).get("sealing_key")
+    found["sealing_key"] = _ask("GET", found["url"], "/key").get("sealing_key")
     if found["sealing_key"] is None:
         raise ValueError(f"there is no shuffler at {found['url']}; put the address of one into {path}")
-    return found
-
-
-def _keys(url: str) -> dict[str, str]:
-    """The public keys that a service shows."""
-    from sstq.client.http import request
-
-    found: dict[str, str] = request("GET", f"{url.rstrip('/')}/v1/key").json()
     return found
 
 
@@ -331,7 +292,7 @@ def _check_shuffler(made: Campaign, link: str, url: str, token: str) -> None:
     try:
         Client(link, most_epsilon=ledger_price(made.mechanism), patience=_SHUFFLER_SECONDS)
     except ValueError as error:
-        _ask("DELETE", url, f"/{made.name}", token)
+        _ask("DELETE", url, f"/campaigns/{made.name}", token)
         raise ValueError(
             f"the campaign was not created, because its shuffler cannot serve it: {error}; pass the address and the "
             "public key that sstq shuffler prints, and run it with this collector's address as --collector and its own "

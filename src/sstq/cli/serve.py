@@ -6,19 +6,14 @@ import errno
 import os
 import socket
 import stat
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.common import WrongUsage, check_usage, flag, option
+from sstq.cli.common import check_usage, flag, option
 from sstq.cli.terminal import note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sstq.service import Settings
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
 
@@ -60,19 +55,9 @@ def serve(
     Example: sstq serve --folder collector --host 0.0.0.0 --certificate chain.pem --private-key key.pem
     """
     from sstq.service import Settings, create_app
-    from sstq.service.app import serve as run
 
-    common, shown = _prepare("collector", folder, host, port, database, certificate, private_key)
-    with check_usage():
-        settings = Settings.from_environment(**common, upgrade=upgrade, demo=demo)
-    with _refused_without_upgrade("serve", folder):
-        app = create_app(settings)
-
-    def started(url: str) -> None:
-        facts = {"poll": f"{url}/demo/"} if demo else {}
-        _say_started(settings, url, facts, token=shown, warnings=app.state.node.warnings())
-
-    run(app, settings, started)
+    options = {"host": host, "port": port, "database": database, "certificate": certificate, "private_key": private_key}
+    _run("serve", folder, Settings, create_app, **options, upgrade=upgrade, demo=demo)
 
 
 def shuffler(
@@ -113,77 +98,48 @@ def shuffler(
 
     Example: sstq shuffler --folder shuffler --collector http://127.0.0.1:8080 --public-url https://shuffle.example
     """
-    from sstq.service.app import serve as run
     from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 
-    common, shown = _prepare("shuffler", folder, host, port, database, certificate, private_key)
-    with check_usage():
-        settings = ShufflerSettings.from_environment(
-            **common,
-            upgrade=upgrade,
-            public_url=public_url,
-            collector=collector.rstrip("/"),
-            collector_key=collector_key,
-        )
-
-    with _refused_without_upgrade("shuffler", folder):
-        app = create_shuffler_app(settings)
-    key = app.state.node.key.public.hex()
-    run(app, settings, lambda url: _say_started(settings, url, {"public key": key}, token=shown))
+    options = {"host": host, "port": port, "database": database, "certificate": certificate, "private_key": private_key}
+    named = {"public_url": public_url, "collector": collector.rstrip("/"), "collector_key": collector_key}
+    _run("shuffler", folder, ShufflerSettings, create_shuffler_app, **options, upgrade=upgrade, **named)
 
 
-def _prepare(
-    service: str,
-    folder: Path,
-    host: str,
-    port: int,
-    database: str | None,
-    certificate: Path | None,
-    private_key: Path | None,
-) -> tuple[dict[str, Any], str]:
-    """Check what can be checked, create the folder, and return settings with what to print of the token.
-
-    From now on nobody else can read what is written: databases, keys and tokens.
-    """
+def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **options: Any) -> None:
+    """Run a service until it is told to stop; nobody else can read what it writes: databases, keys and tokens."""
+    from sstq.service.app import serve as run
     from sstq.service.database import sqlite_url
+    from sstq.service.migrations import NeedsUpgrade
 
-    if (certificate is None) != (private_key is None):
-        raise WrongUsage("--certificate and --private-key must be given together")
-    check_port(host, port)
+    check_port(options["host"], options["port"])
     os.umask(0o077)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
     token, shown = kept_token(folder)
-    url = database or sqlite_url(folder / f"{service}.sqlite3")
-    settings = {"database": url, "administrator_token": token, "host": host, "port": port}
-    return settings | {"certificate": certificate, "private_key": private_key}, shown
-
-
-@contextmanager
-def _refused_without_upgrade(command: str, folder: Path) -> Iterator[None]:
-    """Name the command that upgrades a database of an earlier release."""
-    from sstq.service.migrations import NeedsUpgrade
-
+    role = "collector" if command == "serve" else command
+    options["database"] = options["database"] or sqlite_url(folder / f"{role}.sqlite3")
+    with check_usage():
+        settings = kind.from_environment(administrator_token=token, **options)
     try:
-        yield
+        app = create(settings)
     except NeedsUpgrade as error:
         raise ValueError(
             f"{folder} has a database of an earlier release of sstq; make a copy of it, then run: "
             f"sstq {command} --folder {folder} --upgrade"
         ) from error
 
+    def started(url: str) -> None:
+        poll = {"poll": f"{url}/demo/"} if settings.demo else {}
+        key = {"public key": app.state.node.key.public.hex()} if role == "shuffler" else {}
+        for name, value in {"address": url, **poll, **key, "administrator token": shown}.items():
+            typer.echo(f"{name:19}  {value}")
+        if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
+            note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
+        for warning in app.state.node.warnings() if role == "collector" else ():
+            note(warning)
 
-def _say_started(
-    settings: Settings, url: str, facts: Mapping[str, str], *, token: str, warnings: Iterable[str] = ()
-) -> None:
-    """Print the address, some facts and what to say of the token; say so if others can listen on the network."""
-    for name, value in {"address": url, **facts, "administrator token": token}.items():
-        typer.echo(f"{name:19}  {value}")
-    if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
-        note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
-    for warning in warnings:
-        note(warning)
+    run(app, settings, started)
 
 
 def check_port(host: str, port: int) -> None:

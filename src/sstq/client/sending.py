@@ -134,7 +134,7 @@ class Client:
             raise ValueError(f"X must be one vector per single-use token, got {people} and {tokens} tokens")
         anonymous = campaign.senders == "everybody" and campaign.shuffling is None and not tokens
         if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
-            remedy = f"The owner of the campaign creates a token with: sstq campaign senders {campaign.name}"
+            remedy = f"The owner of the campaign creates a token with: sstq campaign tokens {campaign.name}"
             problem = f"X must be one person's vector without a sender's token, got {people}"
             raise _refusal(problem, f"{remedy} --people {people}")
 

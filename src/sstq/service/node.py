@@ -247,8 +247,8 @@ class Collector(Node):
         """Sentences for the operator about campaigns that strangers could abuse."""
         return [
             f"{entry.campaign.name}: an anonymous upload may have {entry.campaign.most_messages} messages, so one "
-            f"request can move the mean; limit it with sstq campaign change {entry.campaign.name} --most-messages "
-            f"{entry.campaign.slots}"
+            f"request can move the mean; limit it with sstq campaign change {entry.campaign.name} --terms FILE, which "
+            f'has {{"most_messages": {entry.campaign.slots}}}'
             for entry in self.entries.values()
             if is_open_to_batches(entry.campaign)
         ]
