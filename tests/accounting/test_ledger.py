@@ -25,7 +25,6 @@ from sstq.accounting import (
     LedgerDamaged,
     LedgerError,
     RoundAlreadySpent,
-    RoundCapExceeded,
     ledger_price,
     price,
 )
@@ -79,7 +78,7 @@ def test_a_round_can_be_spent_once(path):
 
 def test_the_cap_of_a_round(path):
     ledger = Ledger(path, epsilon=2.0, round_cap=0.5)
-    with pytest.raises(RoundCapExceeded, match=r"epsilon must be at most round_cap = 0.5, got 0.6"):
+    with pytest.raises(BudgetExhausted, match=r"epsilon must be at most round_cap = 0.5, got 0.6"):
         ledger.spend(0.6, "a")
     assert ledger.entries == ()
     assert ledger.rounds_left(0.6) == 0

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 import sstq
-from sstq.accounting import Ledger, RoundCapExceeded, ledger_price, price, shuffled_epsilon
+from sstq.accounting import BudgetExhausted, Ledger, ledger_price, price, shuffled_epsilon
 from sstq.checks import RANGES
 from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.base import LocalReport
@@ -117,7 +117,7 @@ def test_ledgers_charge_the_bundle(tmp_path):
     with pytest.raises(ValueError, match=r"."):
         ledger.spend(ledger_price(MECHANISM), "second")
     capped = Ledger(tmp_path / "capped", 100.0, round_cap=9.0)
-    with pytest.raises(RoundCapExceeded):
+    with pytest.raises(BudgetExhausted):
         capped.spend(ledger_price(MECHANISM), "first")
 
 
@@ -126,7 +126,7 @@ def test_a_large_bundle_is_paid_for_where_its_owner_allows_it(tmp_path):
     large = sstq.FrameUnit(1000, 2.8, frames=2**10, messages=256, inside=300)
     assert ledger_price(large) == price(large) == 256 * 2.8
     cautious = Ledger(tmp_path / "cautious", 1000.0, round_cap=100.0)
-    with pytest.raises(RoundCapExceeded, match=r"got 716\.8; .* a new one may have round_cap=716\.8$"):
+    with pytest.raises(BudgetExhausted, match=r"got 716\.8; .* a new one may have round_cap=716\.8$"):
         cautious.spend(price(large), "first")
     assert cautious.rounds_left(price(large)) == 0
     for options in ({}, {"round_cap": 716.8}):

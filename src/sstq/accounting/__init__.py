@@ -14,7 +14,6 @@ from sstq.accounting.ledger import Ledger as Ledger
 from sstq.accounting.ledger import LedgerDamaged as LedgerDamaged
 from sstq.accounting.ledger import LedgerError as LedgerError
 from sstq.accounting.ledger import RoundAlreadySpent as RoundAlreadySpent
-from sstq.accounting.ledger import RoundCapExceeded as RoundCapExceeded
 from sstq.accounting.ledger import ledger_price as ledger_price
 from sstq.accounting.ledger import price as price
 from sstq.accounting.shuffling import shuffled_epsilon as shuffled_epsilon

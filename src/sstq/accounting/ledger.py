@@ -32,38 +32,11 @@ _ID_LENGTH_MAX = 256
 
 
 class LedgerError(ValueError):
-    """A ledger refused the expense; nothing was spent.
-
-    Examples:
-        >>> issubclass(BudgetExhausted, LedgerError), issubclass(LedgerError, ValueError)
-        (True, True)
-    """
+    """A ledger refused the expense; nothing was spent."""
 
 
 class BudgetExhausted(LedgerError):  # noqa: N818
-    """The round would cost more than is left of the total.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(2.0, "round 1")
-        Traceback (most recent call last):
-        ...
-        sstq.accounting.ledger.BudgetExhausted: epsilon = 2.0 is more than is left: 1.0 of 1.0 (0.0 is spent)
-    """
-
-
-class RoundCapExceeded(LedgerError):  # noqa: N818
-    """The round would cost more than this client allows for one round.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Ledger(f"{folder}/client.ledger", epsilon=4.0, round_cap=1.0).spend(2.0, "round 1")
-        Traceback (most recent call last):
-        ...
-        sstq.accounting.ledger.RoundCapExceeded: epsilon must be at most round_cap = 1.0, got 2.0; ...
-    """
+    """The round would cost more than is left of the total, or more than this client allows for one round."""
 
 
 class RoundAlreadySpent(LedgerError):  # noqa: N818
@@ -76,33 +49,11 @@ class LedgerDamaged(LedgerError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Entry:
-    """A round that was paid for: its name, its ε, and when it was paid, in UTC.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     entry = Ledger(f"{folder}/client.ledger", epsilon=1.0).spend(0.5, "round 1")
-        >>> entry.round_id, entry.epsilon
-        ('round 1', 0.5)
-    """
+    """A round that was paid for: its name, its ε, and when it was paid, in UTC."""
 
     round_id: str
     epsilon: float
     time: str
-
-
-@dataclass(frozen=True)
-class _Terms:
-    """What a ledger allows, fixed when it is created."""
-
-    epsilon: float
-    round_cap: float | None
-
-    def __post_init__(self) -> None:
-        # Numbers of any kind become plain floats.
-        object.__setattr__(self, "epsilon", check_argument("epsilon", self.epsilon, of="total_epsilon"))
-        if self.round_cap is not None:
-            object.__setattr__(self, "round_cap", check_argument("round_cap", self.round_cap, of="answer_epsilon"))
 
 
 class Ledger:
@@ -148,46 +99,31 @@ class Ledger:
         self, path: str | os.PathLike[str], epsilon: float | None = None, round_cap: float | None = None
     ) -> None:
         # Two names of one file must not have two locks.
-        self._path = Path(path).resolve()
+        self.path = Path(path).resolve()
         if epsilon is None:
             if round_cap is not None:
                 raise ValueError("epsilon must be given with round_cap, got None")
-            self._terms = _read(self._path)[0]
+            self.epsilon, self.round_cap, _ = _read(self.path)
             return
-        self._terms = _Terms(epsilon, round_cap)
+        self.epsilon, self.round_cap = _checked_terms(epsilon, round_cap)
         with self._locked() as created:
-            if self._path.exists():
+            if self.path.exists():
                 _ = self.entries
             elif created:
-                problem = f"the ledger is missing, although {self._path.name}.lock exists"
-                raise LedgerDamaged(f"{self._path}: {problem}")
+                raise LedgerDamaged(f"{self.path}: the ledger is missing, although {self.path.name}.lock exists")
             else:
                 self._write(())
-
-    @property
-    def path(self) -> Path:
-        """Where the ledger is."""
-        return self._path
-
-    @property
-    def epsilon(self) -> float:
-        """The total ε."""
-        return self._terms.epsilon
-
-    @property
-    def round_cap(self) -> float | None:
-        """The maximum ε per round, if any."""
-        return self._terms.round_cap
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All rounds paid for, in order."""
         try:
-            terms, entries = _read(self._path)
+            epsilon, round_cap, entries = _read(self.path)
         except FileNotFoundError as error:
-            raise LedgerDamaged(f"{self._path}: the ledger is missing") from error
-        if terms != self._terms:
-            raise LedgerError(f"{self._path}: the ledger has other terms: {terms}, not {self._terms}")
+            raise LedgerDamaged(f"{self.path}: the ledger is missing") from error
+        if (epsilon, round_cap) != (self.epsilon, self.round_cap):
+            terms = f"epsilon = {epsilon} and round_cap = {round_cap}, not {self.epsilon} and {self.round_cap}"
+            raise LedgerError(f"{self.path}: the ledger has other terms: {terms}")
         return entries
 
     @property
@@ -204,7 +140,7 @@ class Ledger:
         """Return how many more rounds of ε can be spent; at most 10⁹."""
         epsilon = check_argument("epsilon", epsilon, of="answer_epsilon")
         left = Fraction(self.epsilon) - _sum(self.entries)
-        return 0 if self._is_above_cap(epsilon) else min(ROUNDS_MAX, left // Fraction(epsilon))
+        return 0 if epsilon > (self.round_cap or epsilon) else min(ROUNDS_MAX, left // Fraction(epsilon))
 
     def spend(self, epsilon: float, round_id: str | int) -> Entry:
         """Pay for one round of ε; when this returns, and not before, its messages may leave.
@@ -213,11 +149,11 @@ class Ledger:
         on a shuffler.
 
         Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
-        `RoundCapExceeded`, `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
+        `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
         epsilon, name = check_argument("epsilon", epsilon, of="answer_epsilon"), check_round_id(round_id)
-        if self._is_above_cap(epsilon):
-            raise RoundCapExceeded(
+        if epsilon > (self.round_cap or epsilon):
+            raise BudgetExhausted(
                 f"epsilon must be at most round_cap = {self.round_cap!r}, got {epsilon!r}; the cap is fixed when a "
                 f"ledger is made, and a new one may have round_cap={epsilon!r}"
             )
@@ -234,13 +170,10 @@ class Ledger:
             self._write((*entries, entry))
         return entry
 
-    def _is_above_cap(self, epsilon: float) -> bool:
-        return self.round_cap is not None and epsilon > self.round_cap
-
     @contextmanager
     def _locked(self) -> Iterator[bool]:
         """Hold the lock, whose file is empty until there is a ledger: from then on a missing one is an error."""
-        with locked_file(self._path.with_name(f"{self._path.name}.lock")) as lock:
+        with locked_file(self.path.with_name(f"{self.path.name}.lock")) as lock:
             created = os.fstat(lock).st_size > 0
             yield created
             if not created:
@@ -249,10 +182,10 @@ class Ledger:
 
     def _write(self, entries: tuple[Entry, ...]) -> None:
         """Write the file, while the lock is held. Numbers have enough digits to give the same double back."""
-        head = {"format": _FORMAT, "version": _VERSION, **vars(self._terms)}
+        head = {"format": _FORMAT, "version": _VERSION, "epsilon": self.epsilon, "round_cap": self.round_cap}
         body = "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *map(vars, entries))).encode()
         last = {"entries": len(entries), "sha256": hashlib.sha256(body).hexdigest()}
-        with atomic_file(self._path, private=True, locked=True) as stream:
+        with atomic_file(self.path, private=True, locked=True) as stream:
             stream.write(body + json.dumps(last).encode() + b"\n")
 
 
@@ -268,37 +201,41 @@ def check_round_id(round_id: Any) -> str:
     return str(round_id)
 
 
-def _read(path: Path) -> tuple[_Terms, tuple[Entry, ...]]:
+def _checked_terms(epsilon: Any, round_cap: Any) -> tuple[float, float | None]:
+    """Numbers of any kind become plain floats."""
+    cap = None if round_cap is None else check_argument("round_cap", round_cap, of="answer_epsilon")
+    return check_argument("epsilon", epsilon, of="total_epsilon"), cap
+
+
+def _read(path: Path) -> tuple[float, float | None, tuple[Entry, ...]]:
     """Read the terms and entries of a ledger's file; LedgerDamaged unless every byte is as it was written."""
     data = path.read_bytes()
     try:
         return _parse(data)
-    except LedgerDamaged as error:
-        raise LedgerDamaged(f"{path}: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise LedgerDamaged(f"{path}: the ledger is damaged: {error}") from error
 
 
-def _parse(data: bytes) -> tuple[_Terms, tuple[Entry, ...]]:
+def _parse(data: bytes) -> tuple[float, float | None, tuple[Entry, ...]]:
     if not data.startswith(b'{"format": "%b"' % _FORMAT.encode()):
-        raise LedgerDamaged("this is not a ledger" if data else "the ledger is empty")
-    if not data.endswith(b"\n"):
-        raise LedgerDamaged("the ledger is cut off")
-    lines = data[:-1].split(b"\n")
-    body = data[: len(data) - len(lines[-1]) - 1]
-    header, *rounds, last = [read_json(line) for line in lines]
-    if (version := header.get("version")) != _VERSION:
-        raise LedgerDamaged(f"version must be {_VERSION}, got {version!r}")
-    if last != {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}:
-        raise LedgerDamaged("the ledger was cut off or changed: its checksum does not match")
-    terms = _Terms(**{name: value for name, value in header.items() if name not in ("format", "version")})
+        raise ValueError("this is not a ledger" if data else "the file is empty")
+    body, _, last = data.removesuffix(b"\n").rpartition(b"\n")
+    body += b"\n"
+    header, *rounds = [read_json(line) for line in body[:-1].split(b"\n")]
+    header.pop("format")
+    if (version := header.pop("version")) != _VERSION:
+        raise ValueError(f"version must be {_VERSION}, got {version!r}")
+    checksum = {"entries": len(rounds), "sha256": hashlib.sha256(body).hexdigest()}
+    if not data.endswith(b"}\n") or read_json(last) != checksum:
+        raise ValueError("it was cut off or changed: its checksum does not match")
+    epsilon, round_cap = _checked_terms(**header)
     entries = tuple(Entry(**line) for line in rounds)
     for entry in entries:
         check_round_id(entry.round_id)
         check_argument("epsilon", entry.epsilon, of="answer_epsilon")
     if len({entry.round_id for entry in entries}) < len(entries):
         raise ValueError("it has a round twice")
-    return terms, entries
+    return epsilon, round_cap, entries
 
 
 def price(mechanism: Mechanism) -> float:
