@@ -5,9 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sstq.baselines import sqkr_coders as coders
+from sstq.baselines import sqkr
 from sstq.baselines.sqkr import SQKR
-from sstq.baselines.sqkr_coders import central_binomial
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
@@ -88,8 +87,8 @@ def test_subsampled_messages_are_private_for_every_pair(k, coin, epsilon, seed):
 def dense_distribution(mechanism, x, rounding):
     """The exact distribution of a dense message given the words that round: all 2^N z, both ends of both sides."""
     size = mechanism.frame.size
-    own = mechanism.channel.own
-    last = np.array([0, own - 1, own, TOTAL - 1], dtype=np.uint64)
+    inner = mechanism.channel.own
+    last = np.array([0, inner - 1, inner, TOTAL - 1], dtype=np.uint64)
     words = np.empty((1 << size, 4, len(rounding) + 2), dtype=np.uint64)
     words[..., :-2] = rounding
     words[..., -2] = np.arange(1 << size)[:, None]
@@ -101,8 +100,8 @@ def dense_distribution(mechanism, x, rounding):
     np.testing.assert_array_equal(sent[:, 2], sent[:, 3])
     distribution = [Fraction(0)] * (1 << size)
     for inside, outside in sent[:, ::2]:
-        distribution[inside] += Fraction(own, TOTAL << size)
-        distribution[outside] += Fraction(TOTAL - own, TOTAL << size)
+        distribution[inside] += Fraction(inner, TOTAL << size)
+        distribution[outside] += Fraction(TOTAL - inner, TOTAL << size)
     return tuple(distribution)
 
 
@@ -136,14 +135,14 @@ def test_dense_moments_are_the_enumeration(dim, frame, size):
         # A word of one half rounds up just above y = 0.
         v = np.where(y > 0, 1.0, -1.0)
         probability = np.array([float(p) for p in dense_distribution(mechanism, x, rounding)])
-        np.testing.assert_allclose(probability @ signs, mechanism.coder.gain * v, atol=1e-14)
+        np.testing.assert_allclose(probability @ signs, mechanism.gain * v, atol=1e-14)
         np.testing.assert_allclose(signs.T * probability @ signs, np.eye(size), atol=1e-14)
 
 
 def test_a_dense_mechanism_that_never_leaves_its_half_fails_the_enumeration(monkeypatch):
     """A mutant: the side is not randomized, so a message rules half of the inputs out."""
-    turn = coders.turn_to_side
-    monkeypatch.setattr(coders, "turn_to_side", lambda z, v, outside: turn(z, v, np.zeros_like(outside)))
+    turn = sqkr.turn_to_side
+    monkeypatch.setattr(sqkr, "turn_to_side", lambda z, v, outside: turn(z, v, np.zeros_like(outside)))
     mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
     rounding = np.full(2, 1 << 63, dtype=np.uint64)
     with pytest.raises(ZeroDivisionError):
@@ -158,7 +157,7 @@ def test_a_dense_mechanism_that_breaks_ties_by_data_fails_the_enumeration(monkey
         tie = (excess == 0) & (z[:, 0] != v[:, 0])
         z ^= (tie | ((excess != 0) & ((excess > 0) != outside))).astype(np.uint8)[:, None]
 
-    monkeypatch.setattr(coders, "turn_to_side", turn)
+    monkeypatch.setattr(sqkr, "turn_to_side", turn)
     mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
     rounding = np.full(2, 1 << 63, dtype=np.uint64)
     with pytest.raises(ZeroDivisionError):
@@ -210,7 +209,7 @@ def test_the_second_moment_is_that_of_the_decoded_messages(arguments, seed):
     assert np.all(np.abs(second_moment - squares.mean(axis=0)) < 6 * squares.std(axis=0) / count**0.5 + 1e-9)
     if arguments.get("k") == 6:
         # Without the cross terms the same test fails.
-        without = second_moment - mechanism.coder.cross * aggregator.mean().value ** 2
+        without = second_moment - mechanism.cross * aggregator.mean().value ** 2
         assert abs(without[1] - squares[:, 1].mean()) > 6 * squares[:, 1].std() / count**0.5
 
 
@@ -267,12 +266,12 @@ def test_public_indices_come_from_the_streams():
     ids = np.array([5, 2, 2**63], dtype=np.uint64)
     messages = mechanism.encode(np.tile(some_vector(0), (3, 1)), clients=ids)
     assert [field.name for field in mechanism.layout.fields] == ["bits"]
-    index, bits = mechanism.coder._pairs(messages)
+    index, bits = mechanism.indices_and_bits(messages)
     for draw in range(3):
         expected = streams.indices_of(3, f"sqkr{draw}", ids, mechanism.frame.size)
         np.testing.assert_array_equal(index[:, draw], expected)
     rows = mechanism.frame.rows(index.reshape(-1)).reshape(3, 3, DIM)
-    by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.coder.gain)
+    by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.gain)
     np.testing.assert_allclose(mechanism.decode(messages), by_hand, rtol=1e-12)
     with pytest.raises(ValueError, match="clients must be given"):
         mechanism.encode(some_vector(0))
@@ -290,7 +289,7 @@ def test_coordinates_are_uniform_and_independent(seed):
 @pytest.mark.parametrize("half", [1, 7, 511, 512, 513, 2000, 20_000])
 def test_central_binomial(half):
     exact = Fraction(math.comb(2 * half, half), 4**half)
-    assert abs(Fraction(central_binomial(half)) / exact - 1) < 5e-16
+    assert abs(Fraction(sqkr._central_binomial(half)) / exact - 1) < 5e-16
 
 
 OWN, OTHER = make("default").channel.own, make("default").channel.other

@@ -1,8 +1,24 @@
 """SQKR, subsampled and quantized Kashin response: one-bit coefficients of a Kashin representation.
 
-A client represents its vector in a tight frame with all coefficients bounded by B and rounds coefficients at random,
-without bias, to ±B. Subsampled, it sends k of the bits as one of 2^k tokens through randomized response; dense, it
-sends all N of them through the half-space mechanism. `sstq.baselines.sqkr_coders` has the mathematics of both.
+A client represents its vector in a tight frame with all coefficients bounded by B and rounds coefficients at random to
+bits v = ±1 with E[v] = y/B. Subsampled, it sends k of the bits as one of 2^k tokens through randomized response; dense,
+it sends all N of them through the half-space mechanism. Either way a message stands for signs z_l = ±1 of m frame
+coordinates j_l, and its estimate is x̂ = (d/m)·(B/g)·Σ_l z_l·u_j. Two numbers say it all:
+
+* the gain g, with E[z_l | v] = g·v_l, which makes x̂ unbiased;
+* the cross factor κ, with (d·B/(m·g))²·Σ E[z_l·z_l'·u_j·u_j'ᵀ] = κ·x·xᵀ, the sum being over all pairs l ≠ l'.
+
+The terms with l = l' do not depend on the data, for z_l² = 1, and the mean of ‖u_j‖² is 1 in every tight frame. Hence
+E‖x̂‖² = d²·B²/(m·g²) + κ·‖x‖² exactly, for the vector x that the representation stands for.
+
+Subsampled coordinates are drawn uniformly with replacement, each with a rounding of its own: then the terms of x̂ are
+alike and independent but for the channel, the error has a closed form in every tight frame, and k may exceed N. All
+other tokens being equally likely, E[z_l·z_l' | v] = g·v_l·v_l' with g = p − q, and κ = (k − 1)/(k·g).
+
+Dense, z is drawn uniformly from {±1}^N and then turned to −z, or not, so that ⟨z, v⟩ > 0 with probability
+p = e^ε/(1 + e^ε), an integer of 2^62; where ⟨z, v⟩ = 0 it stays. So the probability of z is 2p, 2(1 − p) or once 2^-N,
+and for two inputs it differs by p/(1 − p) at most. E[z | v] = (2p − 1)·m_N·v with m_N = E|⟨z, v⟩|/N over uniform z,
+which is C(2h, h)/4^h at h = ⌊N/2⌋. And z·zᵀ is even in z, so E[z·zᵀ] = I whatever v is: κ = 0.
 """
 
 import math
@@ -11,19 +27,26 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
-from sstq.baselines.sqkr_coders import K_MAX, BitCoder, DenseCoder, SubsampledCoder, best_k
 from sstq.checks import check_number, check_option
-from sstq.frames.kashin import missed, represent
-from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints, Rows, Unbiased
+from sstq.frames.kashin import missed, pick, represent
+from sstq.kernels.threads import row_chunks
+from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
+from sstq.mechanisms.laws import HalfSpaceLaw
 from sstq.mechanisms.parameters import Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
+from sstq.randomness import streams
+from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
 Variant = Literal["subsampled", "dense"]
+
+# More bits than any ε up to 20 can use.
+_K_MAX = 32
 
 
 class SignAggregator(Aggregator):
@@ -38,22 +61,25 @@ class SignAggregator(Aggregator):
     _mechanism: "SQKR"
 
     def _empty_state(self) -> Ints:
-        return np.zeros((self._mechanism.coder.frame.size, 2), dtype=np.int64)
+        return np.zeros((self._mechanism.frame.size, 2), dtype=np.int64)
 
     def _add(self, messages: Messages) -> None:
-        self._mechanism.coder.tally(messages, self._state)
+        if self._mechanism.k is not None:
+            self._add_counts(messages, np.ones(len(messages), dtype=np.int64))
+            return
+        ones = self._mechanism.dense_bits(messages).sum(axis=0, dtype=np.int64)
+        self._state += np.stack([len(messages) - ones, ones], axis=1)
 
     def _add_counts(self, messages: Messages, times: Ints) -> None:
-        self._mechanism.coder.tally(messages, self._state, times[:, None])
+        np.add.at(self._state, self._mechanism.indices_and_bits(messages), times[:, None])
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        coder, scale = self._mechanism.coder, self._mechanism.decoding_scale
-        frame = coder.frame
+        frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
         total = (self._state[:, 1] - self._state[:, 0]) * scale
         value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
         sent = self._state.sum(axis=1).astype(np.float64)
         diagonal = frame.column_power(sent) * ((frame.dim * scale) ** 2 / self._count)
-        return value, diagonal + coder.cross * value**2
+        return value, diagonal + self._mechanism.cross * value**2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +127,7 @@ class SQKR(KashinMechanism):
     exact = True
     aggregator_class = SignAggregator
     parameters_class = SQKRParameters
-    _draws_by = "coder"
+    _draws_by = "draw"
     variants: ClassVar = {"SQKR": {}, "SQKR, public coin": {"coin": "public"}, "SQKR dense": {"variant": "dense"}}
 
     parameters: SQKRParameters
@@ -129,7 +155,7 @@ class SQKR(KashinMechanism):
         check_option("variant", variant, ("subsampled", "dense"))
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k is None:
-            k = best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
+            k = _best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
         bits = _token_bits(variant, k, coin)
         channel = flat_channel_of_size(1 << bits, common["epsilon"])
         solved = SQKRParameters(
@@ -149,10 +175,24 @@ class SQKR(KashinMechanism):
         bits = _token_bits(self.variant, self.k, self.coin)
         return FlatChannel(self.epsilon, 1 << bits, self.parameters.own, self.parameters.other)
 
+    @property
+    def draw(self) -> FlatChannel | HalfSpaceLaw:
+        """The channel, or the half-space mechanism, whose side the channel draws."""
+        channel = self.channel
+        return channel if self.k is not None else HalfSpaceLaw(self.frame.size, channel.own, channel.other)
+
     @cached_property
     def layout(self) -> Layout:
         """The bits, and with a private coin the coordinates."""
-        return Layout(self.coder.fields)
+        if self.k is None:
+            return Layout((Field("bits", 1, 2, self.frame.size),))
+        bits = Field("bits", self.k, 1 << self.k)
+        return Layout((bits, self._index) if self.coin == "private" else (bits,))
+
+    @property
+    def _index(self) -> Field:
+        size = self.frame.size
+        return Field("index", (size - 1).bit_length(), size, self.sent)
 
     @property
     def uncountable(self) -> str:
@@ -161,51 +201,115 @@ class SQKR(KashinMechanism):
 
     @property
     def _public_fields(self) -> tuple[Field, ...]:
-        size = self.frame.size
-        return (Field("index", (size - 1).bit_length(), size, self.coder.sent),) if self.coin == "public" else ()
+        return (self._index,) if self.coin == "public" else ()
 
     def _public_columns(self, messages: Messages) -> Columns:
-        if messages.clients is None or not isinstance(self.coder, SubsampledCoder):
+        if messages.clients is None:
             return ()
-        index = self.coder.public_indices(messages.clients)
+        index = self._public_indices(messages.clients)
         return (index[:, 0] if self.k == 1 else index,)
 
     @property
     def words_each(self) -> int:
-        """As many as the coder takes."""
-        return self.coder.words_each
+        """Words for the indices (also with a public coin), to round, and for the channel.
+
+        Dense, 32 bits round a coefficient, and the uniform vector takes one bit each.
+        """
+        size = self.frame.size
+        return -(-size // 2) + -(-size // 64) + 1 if self.k is None else 2 * self.k + 1
 
     @property
     def unbiased(self) -> Unbiased:
         """Always if the representation is certified, else never."""
         return self._certified
 
-    @cached_property
-    def coder(self) -> BitCoder:
-        """The coder, which defines what the bits of a message mean."""
-        if self.k is None:
-            return DenseCoder.of(self.frame, self.kashin, self.channel)
-        return SubsampledCoder.of(self.frame, self.kashin, self.channel, self.k, self.coin)
+    @property
+    def sent(self) -> int:
+        """m, the number of signs in a message."""
+        return self.frame.size if self.k is None else self.k
+
+    @property
+    def gain(self) -> float:
+        """G."""
+        return self.channel.gain * (_central_binomial(self.frame.size // 2) if self.k is None else 1.0)
+
+    @property
+    def cross(self) -> float:
+        """κ."""
+        return 0.0 if self.k is None else (self.k - 1) / (self.k * self.gain)
 
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
-        return self.bound / (self.coder.sent * self.coder.gain)
+        return self.bound / (self.sent * self.gain)
 
     def _encode(self, batch: EncoderInput) -> Columns:
         unit = self._unit_ball(batch.rows, batch.report)
-        columns, residuals = self.coder.encode(unit, batch.words, batch.clients)
+        if self.k is None:
+            columns, residuals = self._encode_dense(unit, batch.words)
+        else:
+            columns, residuals = self._encode_subsampled(unit, batch.words, batch.clients, self.k)
         if batch.report is not None:
             batch.report.missed += missed(unit, residuals)
         return columns
 
+    def _encode_subsampled(self, unit: Floats32, words: Words, clients: Words | None, k: int) -> tuple[Columns, Floats]:
+        if clients is None:
+            index = streams.multiply_shift(words[:, :k], self.frame.size)
+        else:
+            index = self._public_indices(clients)
+        y, residuals = pick(self.frame, self.kashin, unit, index)
+        bits = unit_interval(words[:, k:-1]) < (1 + y.astype(np.float64)) / 2
+        token = np.sum(bits.astype(np.int64) << np.arange(k), axis=1)
+        sent = self.channel.sample(token, channel_words(words[:, -1]))
+        return (sent,) if clients is not None else (sent, index[:, 0] if k == 1 else index), residuals
+
+    def _encode_dense(self, unit: Floats32, words: Words) -> tuple[Columns, Floats]:
+        size, rounding = self.frame.size, -(-self.frame.size // 2)
+        words = words.astype("<u8", copy=False)
+        y, residuals = represent(self.frame, self.kashin, unit)
+        halves = np.ascontiguousarray(words[:, :rounding]).view("<u4")[:, :size]
+        v = halves * 2.0**-31 - 1 < y
+        raw = np.ascontiguousarray(words[:, rounding:-1]).view(np.uint8)
+        z = np.unpackbits(raw, axis=1, count=size, bitorder="little")
+        outside = self.channel.sample(np.zeros(len(unit), dtype=np.int64), channel_words(words[:, -1])) == 1
+        turn_to_side(z, v, outside)
+        return (z[:, 0] if size == 1 else z,), residuals
+
+    def _public_indices(self, clients: Words) -> Ints:
+        """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""
+        seed, size = self.frame.seed, self.frame.size
+        return np.stack([streams.indices_of(seed, f"sqkr{draw}", clients, size) for draw in range(self.sent)], axis=1)
+
+    def indices_and_bits(self, messages: Messages) -> tuple[Ints, Ints]:
+        """The coordinate and the bit of each draw of subsampled messages, both (n, k)."""
+        if messages.clients is None:
+            index = messages.column("index").reshape(len(messages), self.sent).astype(np.int64)
+        else:
+            index = self._public_indices(messages.clients)
+        return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(self.sent) & 1
+
+    def dense_bits(self, messages: Messages) -> NDArray[np.uint8]:
+        """The bits of dense messages, (n, N)."""
+        bits: NDArray[np.uint8] = messages.column("bits").reshape(len(messages), self.frame.size)
+        return bits
+
     def _decode(self, messages: Messages) -> Floats:
-        return self.coder.signed_sums(messages) * (self.dim * self.decoding_scale)
+        sums = np.zeros((len(messages), self.dim))
+        if self.k is None:
+            bits = self.dense_bits(messages)
+            for part in row_chunks(len(bits), self.frame.size):
+                sums[part] = self.frame.synthesize((2.0 * bits[part] - 1) * self.frame.redundancy)
+        else:
+            index, bits = self.indices_and_bits(messages)
+            for draw in range(self.k):
+                sums += self.frame.rows(index[:, draw]) * (2.0 * bits[:, draw, None] - 1)
+        return sums * (self.dim * self.decoding_scale)
 
     def largest_message(self) -> float:
         """Attained: by k times one coordinate (private coin), and dense by a column of the Hadamard matrix."""
         if self.k is None:
-            return math.sqrt(self.dim) * self.bound / self.coder.gain
+            return math.sqrt(self.dim) * self.bound / self.gain
         return self.dim * self.decoding_scale * self.k * self.frame.longest_row()
 
     def _largest_biased_mean(self) -> float:
@@ -213,17 +317,17 @@ class SQKR(KashinMechanism):
         return math.sqrt(self.dim) * self.bound
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Exact for every representation: see `sstq.baselines.sqkr_coders`."""
+        """Exact for every representation."""
         coefficients, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
-        power = (self.dim * self.decoding_scale) ** 2 * self.coder.sent
-        return mean, power + (self.coder.cross - 1) * np.sum(mean**2, axis=1)
+        power = (self.dim * self.decoding_scale) ** 2 * self.sent
+        return mean, power + (self.cross - 1) * np.sum(mean**2, axis=1)
 
 
 def _token_bits(variant: str, k: Any, coin: Any) -> int:
     """The bits of a token of the channel, k or 1; k is checked, and both are refused where they mean nothing."""
     if variant == "subsampled":
-        return int(check_number("k", k, 1, K_MAX, integer=True))
+        return int(check_number("k", k, 1, _K_MAX, integer=True))
     if k is not None:
         raise ValueError(f"k must be left out with variant='dense', got {k!r}")
     if coin != "private":
@@ -231,3 +335,28 @@ def _token_bits(variant: str, k: Any, coin: Any) -> int:
             "coin must be 'private' with variant='dense', got 'public': a dense message has no index to save"
         )
     return 1
+
+
+def turn_to_side(z: NDArray[np.uint8], v: NDArray[np.bool_], outside: NDArray[np.bool_]) -> None:
+    """Turn rows of z to their opposites, in place, so that ⟨z, v⟩ < 0 where outside and > 0 elsewhere; zero stays."""
+    excess = 2 * np.count_nonzero(z != v, axis=1) - z.shape[1]
+    z ^= ((excess != 0) & ((excess > 0) != outside)).astype(np.uint8)[:, None]
+
+
+def _central_binomial(half: int) -> float:
+    """C(2h, h)/4^h, exactly rounded or by its series: log-gammas would lose eight digits at h = 10⁶."""
+    if half < 512:
+        return math.comb(2 * half, half) / (1 << 2 * half)
+    t = 1 / half
+    series = 1 + t * (-1 / 8 + t * (1 / 128 + t * (5 / 1024 + t * (-21 / 32768 + t * (-399 / 262144)))))
+    return series / math.sqrt(math.pi * half)
+
+
+def _best_k(dim: int, epsilon: float, beta: float) -> int:
+    """The k of least error on the sphere, E‖x̂‖² = d·β²/(k·g²) + (1 − 1/k)/g with g = (e^ε − 1)/(e^ε − 1 + 2^k)."""
+
+    def power(k: int) -> float:
+        inverse_gain = 1 + (1 << k) / math.expm1(epsilon)
+        return dim * (beta * inverse_gain) ** 2 / k + (1 - 1 / k) * inverse_gain
+
+    return min(range(1, _K_MAX + 1), key=power)
