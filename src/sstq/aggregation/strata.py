@@ -57,7 +57,7 @@ class StratifiedAggregator(FrameAggregator):
             return super()._mean()
         counts = self._state[:, 0].astype(np.float64)
         totals, squares = self._coordinate_totals(), self._coordinate_squares()
-        some, several, _, _ = _count_chances(self._count, frame.size)
+        some, several, _ = _count_chances(self._count, frame.size)
         means = totals / (np.maximum(counts, 1) * some)
         # Products of two different messages estimate the square of the true mean, so this estimates E[x̂²] − E[x̂]²; in
         # a stratum of two or more it is the variance of the messages over their number (but for the two chances).
@@ -74,64 +74,31 @@ class StratifiedAggregator(FrameAggregator):
         return Estimate(*known, estimator="strata", directions=directions, largest=largest, longest=longest)
 
 
-class StratifiedVariance:
-    """The expected variance of a mean by strata, exactly, for clients given one by one.
+def stratified_variance(
+    frame: Frame, messages: int, first: NDArray[np.float64], second: NDArray[np.float64]
+) -> float:
+    """The variance of a mean by strata, summed over the coordinates of x̂, of clients drawn from a population.
 
-    The coin makes the strata a random partition of the clients. With v_j the mean variance of a client's message in
-    coordinate j, z_j the mean of the clients' coordinates and S_jk their covariance (divided by n − 1):
-
-        Var x̂ = (d/N)²·Σ_j ‖u_j‖²·[R·(v_j + S_jj) − (1/P − c)·S_jj/n + (1/P − c)·z_j²] − c·tr(S_x)/n + (c − 1)·‖x̄‖²
-
-    where R = E[1/count; count > 0]/P², c = P(two strata are not empty)/P², and S_x is the covariance of the vectors.
-    Each of the rows that are added stands for n/rows of the n clients.
+    `first` and `second` are E[w] and E[w²] of a message in each coordinate. A stratum is not empty with probability P,
+    and then a mean over its count, so that the variance is (d/N)²·Σ_j ‖u_j‖²·(E[1/count]/P²·Var[w] + (1/P − 1)·E[w]²).
+    Whether one stratum is empty tells next to nothing of another.
     """
-
-    def __init__(self, frame: Frame, clients: int) -> None:
-        self._frame = frame
-        self._clients = clients
-        self._rows = 0
-        self._first, self._first_squared, self._second = np.zeros((3, frame.size))
-        self._vector = np.zeros(frame.dim)
-        self._power = 0.0
-
-    def add(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
-        """Add clients by the first two moments of their messages in every coordinate, each (n, N)."""
-        vectors = np.asarray(self._frame.synthesize(first), dtype=np.float64)
-        self._rows += len(first)
-        self._first += first.sum(axis=0)
-        self._first_squared += np.sum(first**2, axis=0)
-        self._second += second.sum(axis=0)
-        self._vector += vectors.sum(axis=0)
-        self._power += float(np.sum(vectors**2))
-
-    def total(self) -> float:
-        """The variance, summed over the coordinates of x̂."""
-        frame, n = self._frame, self._clients
-        some, _, inverse, both = _count_chances(n, frame.size)
-        inverse, both = inverse / some**2, both / some**2
-        # Moments over the clients; with repeated rows the covariances are those of all n of them.
-        unbiased = n / (n - 1)
-        z, vector = self._first / self._rows, self._vector / self._rows
-        noise = (self._second - self._first_squared) / self._rows
-        spread = (self._first_squared / self._rows - z**2) * unbiased
-        vector_spread = (self._power / self._rows - float(vector @ vector)) * unbiased
-        empty = 1 / some - both
-        strata = inverse * (noise + spread) + empty * (z**2 - spread / n)
-        coordinates = (frame.dim / frame.size) ** 2 * float(strata @ frame.squared_row_norms())
-        return coordinates - both * vector_spread / n + (both - 1) * float(vector @ vector)
+    some, _, inverse = _count_chances(messages, frame.size)
+    strata = inverse / some**2 * (second - first**2) + (1 / some - 1) * first**2
+    return (frame.dim / frame.size) ** 2 * float(strata @ frame.squared_row_norms())
 
 
-def _count_chances(messages: int, strata: int) -> tuple[float, float, float, float]:
-    """Moments of the number of messages in a stratum: P(≥ 1), P(≥ 2), E[1/count; ≥ 1], P(two strata not empty).
+def _count_chances(messages: int, strata: int) -> tuple[float, float, float]:
+    """Moments of the number of messages in a stratum: P(≥ 1), P(≥ 2) and E[1/count; ≥ 1].
 
     The count is binomial, with `messages` trials of probability 1/strata; all comes from its own terms.
     """
     expected = messages / strata
     if strata == 1:
-        return 1.0, 1.0, 1 / messages, 1.0
+        return 1.0, 1.0, 1 / messages
     if expected > 1e6:
         # The next terms of the series are below 1e-11 of it.
-        return 1.0, 1.0, (1 + (1 - 1 / strata) / expected) / expected, 1.0
+        return 1.0, 1.0, (1 + (1 - 1 / strata) / expected) / expected
     reach = 40 * (expected**0.5 + 1)  # beyond 40 standard deviations there is nothing that a double could hold
     count = np.arange(max(0, int(expected - reach)), min(messages, int(expected + reach)) + 1, dtype=np.float64)
     steps = np.log((messages - count[:-1]) / (count[1:] * (strata - 1)))
@@ -139,6 +106,4 @@ def _count_chances(messages: int, strata: int) -> tuple[float, float, float, flo
     chance = np.exp(logs - logs.max())
     chance /= chance.sum()
     none, one = (float(chance[count == k].sum()) for k in (0, 1))
-    neither = (1 - 2 / strata) ** messages
-    inverse = float(np.sum(chance[count > 0] / count[count > 0]))
-    return 1 - none, 1 - none - one, inverse, 1 - 2 * none + neither
+    return 1 - none, 1 - none - one, float(np.sum(chance[count > 0] / count[count > 0]))

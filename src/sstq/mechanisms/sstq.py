@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
-from sstq.aggregation.strata import MESSAGES_PER_STRATUM, StratifiedVariance, uses_strata
+from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, uses_strata
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import missed, pick, represent
 from sstq.frames.tight import Frame, make_frame
@@ -313,10 +313,14 @@ class SSTQ(KashinMechanism):
         count = len(rows) * repeats
         if self.coin == "private" or not uses_strata(count, self.frame.size):
             return independent
-        strata = StratifiedVariance(self.frame, count)
+        moments, spread = np.zeros((2, self.frame.size)), 0.0
         for part in row_chunks(len(rows), self._row_cost):
-            strata.add(*self._message_moments(rows[part]))
-        return strata.total()
+            first, second = self._message_moments(rows[part])
+            moments += np.stack([first.sum(axis=0), second.sum(axis=0)]) / len(rows)
+            spread += float(np.sum(self.frame.synthesize(first) ** 2)) / len(rows)
+        spread -= float(np.sum(self.frame.synthesize(moments[:1]) ** 2))
+        # How much these very clients differ is no error of their mean.
+        return stratified_variance(self.frame, count, *moments) - spread / count
 
     def _typical_error(self, clients: int) -> ExpectedError:
         """The error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
