@@ -230,7 +230,7 @@ def _shuffled_mean(
 def _spent(mechanism: Mechanism, answers: int, shuffled: tuple[int, float] | None) -> dict[str, Any]:
     """Return what a client with this many answers has sent and spent; `shuffled` is the smallest crowd and δ."""
     epsilon = answers * price(mechanism) if answers else 0.0
-    spent = {"answers": answers, "bits": answers * mechanism.bundle_bits}
+    spent = {"answers": answers, "bits": answers * mechanism.messages * mechanism.message_bits}
     if shuffled is None:
         return spent | {"epsilon": epsilon, "delta": answers * mechanism.delta, "local_epsilon": None}
     total, delta = shuffled_total(mechanism, *shuffled, answers)

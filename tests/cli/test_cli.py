@@ -324,7 +324,7 @@ def test_what_an_aggregate_advises_can_be_pasted(tmp_path, monkeypatch, messages
     np.testing.assert_allclose(np.load(tmp_path / "out" / "mean.npy"), whole.mean().value)
     run(*advice[1].split())
     following = sstq.from_json((tmp_path / "next.json").read_text())
-    assert (following._note(300), following.messages) == ("", messages)
+    assert (following.note(300), following.messages) == ("", messages)
 
 
 def test_outputs_need_a_folder(tmp_path, spec):

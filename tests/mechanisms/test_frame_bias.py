@@ -27,36 +27,36 @@ def matters(mechanism, clients):
 @given(dim=DIMS, epsilon=EPSILONS, clients=CLIENTS, frames=st.integers(1, 1000), bits=st.none() | st.integers(1, 9))
 def test_following_the_advice_silences_it(dim, epsilon, clients, frames, bits):
     mechanism = FrameUnit(dim, epsilon, frames=frames, bits=bits)
-    assert bool(mechanism._note(clients)) == matters(mechanism, clients)
+    assert bool(mechanism.note(clients)) == matters(mechanism, clients)
     needed = mechanism.frames_for(clients)
     followed = FrameUnit(dim, epsilon, frames=needed, bits=bits)
     assert followed == FrameUnit(dim, epsilon, clients=clients, bits=bits)
     if needed < FRAMES_MAX:
-        assert followed._note(clients) == ""
-    if mechanism._note(clients):
+        assert followed.note(clients) == ""
+    if mechanism.note(clients):
         assert frames < needed
-        assert (f"pass frames={needed}" in mechanism._note(clients)) == (not matters(followed, clients))
+        assert (f"pass frames={needed}" in mechanism.note(clients)) == (not matters(followed, clients))
 
 
 @given(dim=DIMS, epsilon=EPSILONS, frames=st.integers(1, 1000))
 def test_the_clients_that_frames_suffice_for_are_where_the_note_begins(dim, epsilon, frames):
     mechanism = FrameUnit(dim, epsilon, frames=frames)
     most = mechanism.clients_allowed
-    assert most == 0 or mechanism._note(most) == ""
+    assert most == 0 or mechanism.note(most) == ""
     if dim > 1:
         # One client more or less is a matter of rounding.
-        assert mechanism._note(most + 2)
+        assert mechanism.note(most + 2)
 
 
 @pytest.mark.parametrize("clip", [1e-100, 0.3, 1e100])
 def test_the_rule_does_not_depend_on_the_unit(clip):
-    assert FrameUnit(384, 2.0, clip=clip)._note(50_000).endswith("pass frames=512")
+    assert FrameUnit(384, 2.0, clip=clip).note(50_000).endswith("pass frames=512")
     assert FrameUnit(384, 2.0, clip=clip, clients=50_000).frames == 512
 
 
 def test_more_clients_than_all_frames_suffice_for():
     assert FrameUnit(50, 20.0).frames_for(10**12) == FRAMES_MAX
-    note = FrameUnit(50, 20.0, clients=10**12)._note(10**12)
+    note = FrameUnit(50, 20.0, clients=10**12).note(10**12)
     assert "frames=" not in note
     assert "unbiased" in note
 
@@ -64,7 +64,7 @@ def test_more_clients_than_all_frames_suffice_for():
 @pytest.mark.parametrize(("dim", "epsilon", "clients"), [(25_450, 8.0, 2500), (384, 8.0, 4159), (1000, 6.0, 100)])
 def test_few_clients_with_much_epsilon_are_warned(dim, epsilon, clients):
     """Bias over noise is 3.1, 16 and 0.7 here: the bias grows with ε as the noise falls."""
-    assert "pass frames=" in FrameUnit(dim, epsilon)._note(clients)
+    assert "pass frames=" in FrameUnit(dim, epsilon).note(clients)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_a_plan_is_not_followed_by_a_warning(wish):
     found = plan(**wish)
     mechanism = found.build()
     assert mechanism.name == "frameunit"
-    assert mechanism._note(found.clients) == ""
+    assert mechanism.note(found.clients) == ""
     assert found.bias**2 == pytest.approx(mechanism.typical_error(found.clients).bias2, rel=1e-9)
 
 
 def test_a_plan_whose_bits_have_no_room_says_so_as_the_mean_does():
     found = plan(25_450, 100_000, 3.0, bits=20)
     assert "with 22 bits it would be negligible" in found.explanation
-    assert found.build()._note(100_000).endswith("pass frames=64")
+    assert found.build().note(100_000).endswith("pass frames=64")
 
 
 def test_tables_agree_about_the_bias():

@@ -418,7 +418,7 @@ def test_the_mean_says_when_the_bias_matters():
         assert aggregator.mean().note == ""
         aggregator.update(mechanism.encode(np.zeros((2, 1000)), rng=2))
         note = aggregator.mean().note
-        assert note == mechanism._note(most + 2)
+        assert note == mechanism.note(most + 2)
         assert re.search(f"exceeds 20 % of the error .* pass {advice}", note)
 
 

@@ -37,7 +37,7 @@ def test_errors_at_a_central_epsilon_of_one(dim, groups, clients, messages, most
     assert mechanism.message_bits <= 32
     assert mechanism.messages == messages
     assert 0.999 < shuffled_epsilon(mechanism, clients, 1e-6) <= 1.0
-    assert mechanism._note(clients) == ""
+    assert mechanism.note(clients) == ""
 
 
 @pytest.mark.parametrize(("messages", "groups"), [(16, None), (4, 4)])

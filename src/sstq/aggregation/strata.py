@@ -74,9 +74,7 @@ class StratifiedAggregator(FrameAggregator):
         return Estimate(*known, estimator="strata", directions=directions, largest=largest, longest=longest)
 
 
-def stratified_variance(
-    frame: Frame, messages: int, first: NDArray[np.float64], second: NDArray[np.float64]
-) -> float:
+def stratified_variance(frame: Frame, messages: int, first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """The variance of a mean by strata, summed over the coordinates of x̂, of clients drawn from a population.
 
     `first` and `second` are E[w] and E[w²] of a message in each coordinate. A stratum is not empty with probability P,

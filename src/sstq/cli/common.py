@@ -154,7 +154,7 @@ def several_messages(mechanism: "Mechanism") -> Facts:
     without = f"{mechanism.bundle_epsilon:g} ({mechanism.messages} x {mechanism.epsilon:g})"
     return [
         ("messages per person", mechanism.messages),
-        ("bits per person", mechanism.bundle_bits),
+        ("bits per person", mechanism.messages * mechanism.message_bits),
         ("epsilon per person without a shuffler", without),
     ]
 

@@ -45,8 +45,8 @@ Coin = Literal["private", "public"]
 Trust = Literal["local", "aggregator", "none"]
 """Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
 
-NUMBERS_OF_A_DRAW = 16
-"""About how many numbers drawing one message takes."""
+# About how many numbers drawing one message takes.
+_NUMBERS_OF_A_DRAW = 16
 
 
 class Unbiased(StrEnum):
@@ -187,11 +187,6 @@ class Mechanism(Agreement):
         return self.layout.message_bits
 
     @property
-    def bundle_bits(self) -> int:
-        """The size of all messages of one person in bits."""
-        return self.messages * self.message_bits
-
-    @property
     def bundle_epsilon(self) -> float:
         """m·ε, the total ε of a person's messages to anyone who can tell that they come from one person; rounded up.
 
@@ -230,13 +225,8 @@ class Mechanism(Agreement):
 
     @property
     def _row_cost(self) -> int:
-        """How many numbers one row takes if all of its scores or candidates are computed."""
+        """About how many numbers encoding one row takes, such as its scores, which limits the rows at a time."""
         return self.dim
-
-    @property
-    def _row_memory(self) -> int:
-        """How many numbers encoding one row keeps in memory, which limits the rows encoded at a time."""
-        return self._row_cost
 
     def encode(
         self,
@@ -277,13 +267,12 @@ class Mechanism(Agreement):
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
-        scaling, bias = self._scaling, self.decoder_bias
+        bias, directions, advice = self._bias_of_mean(round(estimate.people))
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
-            known = {"frame_bias": bias, "bias_directions": self.bias_directions}
-            estimate = replace(estimate, stderr=stderr, note=self._note(round(estimate.people)), **known)
-        if scaling is not None:
-            return scaling.outward(estimate)
+            estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=advice)
+        if self._scaling is not None:
+            return self._scaling.outward(estimate)
         error = float(np.linalg.norm(estimate.stderr))
         length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))
         if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
@@ -294,19 +283,9 @@ class Mechanism(Agreement):
         )
         return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
 
-    @property
-    def decoder_bias(self) -> float:
-        """A bound of the bias that a decoder or frames leave, which is part of error bars; 0 unless stated."""
-        return 0.0
-
-    @property
-    def bias_directions(self) -> int:
-        """The effective number of directions of that bias."""
-        return 1
-
-    def _note(self, clients: int) -> str:  # noqa: ARG002 (those whose bias may matter use it)
-        """Advice on a mean of this many clients; mostly none."""
-        return ""
+    def _bias_of_mean(self, clients: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
+        """A bound of the bias that a decoder or frames leave in a mean, its directions, and advice about it."""
+        return 0.0, 1, ""
 
     def _encode_slots(
         self,
@@ -318,8 +297,9 @@ class Mechanism(Agreement):
     ) -> Messages:
         """Encode this many messages per checked row, slot by slot."""
         identifiers, count = self._client_ids(clients, len(rows)), len(rows)
-        memory, columns = self._row_memory, self.layout.empty(slots * count)
-        parts = row_chunks(count, memory)
+        columns = self.layout.empty(slots * count)
+        # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
+        parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self._row_cost // 4)
         for slot in range(slots):
             for part in parts:
                 ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
@@ -498,7 +478,7 @@ class Mechanism(Agreement):
         count, bias, variance = len(rows), np.zeros(1), 0.0
         # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
         with np.errstate(over="ignore"):
-            for part in row_chunks(count, self._row_cost):
+            for part in row_chunks(count, max(self._row_cost, self.estimate_dim)):
                 mean, variances = self._row_error(rows[part])
                 bias = bias + np.sum(mean - self._estimated(rows[part]), axis=0)
                 variance += float(np.sum(variances))

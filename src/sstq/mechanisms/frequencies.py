@@ -277,10 +277,6 @@ class Frequencies(RecordMechanism):
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._estimated(rows), np.full(len(rows), total_variance(self.categories, *self.sets.rates))
 
-    @property
-    def _row_cost(self) -> int:
-        return self.categories
-
     def largest_message(self) -> float:
         """A set of w categories, or of none: affine sets have points beyond the categories."""
         own, other = self.sets.rates

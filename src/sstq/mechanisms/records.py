@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.mechanisms.base import NUMBERS_OF_A_DRAW, ExpectedError, Mechanism, Rows
+from sstq.mechanisms.base import ExpectedError, Mechanism, Rows
 from sstq.randomness.secret import BitSource
 
 
@@ -29,10 +29,6 @@ class RecordMechanism(Mechanism):
     @abstractmethod
     def _mended(self, X: Any, source: BitSource) -> Rows:
         """Read what a device holds, with something harmless in the place of data that cannot be encoded."""
-
-    @property
-    def _row_memory(self) -> int:
-        return NUMBERS_OF_A_DRAW
 
     def _typical_error(self, clients: int) -> ExpectedError:
         return self._mean_error(next(iter(self._trials().values())), clients)

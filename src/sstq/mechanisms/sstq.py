@@ -243,6 +243,9 @@ class SSTQ(KashinMechanism):
         off = self.channel.moments(self.decoding_values)[0] - self.codebook.values
         return math.sqrt(self.dim) * self.bound * float(np.abs(off).max())
 
+    def _bias_of_mean(self, clients: int) -> tuple[float, int, str]:  # noqa: ARG002
+        return self.decoder_bias, 1, ""
+
     @property
     def aggregator_class(self) -> type[FrameAggregator]:
         """With a public coin the mean is taken by strata."""
@@ -296,10 +299,6 @@ class SSTQ(KashinMechanism):
     def largest_expected_value(self) -> float:
         """max|E[w]| over the tokens, in units of B."""
         return float(np.max(np.abs(self.channel.moments(self.decoding_values)[0])))
-
-    @property
-    def _row_memory(self) -> int:
-        return base.NUMBERS_OF_A_DRAW + self.dim
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact, by enumeration of coordinates, tokens and codes."""

@@ -264,7 +264,7 @@ class SstqStrategy(Strategy):
         count = len(result.messages)
         return {
             "sstq-replies": count,
-            "sstq-bytes": count * -(-used.bundle_bits // 8),
+            "sstq-bytes": count * -(-used.messages * used.message_bits // 8),
             "sstq-refused": result.refused,
             "sstq-invalid": result.invalid,
             "sstq-missing": result.missing,

@@ -16,7 +16,6 @@ from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import (
-    NUMBERS_OF_A_DRAW,
     SIGNS,
     Coin,
     Columns,
@@ -170,12 +169,6 @@ class RowMechanism(Mechanism):
     @property
     def _row_cost(self) -> int:
         return max(self.frame.size, self.estimate_dim)
-
-    @property
-    def _row_memory(self) -> int:
-        # With one frame and block, rows are read where they lie, and copied only if not contiguous or read-only.
-        in_place = self.frames == 1 and self.bits is None and self.groups is None
-        return NUMBERS_OF_A_DRAW + (-(-self.dim // 4) if in_place else self.frame.size)
 
     @property
     def _sends_frame(self) -> bool:
@@ -338,17 +331,11 @@ class RowMechanism(Mechanism):
 
         return bisect_left(range(1, CLIENTS_MAX + 1), True, key=matters)
 
-    @property
-    def decoder_bias(self) -> float:
-        """That of the frames for people who are all alike, which is the worst case."""
-        return math.sqrt(self.typical_error().bias2)
+    def _bias_of_mean(self, clients: int) -> tuple[float, int, str]:
+        """The worst case is that of people who are all alike: in one frame it is orthogonal to their vector."""
+        return math.sqrt(self.typical_error().bias2), max(self.frame.dim - 1, 1), self.note(clients)
 
-    @property
-    def bias_directions(self) -> int:
-        """In one frame the bias is orthogonal to the people's vector."""
-        return max(self.frame.dim - 1, 1)
-
-    def _note(self, clients: int) -> str:
+    def note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
         error = self.typical_error(clients)
         if not bias_matters(error):

@@ -293,11 +293,7 @@ class Survey(RecordMechanism):
 
     @property
     def _row_cost(self) -> int:
-        return max(self.estimate_dim, *(part.mechanism._row_cost for part in self.parts))
-
-    @property
-    def _row_memory(self) -> int:
-        return self.dim + max(part.mechanism._row_memory for part in self.parts)
+        return self.dim + max(part.mechanism._row_cost for part in self.parts)
 
     def largest_message(self) -> float:
         """That of the question with the largest one, over how often it is drawn."""
