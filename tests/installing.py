@@ -21,7 +21,7 @@ try:
     def sstq(*words):
         subprocess.run(["sstq", *words], check=True, stdout=subprocess.DEVNULL)
     sstq("campaign", "create", "trial", "--mechanism", "trial.json", *admin)
-    quota = ["sstq", "campaign", "senders", "trial", "--people", "100", *admin]
+    quota = ["sstq", "campaign", "tokens", "trial", "--people", "100", *admin]
     os.environ["SSTQ_SEND_TOKEN"] = subprocess.run(quota, check=True, capture_output=True, text=True).stdout.strip()
     sstq("send", url + "/trial", "trial.npy", "--most-epsilon", "3")
     sstq("campaign", "close", "trial", *admin)
