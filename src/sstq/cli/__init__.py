@@ -4,13 +4,10 @@ Only typer is imported before a command runs, so that `sstq --help` is fast. Eve
 exit code 2 for wrong usage and 1 for everything else.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +17,7 @@ from sstq.cli import audit, campaign, survey
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.clip import clip
-from sstq.cli.common import WrongUsage, flag
+from sstq.cli.common import WrongUsage, option
 from sstq.cli.compare import compare
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
@@ -41,20 +38,24 @@ _USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, Not
 _PARSER_ERROR: Any = typer.BadParameter.__bases__[0]
 
 
-class Command(TyperCommand):
-    """A command whose help is a flag."""
+class PlainFlags:
+    """A command or group whose flags have no <bool> beside them in the help, as newer versions of typer print it."""
 
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return --help, without the <bool> of newer versions of typer."""
-        return _without_type(super().get_help_option(ctx))
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options and arguments, with --help."""
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
-class CommandGroup(TyperGroup):
+class Command(PlainFlags, TyperCommand):
+    """One command."""
+
+
+class CommandGroup(PlainFlags, TyperGroup):
     """Commands whose errors and warnings are one line each on stderr."""
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return --help, without the <bool> of newer versions of typer."""
-        return _without_type(super().get_help_option(ctx))
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Parse what comes before the command."""
@@ -83,11 +84,6 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
 
 
-def _without_type(option: Any) -> Any:
-    option.metavar = ""
-    return option
-
-
 def _wrong_options(error: Any) -> typer.Exit:
     # Without arguments there is no message: the help has been printed.
     if type(error).__name__ != "NoArgsIsHelpError":
@@ -110,29 +106,20 @@ def _as_typed(error: Exception, command: Any) -> str | None:
 
 
 def _paragraphs(text: str | None) -> str:
-    r"""Return a help text with one line per paragraph, which the terminal wraps, and without rich's markup.
-
-    Examples:
-        >>> print(_paragraphs("One\n    thing.\n\n    The [demo] extra."))
-        One thing.
-        <BLANKLINE>
-        The \[demo] extra.
-    """
+    """Return a help text with one line per paragraph, which the terminal wraps, and without rich's markup."""
     lines = (" ".join(paragraph.split()) for paragraph in (text or "").strip().split("\n\n"))
     return "\n\n".join(lines).replace("[", r"\[")
 
 
-def _group(text: str, **settings: Any) -> typer.Typer:
-    return typer.Typer(
-        cls=CommandGroup, no_args_is_help=True, rich_markup_mode="rich", help=_paragraphs(text), **settings
-    )
-
-
-def _add(group: typer.Typer, commands: Sequence[Callable[..., None]], panel: str | None = None) -> None:
-    """Add functions as commands: their docstrings are the help."""
-    for command in commands:
-        name = command.__name__.rstrip("_")  # which would be a word of Python, as in try_
-        group.command(name, cls=Command, help=_paragraphs(command.__doc__), rich_help_panel=panel)(command)
+def _group(text: str, panels: dict[str | None, Any], **settings: Any) -> typer.Typer:
+    """Return a group of functions as commands by panel: their docstrings are the help."""
+    settings |= {"no_args_is_help": True, "rich_markup_mode": "rich", "help": _paragraphs(text)}
+    group = typer.Typer(cls=CommandGroup, **settings)
+    for panel, commands in panels.items():
+        for command in commands:
+            name = command.__name__.rstrip("_")  # which would be a word of Python, as in try_
+            group.command(name, cls=Command, help=_paragraphs(command.__doc__), rich_help_panel=panel)(command)
+    return group
 
 
 _HELP = """
@@ -146,18 +133,19 @@ file; 130 interrupted. SSTQ_DEBUG=1 shows the traceback of an error.
 """
 app = _group(
     _HELP,
+    {
+        "Collect": (spec, encode, sql, aggregate, inspect),
+        "Plan": (plan, try_, compare, clip),
+        "Serve": (serve, send, shuffler),
+        "Check": (account,),
+    },
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_add(app, (spec, encode, sql, aggregate, inspect), "Collect")
-_add(app, (plan, try_, compare, clip), "Plan")
-_add(app, (serve, send, shuffler), "Serve")
-_add(app, (account,), "Check")
 for _module, _panel in ((survey, "Plan"), (campaign, "Serve"), (audit, "Check")):
-    _commands = _group(_module.HELP)
-    _add(_commands, _module.COMMANDS)
-    app.add_typer(_commands, name=_module.__name__.rpartition(".")[2], rich_help_panel=_panel)
+    _name = _module.__name__.rpartition(".")[2]
+    app.add_typer(_group(_module.HELP, {None: _module.COMMANDS}), name=_name, rich_help_panel=_panel)
 
 
 def _print_version(wanted: bool) -> None:
@@ -171,7 +159,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, flag("Show the version and exit.", "--version", callback=_print_version, is_eager=True)
+        bool, option("Show the version and exit.", "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Read the options that come before a command."""

@@ -15,7 +15,6 @@ from sstq.cli.common import (
     argument,
     check_output,
     check_usage,
-    flag,
     option,
     output_option,
     read_mechanism,
@@ -37,12 +36,12 @@ def aggregate(
     state: Annotated[
         Path | None, option("Save the progress in this file.", show_default="state.npz in the output folder")
     ] = None,
-    counts: Annotated[bool, flag("Read tables of counts, not messages (sstq sql).", "--counts")] = False,
+    counts: Annotated[bool, option("Read tables of counts, not messages (sstq sql).", "--counts")] = False,
     query: Annotated[
         str | None, option("Read the counts of this query of DuckDB or SQLite files.", metavar="SQL")
     ] = None,
     by: Annotated[str | None, option("Estimate one mean per group of this column.", metavar="COLUMN")] = None,
-    skip_bad: Annotated[bool, flag("Continue without files that are refused; exit with 1.", "--skip-bad")] = False,
+    skip_bad: Annotated[bool, option("Continue without files that are refused; exit with 1.", "--skip-bad")] = False,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -160,7 +159,7 @@ def _counted(
     """The sums of each label of a table of counts, or of the whole table; None if the same rows are known."""
     import numpy as np
 
-    from sstq.aggregation.counts import COUNT, COUNTED, column_names, fingerprint, read_counts
+    from sstq.aggregation.counts import COUNT, COUNTED, column_names, fingerprint
     from sstq.messages.count_tables import read_count_table
 
     table, layout = read_count_table(path, query, by), mechanism.counted_layout
@@ -176,14 +175,14 @@ def _counted(
             return None
         if by is None:
             return {"": mechanism.aggregator().update_counts(table, source=source)}
-        columns, times = read_counts(table, COUNT, layout)
         labels = table[by].to_pylist() if hasattr(table[by], "to_pylist") else list(table[by])
         if None in labels or "" in labels:
             raise ValueError(f"the column {by!r} must not have nulls or empty labels; fill or drop them first")
+        arrays = {name: np.asarray(table[name]) for name in (COUNT, *(field.name for field in layout.fields))}
         parts = {}
         for label, rows in _split(np.array([str(label) for label in labels], dtype=object)):
-            fields = {field.name: values[rows] for field, values in zip(layout.fields, columns, strict=True)}
-            parts[label] = mechanism.aggregator().update_counts(fields, times[rows], source=source)
+            own = {name: array[rows] for name, array in arrays.items()}
+            parts[label] = mechanism.aggregator().update_counts(own, source=source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return parts

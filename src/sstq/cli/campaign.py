@@ -16,7 +16,6 @@ from sstq.cli.common import (
     argument,
     check_output,
     check_usage,
-    flag,
     option,
     output_option,
     read_mechanism,
@@ -134,7 +133,7 @@ def export(
     output: Annotated[Path, output_option("Write this file: .npz for the state, .csv or .json for the estimate.")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    registry: Annotated[bool, flag("Write a draft for OpenDP's registry (.yaml) instead.", "--registry")] = False,
+    registry: Annotated[bool, option("Write a draft for OpenDP's registry (.yaml) instead.", "--registry")] = False,
     force: ForceOption = False,
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
@@ -228,7 +227,7 @@ def delete(
     name: _Name,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    yes: Annotated[bool, flag("Do not ask.", "--yes")] = False,
+    yes: Annotated[bool, option("Do not ask.", "--yes")] = False,
 ) -> None:
     """Delete a campaign and everything collected for it, for good.
 

@@ -31,11 +31,6 @@ def option(text: str, *flags: str, **settings: Any) -> Any:
     return typer.Option(*flags, help=text, **settings)
 
 
-def flag(text: str, *names: str, **settings: Any) -> Any:
-    """Return an option without a value; newer versions of typer would print <bool> beside it."""
-    return typer.Option(*names, help=text, metavar="", **settings)
-
-
 def argument(text: str, **settings: Any) -> Any:
     """Return an argument with its help."""
     return typer.Argument(help=text, **settings)
@@ -49,8 +44,8 @@ def output_option(text: str) -> Any:
 MechanismOption = Annotated[Path, option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m")]
 ColumnsOption = Annotated[str | None, option("Read these columns, such as age,bmi; or one list column of Parquet.")]
 BoundsOption = Annotated[Path | None, option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')]
-VerboseOption = Annotated[bool, flag("Show all facts.", "--verbose", "-v")]
-ForceOption = Annotated[bool, flag("Overwrite existing files.", "--force")]
+VerboseOption = Annotated[bool, option("Show all facts.", "--verbose", "-v")]
+ForceOption = Annotated[bool, option("Overwrite existing files.", "--force")]
 
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)

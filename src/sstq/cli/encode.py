@@ -10,7 +10,6 @@ from sstq.cli.common import (
     WrongUsage,
     argument,
     check_output,
-    flag,
     open_files,
     option,
     output_option,
@@ -38,7 +37,7 @@ def encode(
     clients: Annotated[Path | None, option("Read identifiers for a public coin from this .npy.")] = None,
     seed: Annotated[int | None, option("Simulate with this seed. The result is NOT private.", min=0)] = None,
     verbose: VerboseOption = False,
-    force: Annotated[bool, flag("Overwrite the file. People encoded again spend ε again.", "--force")] = False,
+    force: Annotated[bool, option("Overwrite the file. People encoded again spend ε again.", "--force")] = False,
 ) -> None:
     """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
 
@@ -114,7 +113,7 @@ def encode(
 
 def read_integers(path: Path, total: int) -> "NDArray[Any]":
     """Read one integer per vector from a .npy file; the mechanism checks their range."""
-    from sstq.files.npy import load_array
+    from sstq.messages.vectors import load_array
 
     numbers = load_array(path)
     if numbers.shape != (total,) or numbers.dtype.kind not in "iu":

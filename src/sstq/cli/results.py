@@ -48,7 +48,8 @@ def report_mean(
         _report_survey(results, folder / "survey.csv")
     if estimate.note:
         _advise(mechanism, estimate.note, round(estimate.people))
-    _say_simulated(simulated)
+    if simulated is not False:
+        _doubt(simulated)
 
 
 def _costs(mechanism: "Mechanism") -> dict[str, Any]:
@@ -56,9 +57,9 @@ def _costs(mechanism: "Mechanism") -> dict[str, Any]:
     private = math.isfinite(mechanism.epsilon)
     return {
         "epsilon": mechanism.epsilon if private else None,
+        "message_bits": mechanism.message_bits,
         "privacy_loss": mechanism.privacy_loss() if private else None,
         "delta": mechanism.delta,
-        "message_bits": mechanism.message_bits,
         "digest": mechanism.digest(),
     }
 
@@ -88,10 +89,11 @@ def _advise(mechanism: "Mechanism", text: str, clients: int) -> None:
         note(f"for the next round: sstq spec {same} --clients {clients}{more} --output next.json")
 
 
-def _say_simulated(simulated: bool | None) -> None:
+def _doubt(simulated: bool | None) -> None:
+    """Say that messages are, or may be, simulated."""
     if simulated:
         warn("NOT PRIVATE: some of these messages were simulated with a seed")
-    elif simulated is None:
+    else:
         note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
 
 
@@ -124,7 +126,8 @@ def report_groups(
     if noted:
         text = f"{len(noted):,} of {len(rows):,} groups; {_printable(noted[0])}: {summary['note']}"
         _advise(mechanism, text, max(mean.count for mean in found))
-    _say_simulated(simulated)
+    if simulated is not False:
+        _doubt(simulated)
 
 
 def _report_private(estimate: Any, folder: Path) -> None:

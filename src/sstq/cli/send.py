@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from sstq.cli.common import ColumnsOption, WrongUsage, argument, check_usage, flag, open_files, option, several_messages
+from sstq.cli.common import ColumnsOption, WrongUsage, argument, check_usage, open_files, option, several_messages
 from sstq.cli.encode import read_integers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
@@ -29,7 +29,7 @@ def send(
     private_group: Annotated[Path | None, option("Send the PRIVATE groups in this .npy with the vectors.")] = None,
     token: Annotated[str | None, option("Use this token where one is needed.", envvar="SSTQ_SEND_TOKEN")] = None,
     tokens: Annotated[Path | None, option("Use the single-use tokens in this file, one per line.")] = None,
-    again: Annotated[bool, flag("Send files again that were sent before, and spend ε again.", "--again")] = False,
+    again: Annotated[bool, option("Send files again that were sent before, and spend ε again.", "--again")] = False,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.common import check_usage, flag, option
+from sstq.cli.common import check_usage, option
 from sstq.cli.terminal import note
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
@@ -25,7 +25,7 @@ _Certificate = Annotated[
     Path | None, option("Use TLS with this certificate (PEM).", envvar="SSTQ_CERTIFICATE", exists=True)
 ]
 _PrivateKey = Annotated[Path | None, option("Use this private key (PEM).", envvar="SSTQ_PRIVATE_KEY", exists=True)]
-_Upgrade = Annotated[bool, flag("Upgrade a database of an earlier release; copy it first.", "--upgrade")]
+_Upgrade = Annotated[bool, option("Upgrade a database of an earlier release; copy it first.", "--upgrade")]
 
 
 def serve(
@@ -36,7 +36,7 @@ def serve(
     certificate: _Certificate = None,
     private_key: _PrivateKey = None,
     upgrade: _Upgrade = False,
-    demo: Annotated[bool, flag("Serve a demonstration poll at /demo/.", "--demo", envvar="SSTQ_DEMO")] = False,
+    demo: Annotated[bool, option("Serve a demonstration poll at /demo/.", "--demo", envvar="SSTQ_DEMO")] = False,
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 

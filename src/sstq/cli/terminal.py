@@ -44,43 +44,37 @@ def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool
 
     A terminal shows the first five unless `verbose`; a file or another program gets all.
     """
-    shown = [(name.replace("_", " "), text) for name, value in facts if (text := _in_words(value))]
-    if not _stdout().is_terminal:
-        for name, text in shown:
-            typer.echo(f"{name}\t{text}")
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    first = shown if verbose else shown[:_FIRST]
-    for name, text in first:
-        table.add_row(Text(name), Text(text))
-    _stdout().print(table)
-    if len(first) < len(shown):
-        more = len(shown) - len(first)
+    shown = [[name.replace("_", " "), text] for name, value in facts if (text := _in_words(value))]
+    more = 0 if verbose or not _stdout().is_terminal else max(0, len(shown) - _FIRST)
+    _show(title, None, shown[: len(shown) - more], "")
+    if more:
         note(f"--verbose shows {more} more line{'s' * (more > 1)}")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
     """Print a table on stdout; the caption is for terminals only."""
-    lines = [[_in_words(cell) for cell in row] for row in rows]
+    _show(title, columns, [[_in_words(cell) for cell in row] for row in rows], caption)
+
+
+def _show(title: str, columns: Sequence[str] | None, lines: list[list[str]], caption: str) -> None:
+    """Print cells as a table, without columns as names and values."""
     if not _stdout().is_terminal:
-        for line in [columns, *lines]:
+        for line in lines if columns is None else [columns, *lines]:
             typer.echo("\t".join(line))
         return
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for column, *cells in zip(columns, *lines, strict=True):
+    box = None if columns is None else SIMPLE_HEAD
+    table = Table(box=box, show_header=columns is not None, pad_edge=False, collapse_padding=columns is not None)
+    for column, *cells in zip(columns or ("", ""), *lines, strict=True):
         # On a narrow terminal words may be wrapped, also those of a header, but never numbers.
-        numbers = not any(cell[:1].isalpha() for cell in cells)
-        width = max(map(len, cells), default=0) if numbers else None
-        table.add_column(Text(column), justify="right" if numbers else "left", min_width=width, overflow="fold")
+        numbers = columns is not None and not any(cell[:1].isalpha() for cell in cells)
+        names = columns is None and not table.columns
+        width = max(map(len, cells), default=0) if numbers or names else None
+        justify: Any = "right" if numbers else "left"
+        table.add_column(Text(column), justify=justify, min_width=width, overflow="fold")
     for line in lines:
         table.add_row(*map(Text, line))
     # A title and a caption of the table's own would be as narrow as the table.

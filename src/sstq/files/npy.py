@@ -21,16 +21,6 @@ RuntimeError includes NotImplementedError (a compression that zipfile does not k
 """
 
 
-def load_array(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """Map a .npy file into memory; ValueError if it is damaged or something else."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (FileNotFoundError, PermissionError):
-        raise
-    except DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{os.fspath(path)} is truncated, damaged or not a .npy file: {error}") from error
-
-
 def read_archive(path: str | os.PathLike[str], names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """Read an uncompressed .npz, whose arrays must have these names if any are given; else `DAMAGED_ARCHIVE`."""
     with open(path, "rb") as file, zipfile.ZipFile(file) as archive:

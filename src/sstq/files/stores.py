@@ -1,12 +1,6 @@
-"""Files on this machine and in object stores, opened the same way: s3://, gs://, https:// and what fsspec knows."""
+"""Opening files of object stores as if they were here: s3://, gs://, https:// and what fsspec knows."""
 
-import os
 from typing import Any, BinaryIO, cast
-
-
-def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether this is an address such as s3://bucket/name, not a path of this machine."""
-    return "://" in os.fspath(path)
 
 
 def open_object(address: str) -> BinaryIO:

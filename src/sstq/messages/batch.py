@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,8 +102,7 @@ class Messages:
         return self.layout.pack(self.columns)
 
 
-@dataclass(frozen=True)
-class MessageFileInfo:
+class MessageFileInfo(NamedTuple):
     """What a message file says of itself; a random `file_id` distinguishes files with the same messages."""
 
     kind: str

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sstq.checks import ArgumentError
-from sstq.files.stores import is_remote, open_object
+from sstq.files.stores import open_object
 from sstq.messages.parquet import open_parquet
 
 _SQLITE, _PARQUET, _DUCKDB = b"SQLite format 3\x00", b"PAR1", b"DUCK"
@@ -17,7 +17,7 @@ _DUCKDB_AT = 8
 
 def read_count_table(path: str, query: str | None = None, text: str | None = None) -> Any:
     """Read a table of counts as columns by name; the values of the column `text` of a CSV file stay as they are."""
-    with open_object(path) if is_remote(path) else open(path, "rb") as file:
+    with open_object(path) if "://" in path else open(path, "rb") as file:
         start = file.read(16)
         file.seek(0)
         database = start == _SQLITE or start[_DUCKDB_AT:].startswith(_DUCKDB)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sstq.files.atomic import atomic_file
-from sstq.files.stores import is_remote, open_object
+from sstq.files.stores import open_object
 from sstq.messages import parquet
 from sstq.messages.batch import MessageFileInfo, Messages
 
@@ -88,7 +88,7 @@ class MessageFile:
 def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
     """Open a message file, recognised by its content; ValueError for anything else, or if it changes while open."""
     name = os.fspath(path)
-    remote = is_remote(name)
+    remote = "://" in name
     with open_object(name) if remote else open(name, "rb") as file:
         before, start = None if remote else os.fstat(file.fileno()), file.read(8)
         file.seek(0)
@@ -179,10 +179,10 @@ def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
     file.write(bytes(_HEADER_BYTES))
     count = 0
     for number, block in enumerate(blocks):
+        count += len(block)
         clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
         data = clients + block.to_bytes()
         file.write(data + _block_crc(number, data))
-        count += len(block)
     flags = _SIMULATED * block.simulated | _WITH_CLIENTS * (block.clients is not None)
     width, digest = block.layout.message_bits, bytes.fromhex(block.digest)
     header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.checks import ArgumentError, did_you_mean
-from sstq.files.npy import load_array
+from sstq.files.npy import DAMAGED_ARCHIVE
 from sstq.messages import arrays
 from sstq.messages.parquet import open_parquet
 
@@ -121,6 +121,16 @@ def open_vectors(
             raise ArgumentError("by", f"must be left out for {name}: only Parquet and CSV files have columns")
         return _open_npy(name, dim)
     return (_open_parquet if start.startswith(_PARQUET) else _open_csv)(name, dim, columns, by, unreadable)
+
+
+def load_array(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """Map a .npy file into memory; ValueError if it is damaged or something else."""
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (FileNotFoundError, PermissionError):
+        raise
+    except DAMAGED_ARCHIVE as error:
+        raise ValueError(f"{os.fspath(path)} is truncated, damaged or not a .npy file: {error}") from error
 
 
 def _open_npy(name: str, dim: int | None) -> VectorFile:
