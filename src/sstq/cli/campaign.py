@@ -1,7 +1,5 @@
 """`sstq campaign`: creates, lists, changes, closes and exports the campaigns of a collector."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -283,7 +281,7 @@ def _shuffling(path: Path) -> dict[str, Any]:
     return found
 
 
-def _check_shuffler(made: Campaign, link: str, url: str, token: str) -> None:
+def _check_shuffler(made: "Campaign", link: str, url: str, token: str) -> None:
     """Do what a sender does before it seals anything; if that fails, there is no campaign."""
     from sstq.accounting.ledger import ledger_price
     from sstq.client import Client

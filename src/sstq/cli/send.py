@@ -1,7 +1,5 @@
 """`sstq send`: encodes vectors and sends them to a collector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`sstq serve` and `sstq shuffler`: run the collector, and the shuffler between clients and a collector."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

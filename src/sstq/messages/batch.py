@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,20 +100,6 @@ class Messages:
     def to_bytes(self) -> bytes:
         """Pack the messages into ⌈n·message_bits/8⌉ bytes, without padding between them."""
         return self.layout.pack(self.columns)
-
-
-class MessageFileInfo(NamedTuple):
-    """What a message file says of itself; a random `file_id` distinguishes files with the same messages."""
-
-    kind: str
-    version: int
-    digest: str
-    count: int
-    message_bits: int
-    simulated: bool
-    with_clients: bool
-    file_id: str
-    block_messages: int = 0
 
 
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import MessageFileInfo, Messages
+from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
@@ -76,8 +76,8 @@ def write(
     return count
 
 
-def describe(file: BinaryIO) -> MessageFileInfo:
-    """Read what a file says of itself; ValueError if it is damaged or has no messages."""
+def describe(file: BinaryIO) -> dict[str, Any]:
+    """Read what a file says of itself, as in `MessageFileInfo`; ValueError if it is damaged or has no messages."""
     with open_parquet(file) as table:
         schema, count = table.schema_arrow, table.metadata.num_rows
         checksum = (table.metadata.metadata or {}).get(_CHECKSUM)
@@ -93,16 +93,22 @@ def describe(file: BinaryIO) -> MessageFileInfo:
     # A file written by another tool may lack our checksum; its pages' own are verified.
     if checksum not in (None, _checksum(stated, count)):
         raise ValueError(f"{file.name} is damaged: the checksum of its metadata does not match")
-    return MessageFileInfo(
-        "parquet", VERSION, digest, count, int(bits), simulated == "1", CLIENT in schema.names, file_id
-    )
+    flags = {"simulated": simulated == "1", "with_clients": CLIENT in schema.names}
+    return {
+        "version": VERSION,
+        "digest": digest,
+        "count": count,
+        "message_bits": int(bits),
+        "file_id": file_id,
+        **flags,
+    }
 
 
 def _checksum(stated: Iterable[str], count: int) -> bytes:
     return f"{zlib.crc32(','.join([*stated, str(count)]).encode()):08x}".encode()
 
 
-def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: str | None = None) -> Iterator[Messages]:
+def read(file: BinaryIO, mechanism: Any, info: Any, size: int, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
