@@ -8,15 +8,15 @@ slides from left to right as y grows. The second moment is a convex, piecewise l
 w_l + w_r, the sum of the values at the window's two ends; its corners, where an end of the window crosses from one code
 to the next, are the tokens, and stochastic rounding between tokens attains everything in between. So a channel is a
 length and a value per code and the window's width, all symmetric about 0, and its expected second moment is a smooth
-function of them: a linear program gives a start, BFGS the rest.
+function of them, which BFGS minimises.
 
 **Integers.** Code i has the weight L_i in every row; a row may raise it to H_i = ⌊E·L_i⌋, E just below e^ε. What a row
 lacks of 2^62 is one and the same integer for all rows: a window of that length over codes of lengths H_i − L_i.
 Whatever the L_i, rows sum to 2^62 and no ratio exceeds e^ε. The tokens' positions are then *computed* from the
 integers, c_k = Σ_i P(i|k)·w_i, so that the channel is unbiased as implemented.
 
-Flat channels with uniform and optimized codebooks and the solution for one bit less are always candidates, compared by
-their exact integers: the result is never worse than flat randomized response, and never worse with more bits.
+The solution for one bit less is always a candidate, compared by its exact integers, and that for one bit is randomized
+response: the result is never worse with more bits.
 """
 
 import math
@@ -29,20 +29,17 @@ from numpy.typing import NDArray
 
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
-from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment, flat_channel, unbiased_decoder
-from sstq.scalar.codebooks import Codebook, optimized_codebook, rounding_moments, token_moments, uniform_codebook
+from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment
+from sstq.scalar.codebooks import Codebook, rounding_moments
 from sstq.scalar.densities import Density, Vector
 
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
 
-# More codes than 2^5 gain a thousandth at most; flat channels are candidates up to 2^8.
-_SEARCHED_BITS, _FLAT_BITS = 5, 8
+_SEARCHED_BITS = 5  # more codes gain a thousandth at most
 _LARGEST_BIAS = Fraction(1, 1 << 51)
 # Codes of less weight are left out, as are tokens that are closer; in the search, closer ones are the same.
 _THIN, _CLOSE, _SAME = 1 << 22, 1e-6, 1e-11
-# The linear program: tokens on [0, 1] and positive values up to a multiple of the piecewise mechanism's largest.
-_GRID_TOKENS, _GRID_VALUES, _GRID_REACH = 17, 40, 1.5
 _SEARCH = {"gtol": 1e-6, "maxiter": 300}
 _LEAST_SHARE = 1e-7
 _LOG_BOUNDS = (math.log(1e-9), 5.0)
@@ -96,20 +93,13 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
 
 @lru_cache(maxsize=64)
 def _solve(bits: int, epsilon: float, density: Density) -> OptimalChannel:
-    """Return the best of the search, the flat channels and the solution for one bit less."""
+    """Return the better one of the search and the solution for one bit less."""
     codes, candidates = 1 << bits, []
     if bits <= _SEARCHED_BITS:
         candidates.append(from_windows(search(bits, epsilon, density), epsilon, codes))
     if bits > 1:
         smaller = _solve(bits - 1, epsilon, density)
         candidates.append(_padded(smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes))
-    if bits <= _FLAT_BITS:
-        flat = flat_channel(bits, epsilon)
-        least = min(candidate.second_moment(density) for candidate in candidates)
-        for book in (uniform_codebook(bits), optimized_codebook(bits, epsilon)):
-            if decoded_second_moment(flat, book, unbiased_decoder(flat, book), density) < least:
-                half = book.size // 2
-                candidates.append(_slide([flat.other] * half, book.values[half:], epsilon, codes))
     return min(candidates, key=lambda candidate: candidate.second_moment(density))
 
 
@@ -118,11 +108,7 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     floor = 1 / (1 + math.expm1(epsilon) * windows.width)
     lows = [round(float(length) * floor * TOTAL) for length in windows.lengths]
     thick = [place for place, low in enumerate(lows) if low >= _THIN]
-    return _slide([lows[place] for place in thick], windows.heights[thick] / windows.heights[-1], epsilon, outputs)
-
-
-def _slide(lows: list[int], heights: Vector, epsilon: float, outputs: int) -> OptimalChannel:
-    """The channel of the least weights ``lows`` and values ∝ ``heights`` of the positive codes, smallest first."""
+    lows, heights = [lows[place] for place in thick], windows.heights[thick] / windows.heights[-1]
     limit = exp_lower(epsilon)
     low = np.array(lows[::-1] + lows, dtype=object)
     ends = np.append(0, np.cumsum(low * limit.numerator // limit.denominator - low))
@@ -182,69 +168,13 @@ def _apart(positions: Vector) -> list[int]:
 def search(bits: int, epsilon: float, density: Density) -> Windows:
     """Return the best shape with 2^bits codes, for the likely numbers of codes in the outermost window."""
     half = 1 << (bits - 1)
-    start = _with_codes(linear_program(epsilon, density), half)
-    # The number of largest values whose lengths come nearest to the window's width.
-    near = 1 + int(np.argmin(np.abs(np.cumsum(start.lengths[::-1]) - start.width)))
-    tops = {1, max(near - 1, 1), near, min(near + 1, half)}
+    # Equal codes, and the window of the piecewise mechanism (Wang et al., ICDE 2019), which has infinitely many.
+    width = 1 / (math.exp(epsilon / 2) + 1)
+    start = Windows((np.arange(half) + 0.5) / half, np.full(half, 0.5 / half), width)
+    near = round(2 * half * width)
+    tops = {1, near - 1, near, near + 1} & {*range(1, half + 1)}
     shapes = [_descend(start, top, epsilon, density) for top in sorted(tops)]
     return min(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])
-
-
-@lru_cache(maxsize=4)  # it serves for all numbers of bits
-def linear_program(epsilon: float, density: Density) -> Windows:
-    """Return the channel of least second moment whose values are on a grid, with any number of codes: by HiGHS.
-
-    Variables are P(i|k) for the tokens k on a grid of [0, 1] and the least probabilities q_i, q_{-i} = q_i, with
-    q_i ≤ P(i|k) ≤ e^ε·q_i.
-    """
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    root = math.exp(epsilon / 2)
-    positive = np.linspace(0, _GRID_REACH * (root + 1) / (root - 1), _GRID_VALUES)
-    values = np.concatenate([-positive[:0:-1], positive])
-    tokens = np.linspace(0, 1, _GRID_TOKENS)
-    grid = np.concatenate([-tokens[:0:-1], tokens])
-    shares = token_moments(*rounding_moments(grid, density), density)[0]
-    shares = (shares + shares[::-1])[_GRID_TOKENS - 1 :]  # of a token and its mirror image
-    shares[0] /= 2
-    cells = _GRID_TOKENS * len(values)
-    least = np.tile(np.abs(np.arange(len(values)) - _GRID_VALUES + 1), _GRID_TOKENS)
-    spread = sparse.csr_matrix((np.ones(cells), (np.arange(cells), least)), shape=(cells, _GRID_VALUES))
-    identity = sparse.identity(cells, format="csr")
-    within = sparse.bmat([[-identity, spread], [identity, -math.exp(epsilon) * spread]], format="csr")
-    sums = sparse.kron(sparse.identity(_GRID_TOKENS), np.stack([np.ones(len(values)), values]))
-    exact = sparse.hstack([sums, sparse.csr_matrix((2 * _GRID_TOKENS, _GRID_VALUES))], format="csr")
-    costs = np.append(np.outer(shares, values**2), np.zeros(_GRID_VALUES))
-    means = np.stack([np.ones(_GRID_TOKENS), tokens], axis=1).ravel()
-    solution = linprog(costs, within, np.zeros(2 * cells), exact, means, bounds=(0, None), method="highs")
-    if solution.x is None:
-        raise ValueError(f"epsilon = {epsilon}: the linear program of the channel has no solution ({solution.message})")
-    lengths = np.maximum(solution.x[cells:], 0.0)
-    lengths[0] /= 2  # the code at 0 is its own mirror image; as a pair it counts half on each side
-    total = 2 * lengths.sum()
-    used = lengths > 1e-9 * total
-    width = (1 - total) / (math.expm1(epsilon) * total)
-    return Windows(positive[used], lengths[used] / (2 * lengths[used].sum()), width)
-
-
-def _with_codes(windows: Windows, count: int) -> Windows:
-    """The same channel, nearly, with `count` pairs of codes: the nearest neighbours merge, the longest codes split."""
-    heights, lengths = list(windows.heights), list(windows.lengths)
-    while len(heights) > count:
-        first, second = np.array(lengths[:-1]), np.array(lengths[1:])
-        place = int(np.argmin(first * second / (first + second) * np.diff(heights) ** 2))
-        a, b = lengths[place : place + 2]
-        heights[place : place + 2] = [(a * heights[place] + b * heights[place + 1]) / (a + b)]
-        lengths[place : place + 2] = [a + b]
-    while len(heights) < count:
-        place = int(np.argmax(lengths))
-        below = heights[place] - (heights[place - 1] if place else 0.0)
-        above = heights[place + 1] - heights[place] if place + 1 < len(heights) else below
-        step = max(min(below, above) / 4, 1e-3 * heights[-1])
-        heights[place : place + 1] = [max(heights[place] - step, 0.0), heights[place] + step]
-        lengths[place : place + 1] = [lengths[place] / 2] * 2
-    return Windows(np.array(heights), np.array(lengths), windows.width)
 
 
 def _descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
