@@ -11,7 +11,6 @@ from sstq.frames.kashin import (
     default_steps,
     least_level,
     make_kashin,
-    pick,
     represent,
 )
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
@@ -177,10 +176,10 @@ def test_pick_takes_coordinates_of_the_representation(frame):
     recipe = make_kashin("certified", frame)
     picks = np.random.default_rng(0).integers(frame.size, size=(len(x), 3))
     values, residuals = represent(frame, recipe, x)
-    picked, picked_residuals = pick(frame, recipe, x, picks)
+    picked, picked_residuals = represent(frame, recipe, x, picks)
     np.testing.assert_allclose(picked, np.take_along_axis(values, picks, axis=1), atol=1e-6)
     np.testing.assert_allclose(picked_residuals, residuals, atol=1e-6)
-    same, none = pick(frame, recipe, x, picks, certify=False)
+    same, none = represent(frame, recipe, x, picks, certify=False)
     np.testing.assert_array_equal(same, picked)
     assert none.shape == (0,)
 

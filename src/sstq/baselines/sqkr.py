@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
 from sstq.checks import check_number, check_option
-from sstq.frames.kashin import missed, pick, represent
+from sstq.frames.kashin import missed, represent
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
@@ -258,7 +258,7 @@ class SQKR(KashinMechanism):
             index = streams.multiply_shift(words[:, :k], self.frame.size)
         else:
             index = self._public_indices(clients)
-        y, residuals = pick(self.frame, self.kashin, unit, index)
+        y, residuals = represent(self.frame, self.kashin, unit, index)
         bits = unit_interval(words[:, k:-1]) < (1 + y.astype(np.float64)) / 2
         token = np.sum(bits.astype(np.int64) << np.arange(k), axis=1)
         sent = self.channel.sample(token, channel_words(words[:, -1]))

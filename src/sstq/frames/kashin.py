@@ -148,10 +148,13 @@ def certified(frame: Frame, recipe: Kashin) -> bool:
     return recipe.exact and feasible and recipe.steps >= default_steps(frame.dim, frame.size, recipe.level)
 
 
-def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
-    """Compute the representations of the rows of x, (n, d), each of norm at most 1, for diagnosis and exact errors.
+def represent(
+    frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64] | None = None, *, certify: bool = True
+) -> tuple[Floats32, NDArray[np.float64]]:
+    """Compute the representations of the rows of x, (n, d), each of norm at most 1, or only the coordinates `picks`.
 
-    Returns the coefficients in units of B, (n, N) in [-1, 1], and the residuals ‖x − (d/N)Uᵀy‖, (n,).
+    Returns the coefficients in units of B, (n, N) or those at the picks, (n, k), all in [-1, 1]; and the residuals
+    ‖x − (d/N)Uᵀy‖, (n,), or (0,) without `certify`.
 
     Examples:
         >>> frame = HadamardFrame(dim=16, size=64, seed=3)
@@ -162,39 +165,22 @@ def represent(frame: Frame, recipe: Kashin, x: Floats32) -> tuple[Floats32, NDAr
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        t, residuals = kernels.kashin_pick(x, frame.columns, frame.signs, frame.size, schedule)
-    else:
-        t, residuals = _represent_generic(frame, x, schedule)
-    return _in_units_of_bound(t, schedule), residuals
-
-
-def pick(
-    frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64], *, certify: bool = True
-) -> tuple[Floats32, NDArray[np.float64]]:
-    """Compute the coordinates `picks`, (n, k), of the representations, without keeping the rest.
-
-    Returns their values in units of B, (n, k), and the residuals, (n,), or (0,) without `certify`.
-    """
-    schedule = recipe.schedule(frame)
-    if isinstance(frame, HadamardFrame) and frame.rounds == 1:
         places = frame.columns, frame.signs, frame.size
         t, residuals = kernels.kashin_pick(x, *places, schedule, picks, certify=certify)
-        return _in_units_of_bound(t, schedule), residuals
-    values, residuals = np.empty(picks.shape, dtype=np.float32), np.empty(len(x))
-    for part in row_chunks(len(x), frame.size):
-        t, residuals[part] = _represent_generic(frame, x[part], schedule)
-        values[part] = np.take_along_axis(t, picks[part], axis=1)
-    return _in_units_of_bound(values, schedule), residuals if certify else residuals[:0]
+    else:
+        t = np.empty((len(x), frame.size) if picks is None else picks.shape, dtype=np.float32)
+        residuals = np.empty(len(x))
+        for part in row_chunks(len(x), frame.size):
+            whole, residuals[part] = _represent_generic(frame, x[part], schedule)
+            t[part] = whole if picks is None else np.take_along_axis(whole, picks[part], axis=1)
+        residuals = residuals if certify else residuals[:0]
+    # The clamp of the last step keeps t/β in [-1, 1], up to rounding.
+    return np.asarray(np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))), residuals
 
 
 def missed(unit: Floats32, residuals: NDArray[np.float64]) -> int:
     """Count the rows that missed their certificate."""
     return int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
-
-
-def _in_units_of_bound(t: Floats32, schedule: Floats32) -> Floats32:
-    """t/β, which the clamp of the last step keeps in [-1, 1]."""
-    return np.asarray(np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1)))
 
 
 def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, NDArray[np.float64]]:

@@ -181,10 +181,8 @@ class HadamardFrame(Frame):
             return super().squared_row_norms()
         if self.rounds == 2:
             return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))
-        norms = np.zeros(self.size)
-        for part in row_chunks(self.dim, self.size):
-            norms += np.sum(self._squared_columns(part), axis=0)
-        return norms
+        indices, parts = np.arange(self.size), row_chunks(self.size, self.size)
+        return np.concatenate([np.sum(self.rows(indices[part]) ** 2, axis=1) for part in parts])
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ_j weights_j·U_ji² for every column i; U_ji² = 1/d with one round."""
@@ -192,22 +190,11 @@ class HadamardFrame(Frame):
             return np.full(self.dim, float(np.sum(weights)) / self.dim)
         if self.rounds == 2:
             return self._convolve(weights.astype(np.float64))[: self.dim]
-        power = np.zeros(self.dim)
-        # With three rounds there is no rule for the squares; rows or columns are made, whichever are fewer.
-        chosen = np.flatnonzero(weights)
-        if len(chosen) < self.dim:
-            for part in row_chunks(len(chosen), self.size):
-                power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
-        else:
-            for part in row_chunks(self.dim, self.size):
-                power[part] = self._squared_columns(part) @ weights
+        # With three rounds there is no rule for the squares.
+        power, chosen = np.zeros(self.dim), np.flatnonzero(weights)
+        for part in row_chunks(len(chosen), self.size):
+            power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
         return power
-
-    def _squared_columns(self, part: slice) -> NDArray[np.float64]:
-        """U_ji² of a few columns i, one row each."""
-        spikes = np.zeros((part.stop - part.start, self.dim))
-        spikes[np.arange(len(spikes)), np.arange(part.start, part.stop)] = 1.0
-        return np.asarray(self.analyze(spikes), dtype=np.float64) ** 2
 
     @cached_property
     def _spectrum(self) -> NDArray[np.float64]:

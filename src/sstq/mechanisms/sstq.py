@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, uses_strata
 from sstq.checks import ArgumentError
-from sstq.frames.kashin import missed, pick, represent
+from sstq.frames.kashin import missed, represent
 from sstq.frames.tight import Frame, make_frame
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import base, parts
@@ -254,7 +254,9 @@ class SSTQ(KashinMechanism):
     def _encode(self, batch: EncoderInput) -> Columns:
         unit, words, clients = self._unit_ball(batch.rows, batch.report), batch.words, batch.clients
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
-        coordinate, residual = pick(self.frame, self.kashin, unit, index[:, None], certify=batch.report is not None)
+        coordinate, residual = represent(
+            self.frame, self.kashin, unit, index[:, None], certify=batch.report is not None
+        )
         rounding, drawn = unit_interval(words[:, 1]), channel_words(words[:, 2])
         token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), rounding)
         code = self.channel.sample(token, drawn)

@@ -9,7 +9,7 @@ Examples:
     >>> channel = flat_channel(bits=2, epsilon=3.0)
     >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
     True
-    >>> channel.sample([0, 1, 2, 3], np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
+    >>> channel.sample(np.arange(4), np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
     array([0, 1, 2, 2])
 """
 
@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sstq.checks import check_argument, check_number
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
@@ -84,27 +84,16 @@ class Channel(ABC):
     def _loss(self) -> float:
         return log_upper(self.ratio())
 
-    def moments(self, values: ArrayLike) -> tuple[Vector, Vector]:
-        """Return E[w|token] and E[w²|token] of decoding values w, from the integer weights."""
-        checked = np.asarray(values, dtype=np.float64)
-        if checked.shape != (self.outputs,):
-            raise ValueError(f"values must have one value per code, {self.outputs}, got shape {checked.shape}")
-        return self._moments(checked)
+    def moments(self, values: Vector) -> tuple[Vector, Vector]:
+        """Return E[w|token] and E[w²|token] of decoding values w, one per code, from the integer weights."""
+        probabilities = self.probabilities()
+        return probabilities @ values, probabilities @ values**2
 
-    def sample(self, tokens: ArrayLike, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def sample(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Draw a code for each token in [0, inputs), with the same work whatever the token and the word.
 
         The words are uniform integers in [0, 2^62), one for each token, as uint64.
         """
-        tokens = np.asarray(tokens)
-        sound = tokens.dtype.kind in "iu" and tokens.ndim == 1
-        if not sound or (tokens.size and not 0 <= tokens.min() <= tokens.max() < self.inputs):
-            raise ValueError(f"tokens must be a vector of integers in [0, {self.inputs})")
-        if words.dtype != np.uint64 or words.shape != tokens.shape or (words >= TOTAL).any():
-            raise ValueError("words must be uint64 numbers in [0, 2^62), one per token")
-        return self._draw(tokens.astype(np.int64, copy=False), words)
-
-    def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         # Bisection for #{cumulative weights ≤ word}, in as many steps for every token and word.
         weights, before = self._cumulative.reshape(-1), tokens * self.outputs - 1
         place, remaining = before.copy(), self.outputs
@@ -113,10 +102,6 @@ class Channel(ABC):
             place += half * (weights[place + half] <= words)
             remaining -= half
         return np.asarray(place - before)
-
-    def _moments(self, values: Vector) -> tuple[Vector, Vector]:
-        probabilities = self.probabilities()
-        return probabilities @ values, probabilities @ values**2
 
     @cached_property
     def _extremes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -198,11 +183,13 @@ class FlatChannel(Channel):
         """Return the ratio of the two weights."""
         return Fraction(self.own, self.other)
 
-    def _moments(self, values: Vector) -> tuple[Vector, Vector]:
+    def moments(self, values: Vector) -> tuple[Vector, Vector]:
+        """Return E[w|token] and E[w²|token] of decoding values w, one per code."""
         floor = self.other / TOTAL
         return self.gain * values + floor * math.fsum(values), self.gain * values**2 + floor * math.fsum(values**2)
 
-    def _draw(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def sample(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Draw a code for each token, with the same work whatever the token and the word."""
         # The token when word < a, else the ⌊(word − a)/b⌋-th of the other tokens in order.
         beyond = words.astype(np.int64) - self.own
         other = beyond // self.other
