@@ -23,7 +23,6 @@ from sstq.service.background import Workers
 from sstq.service.batches import (
     Manifest,
     count_batches,
-    open_all,
     open_next,
     read_manifest,
     receive,
@@ -166,72 +165,59 @@ def batch_of(crowd, slot):
     return crowd.hex() + slot.to_bytes(4, "big").hex()
 
 
+def claimed(people):
+    """What a crowd of so many people justifies."""
+    both = [shuffled_epsilon(MECHANISM, honest, TERMS.delta, messages=2) for honest in (people, people // 2)]
+    return {"people": people, "epsilon": both[0], "delta": TERMS.delta, "epsilon_if_half_fake": both[1]}
+
+
 def test_each_crowd_has_a_claim_of_its_own(store):
     assert shuffled_claim(store, CAMPAIGN)["crowds"] == []
     crowd, other, spoiled, few = (secrets.token_bytes(12) for _ in range(4))
-    take(store, sealed(messages(3000)), batch=batch_of(crowd, 0))
-    large = {
-        "people": 3000,
-        "epsilon": shuffled_epsilon(MECHANISM, 3000, TERMS.delta, messages=2),
-        "delta": TERMS.delta,
-        "epsilon_if_half_fake": shuffled_epsilon(MECHANISM, 1500, TERMS.delta, messages=2),
-    }
-    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [large]
-    # The other slot's batch of the same crowd: 500 of its envelopes do not open.
-    foreign = sealed(messages(1), slot=0) * 500
-    take(store, [*sealed(messages(2500), slot=1), *foreign], slot=1, batch=batch_of(crowd, 1))
-    (smaller,) = shuffled_claim(store, CAMPAIGN)["crowds"]
-    assert smaller["people"] == 2500
-    assert smaller["epsilon"] == shuffled_epsilon(MECHANISM, 2500, TERMS.delta, messages=2) > large["epsilon"]
+    take(store, sealed(messages(300)), batch=batch_of(crowd, 0))
+    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [claimed(300)]
+    # The other slot's batch of the same crowd: 50 of its envelopes do not open.
+    foreign = sealed(messages(1), slot=0) * 50
+    take(store, [*sealed(messages(250), slot=1), *foreign], slot=1, batch=batch_of(crowd, 1))
+    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [claimed(250)]
+    assert claimed(300)["epsilon"] < claimed(250)["epsilon"] < 4.0
     # All of a batch is refused: nobody's message was seen, and nothing changes.
     take(store, sealed(messages(1), slot=1) * 20, batch=batch_of(other, 0))
-    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [smaller]
+    assert shuffled_claim(store, CAMPAIGN)["crowds"] == [claimed(250)]
     # Junk, and fewer than the threshold, which a campaign may allow: it is the matter of those crowds.
     take(store, [*sealed(messages(1, seed=3)), *[bytes(CAMPAIGN.envelope_bytes)] * 99], batch=batch_of(spoiled, 0))
     take(store, sealed(messages(10, seed=2)), batch=batch_of(few, 0))
     claim = shuffled_claim(store, CAMPAIGN)
-    assert claim["crowds"][0] == smaller
     alone = shuffled_epsilon(MECHANISM, 1, TERMS.delta, messages=2)
-    assert claim["crowds"][1:] == [
+    local = {"epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
+    assert claim["crowds"] == [
+        claimed(250),
         {"people": 1, "epsilon": alone, "delta": TERMS.delta, "epsilon_if_half_fake": 4.0},
-        {"people": 10, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0},
+        {"people": 10} | local,
     ]
     assert 3.99 < alone < 4.0
     assert claim["local_epsilon"] == 4.0
     assert shuffled_claim(store, replace(CAMPAIGN, senders="everybody", shuffling=None)) is None
-
-
-def test_without_single_use_tokens_only_the_local_epsilon_is_claimed(store):
-    take(store, sealed(messages(3000)))
-    (crowd,) = shuffled_claim(store, replace(CAMPAIGN, senders="everybody"))["crowds"]
-    assert crowd == {"people": 3000, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
-
-
-def test_many_envelopes_are_opened_by_processes_in_order():
-    openers, info = Workers(2), b"info"
-    sealed_numbers = [seal(number.to_bytes(4), KEY.public, info) for number in range(100)]
-    body = b"".join(sealed_numbers) * 60
-    body = body[:-52] + bytes(52)
-    try:
-        found = list(open_all(openers, KEY.secret, info, body, 52))
-    finally:
-        openers.stop()
-    assert found[:-1] == ([number.to_bytes(4) for number in range(100)] * 60)[:-1]
-    assert found[-1] is None
+    # Without single-use tokens one sender could be a whole crowd.
+    found = shuffled_claim(store, replace(CAMPAIGN, senders="everybody"))["crowds"]
+    assert found == [{"people": people} | local for people in (250, 1, 10)]
 
 
 _OPENING = """
 import time
+from sstq.client.sealing import SealingKey, seal
 from sstq.service.background import Workers
 from sstq.service.batches import open_all
-openers = Workers(1)
-list(open_all(openers, bytes(32), b"", bytes(52 * 6000), 52))
+key, openers = SealingKey.generate(), Workers(1)
+body = b"".join(seal(number.to_bytes(4), key.public, b"info") for number in range(100)) * 60
+found = open_all(openers, key.secret, b"info", body[:-52] + bytes(52), 52)
+assert found == ([number.to_bytes(4) for number in range(100)] * 60)[:-1] + [None]
 print(next(iter(openers._pool._processes)), flush=True)
 time.sleep(600)
 """
 
 
-def test_workers_end_with_a_killed_collector():
+def test_many_envelopes_are_opened_by_a_process_that_ends_with_a_killed_collector():
     with subprocess.Popen([sys.executable, "-c", _OPENING], stdout=subprocess.PIPE) as process:
         try:
             worker = int(process.stdout.readline())

@@ -3,8 +3,6 @@
 import json
 import secrets
 import time
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import shuffled_epsilon
-from sstq.client import Campaign, Client, Shuffling
+from sstq.client import Client
 from sstq.client.campaigns import read_document
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SigningKey
@@ -268,72 +266,6 @@ def test_a_database_has_one_role(tmp_path):
         create_shuffler_app(ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1"))
     with pytest.raises(ValueError, match="public_url must be given with port=0"):
         ShufflerSettings(database, ADMINISTRATOR, port=0, collector="http://127.0.0.1:1")
-
-
-def test_terms_of_a_shuffled_campaign():
-    shuffling = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=100)
-    closes = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
-    campaign = Campaign("steps", MECHANISM, closes=closes, shuffling=shuffling)
-    assert Campaign.from_dict(campaign.to_dict()) == campaign
-    keys = (b"1" * 32, b"2" * 32)
-    document = campaign.document([b"k" * 32], keys)
-    assert read_document(document) == (campaign, (b"k" * 32,), keys)
-    described = json.loads(document)
-    assert (described["slots"], described["envelope_bytes"]) == (2, 48 + -(-MECHANISM.message_bits // 8))
-    assert (described["version"], described["most_messages"]) == (2, 1)
-    with pytest.raises(ValueError, match="sealing_keys must be one or more keys"):
-        read_document(campaign.document([b"k" * 32], []))
-    with pytest.raises(ValueError, match="closes must be given if messages are shuffled"):
-        Campaign("steps", MECHANISM, shuffling=shuffling)
-    with pytest.raises(ValueError, match="senders must be 'everybody' or 'single-use'"):
-        Campaign("steps", MECHANISM, closes=closes, senders="token", shuffling=shuffling)
-    with pytest.raises(ValueError, match="most_messages must be 1 with senders='single-use' or a shuffler, got 99"):
-        Campaign("steps", MECHANISM, closes=closes, most_messages=99, shuffling=shuffling)
-
-
-def test_a_crowd_is_everything_that_people_agreed_to():
-    shuffling = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=100)
-    campaign = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=shuffling)
-    others = [
-        replace(campaign, name="step"),
-        replace(campaign, senders="single-use"),
-        replace(campaign, mechanism=MECHANISM.replace(epsilon=1.0)),
-        *(
-            replace(campaign, shuffling=replace(shuffling, **change))
-            for change in (
-                {"threshold": 2},
-                {"below_threshold": "local"},
-                {"delta": 1e-5},
-                {"url": "https://collect.example"},
-                {"key": "ac" * 32},
-                {"sealing_key": "ce" * 32},
-            )
-        ),
-    ]
-    crowds = {other.crowd(b"1" * 32) for other in others} | {campaign.crowd(b"1" * 32), campaign.crowd(b"2" * 32)}
-    assert {len(crowd) for crowd in crowds} == {32}
-    assert len(crowds) == len(others) + 2
-    assert replace(campaign, closes=datetime(2099, 1, 1, tzinfo=UTC)).crowd(b"1" * 32) in crowds
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"url": "ftp://shuffle.example"}, "url must be a URL with http"),
-        ({"url": "https://shuffle.example/"}, "without a query, fragment or final slash"),
-        ({"key": "AB" * 32}, "key must be 64 hexadecimal digits"),
-        ({"threshold": 1}, r"threshold must be an integer in \[2, 1000000000\], got 1"),
-        ({"delta": 0.5}, "delta must be a number in"),
-        ({"below_threshold": "keep"}, "below_threshold must be 'drop' or 'local', got 'keep'"),
-        ({"treshold": 3}, "shuffling has no field 'treshold'; did you mean 'threshold'"),
-    ],
-)
-def test_terms_that_cannot_be(change, said):
-    terms = {"url": "https://shuffle.example", "key": "ab" * 32, "sealing_key": "cd" * 32, "threshold": 100}
-    with pytest.raises(ValueError, match=said):
-        Campaign.from_dict(
-            {"name": "votes", "mechanism": MECHANISM, "closes": "2099-01-01T00:00:00Z", "shuffling": terms | change}
-        )
 
 
 def test_the_shuffler_of_a_campaign_cannot_change(both):

@@ -19,22 +19,13 @@ from numpy.typing import NDArray
 
 from sstq.messages.batch import Messages
 
-OVERHEAD = 48
-"""The bytes that sealing adds: 32 for the encapsulated key and 16 for the tag."""
-
-CROWD_BYTES = 32
-"""The length of a crowd's name in bytes: a whole SHA-256."""
-
+OVERHEAD = 48  # bytes that sealing adds: 32 for the encapsulated key and 16 for the tag
+CROWD_BYTES = 32  # the length of a crowd's name: a whole SHA-256
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 def envelope_info(crowd: bytes, slot: int) -> bytes:
-    """Return what an envelope is bound to: a prefix, the crowd and the slot.
-
-    Examples:
-        >>> envelope_info(bytes(32), 3).hex()
-        '737374712d656e76656c6f70652d76320000000...00000003'
-    """
+    """Return what an envelope is bound to: a prefix, the crowd and the slot."""
     return b"sstq-envelope-v2\x00" + crowd + slot.to_bytes(4, "big")
 
 
@@ -45,15 +36,7 @@ def cover_info(crowd: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """A key pair to seal for, from its 32 secret bytes.
-
-    Examples:
-        >>> key = SealingKey.generate()
-        >>> open_envelopes(key.secret, b"info", [seal(b"four", key.public, b"info")])
-        [b'four']
-        >>> open_envelopes(key.secret, b"other info", [seal(b"four", key.public, b"info")])
-        [None]
-    """
+    """A key pair to seal for, from its 32 secret bytes."""
 
     secret: bytes = field(repr=False)
 
