@@ -12,7 +12,7 @@ import sstq
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.blanket import Blanket, _rest
 from sstq.exactness import TOTAL
-from sstq.mechanisms.laws import EitherLaw, FlatLaw, HalfSpaceLaw, TableLaw, TwoLevelLaw
+from sstq.mechanisms.laws import EitherLaw, Law
 from tests.accounting.references import (
     attained_delta,
     claimed,
@@ -161,18 +161,18 @@ def test_weights_of_the_cells_ends_have_their_digits(trials, inside, ratio):
 
 
 def test_the_numbers_of_every_kind_of_law():
-    flat = FlatLaw(4, TOTAL - 3 * 2**59, 2**59)  # 5/8 and 1/8
+    flat = Law("flat", 4, [(TOTAL - 3 * 2**59, 2**59)])  # 5/8 and 1/8
     assert Blanket.of_law(flat) == Blanket(5.0, 0.125)  # γ = 4/8, α = (1 − γ)/(E − 1)
-    half = HalfSpaceLaw(5, TOTAL - 2**59, 2**59)  # 7/8 and 1/8: as bad as can be
+    half = Law("half-space", 5, [(TOTAL - 2**59, 2**59)])  # 7/8 and 1/8: as bad as can be
     assert Blanket.of_law(half) == Blanket(7.0, 0.125)
     rows = [[TOTAL // 2, TOTAL // 4, TOTAL // 4], [TOTAL // 4, TOTAL // 2, TOTAL // 4]]
-    assert Blanket.of_law(TableLaw(rows)) == Blanket(2.0, 0.25)  # all share 3/4
+    assert Blanket.of_law(Law("table", len(rows), rows)) == Blanket(2.0, 0.25)  # all share 3/4
     # Two of eight inside: 1/4 each, and 1/12 each of the others; γ = 2/3, α = (1 − γ)/(3 − 1)
-    draw = TwoLevelLaw(8, [(2, TOTAL // 2)])
+    draw = Law("two-level", 8, [(2, TOTAL // 2)])
     assert Blanket.of_law(draw).ratio == pytest.approx(3, rel=1e-15)
     assert Blanket.of_law(draw).inside == pytest.approx(1 / 6, rel=1e-15)
     # One of two: α = 1/(E + 1). Half of the people each, they share (2/3 + 1/2)/2.
-    coin = TwoLevelLaw(2, [(1, 3 * (TOTAL // 4))])
+    coin = Law("two-level", 2, [(1, 3 * (TOTAL // 4))])
     mixed = Blanket.of_law(EitherLaw([draw, coin], [Fraction(1, 2), Fraction(1, 2)]))
     assert mixed.inside == pytest.approx((1 - 7 / 12) / 2, rel=1e-8)
     assert Blanket.of_law(EitherLaw([draw, coin])).inside == pytest.approx(0.25, rel=1e-15)

@@ -13,7 +13,7 @@ import sstq
 from sstq.audit import check_encoder, empirical_audit, exact_audit, worst_pairs
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
-from sstq.mechanisms.laws import FlatLaw, HalfSpaceLaw, TableLaw, TwoLevelLaw, law_from_dict, mass
+from sstq.mechanisms.laws import Law, law_from_dict, mass
 from sstq.scalar.channels import flat_channel, flat_channel_of_size
 from tests.contract.cases import CASES, build
 from tests.contract.test_mutants import AsksForMoreOnZero, DropsTheBand
@@ -47,17 +47,17 @@ def test_cells_share_out_all_words(case):
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda: FlatLaw(3, TOTAL - 1, 1),
-        lambda: FlatLaw(2, TOTAL, 0),
-        lambda: FlatLaw(2, TOTAL / 2, TOTAL / 2),
-        lambda: TableLaw([[TOTAL, 0], [TOTAL - 1, 1]]),
-        lambda: TableLaw([[TOTAL + 1, -1]]),
-        lambda: TableLaw([[TOTAL], [TOTAL - 1]]),
-        lambda: TwoLevelLaw(4, []),
-        lambda: TwoLevelLaw(4, [(2, TOTAL)]),
-        lambda: TwoLevelLaw(4, [(0, 5)]),
-        lambda: TwoLevelLaw(4, [(5, 5)]),
-        lambda: HalfSpaceLaw(4, 5, 5),
+        lambda: Law("flat", 3, [(TOTAL - 1, 1)]),
+        lambda: Law("flat", 2, [(TOTAL, 0)]),
+        lambda: Law("flat", 2, [(TOTAL / 2, TOTAL / 2)]),
+        lambda: Law("table", 2, [[TOTAL, 0], [TOTAL - 1, 1]]),
+        lambda: Law("table", 1, [[TOTAL + 1, -1]]),
+        lambda: Law("table", 2, [[TOTAL], [TOTAL - 1]]),
+        lambda: Law("two-level", 4, []),
+        lambda: Law("two-level", 4, [(2, TOTAL)]),
+        lambda: Law("two-level", 4, [(0, 5)]),
+        lambda: Law("two-level", 4, [(5, 5)]),
+        lambda: Law("half-space", 4, [(5, 5)]),
         lambda: law_from_dict({"kind": "flat", "size": 2, "weights": [1, 2]}),
         lambda: law_from_dict({"kind": "flat", "size": 2, "weights": [[1, 2], [1, 2]]}),
         lambda: law_from_dict({"kind": "two-level", "size": 2, "weights": [[1]]}),

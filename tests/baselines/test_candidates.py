@@ -33,7 +33,7 @@ def distribution(mechanism, x, client):
     and from the places j·2^62/k of all uniform choices, and both ends of each are tried.
     """
     size = mechanism.size
-    first = intervals(threshold for _, threshold in mechanism.choice.law().levels)
+    first = intervals(threshold for _, threshold in mechanism.choice.law().weights)
     second = intervals(-(-j * TOTAL // k) for k in range(1, size + 1) for j in range(1, k))
     unit = (x / mechanism.clip).astype(np.float32)
     norm = math.sqrt(float(np.sum(unit.astype(np.float64) ** 2)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.laws import Law
 from sstq.mechanisms.sphere import mean_chi
 from sstq.mechanisms.two_level_draw import KClosest, k_closest, normal_order_statistics, uniform_below
 
@@ -78,7 +78,7 @@ def test_threshold_is_the_largest_private_one(epsilon, size):
     bound = exp_lower(epsilon)
     assert choice.law().ratio() <= bound
     assert epsilon - 1e-9 < log_upper(choice.law().ratio()) <= epsilon
-    assert TwoLevelLaw(size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
+    assert Law("two-level", size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
     with pytest.raises(ValueError, match="-LDP"):
         KClosest(epsilon, size, choice.inside, choice.threshold + 1)
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from sstq.accounting.bounds import round_down
 from sstq.accounting.losses import Losses
 from sstq.exactness import TOTAL, exp_upper, round_up
-from sstq.mechanisms.laws import EitherLaw, FlatLaw, Law, TableLaw, TwoLevelLaw
+from sstq.mechanisms.laws import EitherLaw, Law
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,7 +57,7 @@ class Blanket:
     inside: float
 
     @classmethod
-    def of_law(cls, law: Law) -> Self:
+    def of_law(cls, law: Law | EitherLaw) -> Self:
         """The blanket of all densities that a law allows, from its exact integers, both numbers rounded up."""
         return cls.exact(law.ratio(), 1 - _common(law))
 
@@ -101,7 +101,7 @@ class Blanket:
         return Losses.symmetric(losses.ravel(), masses.ravel(), infinite, _step(losses, masses))
 
 
-def _common(law: Law) -> Fraction:
+def _common(law: Law | EitherLaw) -> Fraction:
     """γ: the mass that all distributions of a message have in common."""
     if isinstance(law, EitherLaw):
         parts = [_common(part) for part in law.parts]
@@ -109,13 +109,11 @@ def _common(law: Law) -> Fraction:
             return min(parts)
         # Frames are drawn almost uniformly: their shares are off by less than 2^−31.
         return sum(map(operator.mul, law.shares, parts), Fraction(-1, 2**31))
-    if isinstance(law, TableLaw):
-        return Fraction(sum(map(min, zip(*law.rows, strict=True))), TOTAL)
-    if isinstance(law, TwoLevelLaw):
+    if law.kind == "table":
+        return Fraction(sum(map(min, zip(*law.weights, strict=True))), TOTAL)
+    if law.kind == "two-level":
         return law.size * law.least()
-    if isinstance(law, FlatLaw):  # and of both sides of a half-space
-        return law.cells(0) * Fraction(min(law.own, law.other), TOTAL)
-    return Fraction(0)
+    return law.cells(0) * Fraction(min(law.weights[0]), TOTAL)
 
 
 def _clones(inside: float, clients: int, tail: float) -> tuple[Ints, Ints, Floats, float]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.laws import Box, EitherLaw, HalfSpaceLaw, Law, TableLaw, TwoLevelLaw, mass
+from sstq.mechanisms.laws import Box, EitherLaw, Law, mass
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 
@@ -159,7 +159,7 @@ def check_encoder(
         draw, outcomes = followed
         cells = max(cells, len(outcomes))
         # A z that is orthogonal to v comes from itself alone, any other outcome from z and from −z.
-        scale = Fraction(1, 2) if isinstance(law, HalfSpaceLaw) and len(outcomes) == 1 else Fraction(1)
+        scale = Fraction(1, 2) if law.kind == "half-space" and len(outcomes) == 1 else Fraction(1)
         for outcome, share in outcomes.items():
             shares[draw, outcome].add(share * scale)
         if progress is not None:
@@ -170,7 +170,7 @@ def check_encoder(
 
 
 def _outcomes(
-    situation: _Situation, law: Law, limit: int, rng: np.random.Generator
+    situation: _Situation, law: Law | EitherLaw, limit: int, rng: np.random.Generator
 ) -> tuple[int, dict[bytes, Fraction]] | None:
     """Return which of several draws was made, and the probability of each outcome, over at most `limit` cells.
 
@@ -184,11 +184,15 @@ def _outcomes(
         if not _all_same(corners):
             continue
         sent = corners[:, 0]
-        if isinstance(law, TableLaw) and np.any(sent[:, 0] != np.flatnonzero(law.rows[case])[list(places)]):
+        if (
+            isinstance(law, Law)
+            and law.kind == "table"
+            and np.any(sent[:, 0] != np.flatnonzero(law.weights[case])[list(places)])
+        ):
             continue
         draw = law.part_of(case)[0] if isinstance(law, EitherLaw) else 0
         names = [row.tobytes() for row in sent]
-        if isinstance(law, HalfSpaceLaw):
+        if law.kind == "half-space":
             if np.array_equal(*sent):
                 return draw, {names[0]: Fraction(1)}  # orthogonal to v: z stays
             if np.any(sent.sum(axis=0) != 1):
@@ -198,14 +202,14 @@ def _outcomes(
     return None
 
 
-def _plausible_cases(situation: _Situation, law: Law, rng: np.random.Generator) -> list[int]:
+def _plausible_cases(situation: _Situation, law: Law | EitherLaw, rng: np.random.Generator) -> list[int]:
     """The cases that a few words do not rule out, because trying all cells of hundreds of cases takes long."""
     if law.cases == 1:
         return [0]
-    if isinstance(law, TwoLevelLaw):
+    if isinstance(law, Law) and law.kind == "two-level":
         # The first word that is outside and the last one that is inside send different candidates.
-        inner = [case for case, (inside, _) in enumerate(law.levels) if 0 < inside < law.size]
-        draws = [(law.levels[case][1] - step, 0) for case in inner for step in (1, 0)]
+        inner = [case for case, (inside, _) in enumerate(law.weights) if 0 < inside < law.size]
+        draws = [(law.weights[case][1] - step, 0) for case in inner for step in (1, 0)]
         sent = situation.encode(np.array(draws, dtype=np.uint64)).reshape(len(inner), 2, -1)
         ruled_out = {case for case, pair in zip(inner, sent, strict=True) if np.array_equal(*pair)}
         return [case for case in range(law.cases) if case not in ruled_out]

@@ -15,7 +15,7 @@ from sstq.checks import check_argument
 from sstq.exactness import exp_lower, log_interval, round_up
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.laws import Law, law_from_dict
+from sstq.mechanisms.laws import EitherLaw, Law, law_from_dict
 
 FORMAT, VERSION = "sstq-certificate", 3
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
@@ -35,7 +35,7 @@ class ExactAudit:
         lower, upper: decimal numbers, hence rational ones, with log(ratio) between them.
     """
 
-    law: Law
+    law: Law | EitherLaw
     epsilon: float
     messages: int
     ratio: Fraction
@@ -67,7 +67,7 @@ def exact_audit(mechanism: Mechanism) -> ExactAudit:
     return _audit(mechanism.law(), mechanism.epsilon, mechanism.messages)
 
 
-def _audit(law: Law, epsilon: float, messages: int) -> ExactAudit:
+def _audit(law: Law | EitherLaw, epsilon: float, messages: int) -> ExactAudit:
     ratio = law.ratio()
     return ExactAudit(law, epsilon, messages, ratio, *log_interval(ratio))
 

@@ -12,7 +12,7 @@ from sstq.baselines.candidates import CandidateMechanism, CandidateParameters
 from sstq.checks import RANGES, check_number
 from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.laws import Law
 from sstq.mechanisms.parameters import Words as WordList
 from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
 
@@ -38,9 +38,9 @@ class CapDraw:
     split: float
     epsilon: float
 
-    def law(self) -> TwoLevelLaw:
+    def law(self) -> Law:
         """All probabilities, for every number inside."""
-        return TwoLevelLaw(len(self.thresholds) - 1, list(enumerate(self.thresholds)))
+        return Law("two-level", len(self.thresholds) - 1, list(enumerate(self.thresholds)))
 
     def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words."""

@@ -35,7 +35,7 @@ from sstq.frames.kashin import missed, represent
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
-from sstq.mechanisms.laws import HalfSpaceLaw
+from sstq.mechanisms.laws import Law
 from sstq.mechanisms.parameters import Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -176,10 +176,12 @@ class SQKR(KashinMechanism):
         return FlatChannel(self.epsilon, 1 << bits, self.parameters.own, self.parameters.other)
 
     @property
-    def draw(self) -> FlatChannel | HalfSpaceLaw:
+    def draw(self) -> FlatChannel | Law:
         """The channel, or the half-space mechanism, whose side the channel draws."""
         channel = self.channel
-        return channel if self.k is not None else HalfSpaceLaw(self.frame.size, channel.own, channel.other)
+        if self.k is not None:
+            return channel
+        return Law("half-space", self.frame.size, [(channel.own, channel.other)])
 
     @cached_property
     def layout(self) -> Layout:

@@ -27,7 +27,7 @@ from sstq.mechanisms.inputs import LocalReport as LocalReport
 from sstq.mechanisms.inputs import Rows as Rows
 from sstq.mechanisms.inputs import Words as Words
 from sstq.mechanisms.inputs import check_vectors, placed, warn_if_clipped, with_groups
-from sstq.mechanisms.laws import Law, channel_law
+from sstq.mechanisms.laws import EitherLaw, Law, channel_law
 from sstq.mechanisms.parameters import Agreement, Ranges
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages, client_ids
@@ -397,7 +397,7 @@ class Mechanism(Agreement):
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
         return self.aggregator_class.load(path, self)
 
-    def law(self) -> Law:
+    def law(self) -> Law | EitherLaw:
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
         if self.exact:
             draw: Any = getattr(self, self._draws_by)

@@ -9,67 +9,21 @@ A law has *cases*, which the data choose among (a row of a matrix, or how many c
 """
 
 import math
-from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 from sstq.exactness import TOTAL
 from sstq.mechanisms.parameters import table_of
 from sstq.scalar.channels import Channel, FlatChannel
 
+_FIELDS = {"kind", "size", "weights"}
+Kind = Literal["flat", "half-space", "table", "two-level"]
 Box = tuple[tuple[int, int], ...]
 """The least and the largest value of each word, both included."""
-
-
-class Law(ABC):
-    """All probabilities of a draw, whatever the data are.
-
-    Attributes:
-        kind: the name of the rule.
-        words: which of a message's random words make the draw; the others are for an index, rounding or flipping.
-        size: the number of tokens, candidates or signs.
-    """
-
-    kind: ClassVar[str]
-    words: ClassVar[tuple[int, ...]] = (-1,)
-    size: int
-
-    def law(self) -> Self:
-        """A draw that is nothing but its law."""
-        return self
-
-    @property
-    @abstractmethod
-    def weights(self) -> Sequence[Sequence[int]]:
-        """The integers that describe each case."""
-
-    @property
-    def cases(self) -> int:
-        """The number of cases."""
-        return len(self.weights)
-
-    @abstractmethod
-    def ratio(self) -> Fraction:
-        """The largest ratio of the probabilities of one outcome, over all pairs of cases and outcomes."""
-
-    def cells(self, case: int) -> int:  # noqa: ARG002 (mostly all cases are alike)
-        """The number of cells of a case."""
-        return self.size
-
-    @abstractmethod
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """The cells at the given places of a case."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return kind, size and integers as JSON values; integers are decimal strings, as they may exceed 2^53."""
-        return {
-            "kind": self.kind,
-            "size": self.size,
-            "weights": [[str(weight) for weight in row] for row in self.weights],
-        }
 
 
 def mass(box: Box) -> Fraction:
@@ -78,199 +32,156 @@ def mass(box: Box) -> Fraction:
 
 
 @dataclass(frozen=True)
-class FlatLaw(Law):
-    """Randomized response: the token itself with weight `own` of 2^62, each of the `size` − 1 others with `other`.
+class Law:
+    """All probabilities of a draw of one of four kinds, whatever the data are.
 
-    It has one case: which token it is does not change the steps of the word.
+    - "flat" is randomized response: one case (own, other), the weights of 2^62 of the token itself and of each of the
+      `size` − 1 others. Which token it is does not change the steps of the word.
+    - "half-space": a uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight own
+      of 2^62, the other side with weight other. A vector that is orthogonal to v stays. So z has probability 2·own,
+      2·other or 2^62, over 2^(62+size), and the ratio is that of the two sides.
+    - "table": a row of weights for each of `size` tokens, summing to 2^62, and a column for each code.
+    - "two-level": one of `size` candidates. The cases are the pairs (i, T) that occur: a first word below T means
+      inside, and a second word picks uniformly on that side. A side with i members gives place ⌊word·i/2^62⌋, so that
+      each has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. The data decide which candidates are inside and which has one
+      word more: the ratio is over all of it.
+
+    Attributes:
+        kind: the name of the rule.
+        size: the number of tokens, candidates or signs.
+        weights: the integers that describe each case.
 
     Examples:
-        >>> FlatLaw(4, TOTAL - 3 * 2**59, 2**59).ratio()
+        >>> Law("flat", 4, [(TOTAL - 3 * 2**59, 2**59)]).ratio()
         Fraction(5, 1)
     """
 
-    kind = "flat"
-    _sum: ClassVar[str] = "own + (size − 1)·other"
-
+    kind: Kind
     size: int
-    own: int
-    other: int
+    weights: Sequence[Sequence[int]]
 
     def __post_init__(self) -> None:
-        _check_positive(size=self.size, own=self.own, other=self.other)
-        total = self.own + (self.cells(0) - 1) * self.other
-        if total != TOTAL:
-            raise ValueError(f"{self._sum} must be 2^62, got {total}")
+        object.__setattr__(self, "weights", tuple(map(tuple, self.weights)))
+        integers = all(type(weight) is int and weight >= 0 for case in self.weights for weight in case)
+        if type(self.size) is not int or not 1 <= self.size <= TOTAL or not self.weights or not integers:
+            raise ValueError(f"a law of kind {self.kind!r} must have a size and weights that are integers")
+        if self.kind == "table":
+            self._check_table()
+        elif any(len(case) != 2 for case in self.weights):
+            raise ValueError(f"the weights of a law of kind {self.kind!r} must be pairs")
+        elif self.kind == "two-level":
+            for inside, threshold in self.weights:
+                least, most = {0: (0, 0), self.size: (TOTAL, TOTAL)}.get(inside, (1, TOTAL - 1))
+                if not (inside <= self.size and least <= threshold <= most):
+                    raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
+        elif self.kind not in ("flat", "half-space") or len(self.weights) != 1:
+            raise ValueError(f"kind and weights must be those of a known law, got {self.kind!r}")
+        elif sum(members * weight for members, weight in self._runs(0)) != TOTAL or 0 in self.weights[0]:
+            raise ValueError(f"the weights of all outcomes must be positive and sum to 2^62, got {self.weights[0]}")
 
-    @property
-    def weights(self) -> Sequence[Sequence[int]]:
-        """The two weights."""
-        return [[self.own, self.other]]
-
-    def ratio(self) -> Fraction:
-        """The ratio of the two weights."""
-        return Fraction(max(self.own, self.other), min(self.own, self.other))
-
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:  # noqa: ARG002
-        """The cell of the token itself comes first, then the others in order."""
-        starts = [(self.own + (place - 1) * self.other, self.other) if place else (0, self.own) for place in places]
-        return [((start, start + width - 1),) for start, width in starts]
-
-
-@dataclass(frozen=True)
-class HalfSpaceLaw(FlatLaw):
-    """A uniform vector z of `size` signs, turned to one side of the secret v: ⟨z, v⟩ > 0 with weight `own` of 2^62.
-
-    A vector that is orthogonal to v stays. So z has probability 2·own, 2·other or 2^62, over 2^(62+size), and the ratio
-    is that of the two sides.
-    """
-
-    kind = "half-space"
-    _sum = "own + other"
-
-    def cells(self, case: int) -> int:  # noqa: ARG002
-        """The two sides, the side of v first."""
-        return 2
-
-
-@dataclass(frozen=True)
-class TableLaw(Law):
-    """A matrix of weights: a row for each token, summing to 2^62, and a column for each code."""
-
-    kind = "table"
-
-    rows: Sequence[Sequence[int]]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(tuple(row) for row in self.rows))
-        if not self.rows or len({len(row) for row in self.rows}) != 1:
-            raise ValueError("rows must be a table with rows of one length")
-        for number, row in enumerate(self.rows):
-            if any(type(weight) is not int or weight < 0 for weight in row) or sum(row) != TOTAL:
-                raise ValueError(f"row {number} must be non-negative integers that sum to 2^62")
-        for code, column in enumerate(zip(*self.rows, strict=True)):
+    def _check_table(self) -> None:
+        if self.size != len(self.weights) or len({len(row) for row in self.weights}) != 1:
+            raise ValueError("weights must be a table with a row for each token, all of one length")
+        for number, row in enumerate(self.weights):
+            if sum(row) != TOTAL:
+                raise ValueError(f"row {number} must sum to 2^62")
+        for code, column in enumerate(zip(*self.weights, strict=True)):
             if min(column) == 0 < max(column):
                 raise ValueError(
                     f"code {code} has weight zero for some tokens and not for others, which no finite ε allows"
                 )
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of tokens."""
-        return len(self.rows)
+    def _runs(self, case: int) -> list[tuple[int, int]]:
+        """How many cells of one weight there are, and the weight; of both together with two levels."""
+        if self.kind == "table":
+            return [(1, weight) for weight in self.weights[case] if weight]
+        first, second = self.weights[case]
+        if self.kind == "two-level":
+            sides = [(first, second), (self.size - first, TOTAL - second)]
+            return [side for side in sides if side[0]]
+        return [(1, first), (1 if self.kind == "half-space" else self.size - 1, second)]
+
+    def law(self) -> Self:
+        """A draw that is nothing but its law."""
+        return self
 
     @property
-    def weights(self) -> Sequence[Sequence[int]]:
-        """The matrix."""
-        return self.rows
+    def words(self) -> tuple[int, ...]:
+        """Which of a message's random words make the draw; the others are for an index, rounding or flipping."""
+        return (1, 2) if self.kind == "two-level" else (-1,)
+
+    @property
+    def cases(self) -> int:
+        """The number of cases."""
+        return len(self.weights)
 
     def ratio(self) -> Fraction:
-        """The largest ratio within a column."""
-        return max(Fraction(max(column), min(column)) for column in zip(*self.rows, strict=True) if max(column))
-
-    def cells(self, case: int) -> int:
-        """The number of codes that occur."""
-        return sum(weight > 0 for weight in self.rows[case])
-
-    def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """The cells in the order of the codes."""
-        ends = [0, *accumulate(weight for weight in self.rows[case] if weight)]
-        return [((ends[place], ends[place + 1] - 1),) for place in places]
-
-
-@dataclass(frozen=True)
-class TwoLevelLaw(Law):
-    """One of `size` candidates: the first word decides inside or outside, the second picks uniformly on that side.
-
-    A first word below T means inside; a side with i members gives place ⌊word·i/2^62⌋, so that each has ⌊2^62/i⌋ or
-    ⌈2^62/i⌉ of the second words. The data decide which candidates are inside and which has one word more: the ratio is
-    over all of it. `size` is M, and `levels` are the pairs (i, T) that occur.
-    """
-
-    kind = "two-level"
-    words = (1, 2)
-
-    size: int
-    levels: Sequence[tuple[int, int]]
-
-    def __post_init__(self) -> None:
-        _check_positive(size=self.size)
-        if self.size > TOTAL:
-            raise ValueError("size must be at most 2^62, so that each member has a word")
-        object.__setattr__(self, "levels", tuple((inside, threshold) for inside, threshold in self.levels))
-        if not self.levels:
-            raise ValueError("levels must not be empty")
-        for inside, threshold in self.levels:
-            if type(inside) is not int or type(threshold) is not int or not 0 <= inside <= self.size:
-                raise ValueError(f"levels must be pairs of integers, at most {self.size} inside")
-            least, most = {0: (0, 0), self.size: (TOTAL, TOTAL)}.get(inside, (1, TOTAL - 1))
-            if not least <= threshold <= most:
-                raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
-
-    def ratio(self) -> Fraction:
-        """The ratio of the largest to the least probability that any candidate can have."""
-        sides = [side for case in range(self.cases) for side in self._sides(case)]
-        largest = max(weight * -(-TOTAL // members) for _, members, weight in sides)
-        return Fraction(largest, TOTAL**2) / self.least()
+        """The largest ratio of the probabilities of one outcome, over all pairs of cases and outcomes."""
+        if self.kind == "two-level":
+            return self._extreme(max, ceil=True) / self.least()
+        columns = zip(*self.weights, strict=True) if self.kind == "table" else self.weights
+        return max(Fraction(max(column), min(column)) for column in columns if max(column))
 
     def least(self) -> Fraction:
-        """The least probability that any candidate can have."""
-        sides = [side for case in range(self.cases) for side in self._sides(case)]
-        return Fraction(min(weight * (TOTAL // members) for _, members, weight in sides), TOTAL**2)
+        """The least probability that a candidate of a draw with two levels can have."""
+        return self._extreme(min, ceil=False)
 
-    @property
-    def weights(self) -> Sequence[Sequence[int]]:
-        """The pairs (i, T)."""
-        return self.levels
+    def _extreme(self, choose: Any, ceil: bool) -> Fraction:
+        runs = [run for case in range(self.cases) for run in self._runs(case)]
+        return Fraction(choose(weight * ((TOTAL + ceil * (n - 1)) // n) for n, weight in runs), TOTAL**2)
+
+    def cells(self, case: int) -> int:
+        """The number of cells of a case."""
+        return sum(members for members, _ in self._runs(case))
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """The cells of candidates inside come first."""
-        inside, sides = self.levels[case][0], self._sides(case)
+        """The cells at the given places of a case: the own token, its side or those inside first; codes in order."""
+        runs = self._runs(case)
+        two_level = self.kind == "two-level"
+        firsts = [0, *accumulate(members for members, _ in runs)]
+        starts = [0, *accumulate(weight if two_level else members * weight for members, weight in runs)]
         boxes: list[Box] = []
         for place in places:
-            (start, members, weight), first = (sides[0], 0) if place < inside else (sides[-1], inside)
-            low, high = (-(-TOTAL * position // members) for position in (place - first, place - first + 1))
-            boxes.append(((start, start + weight - 1), (low, high - 1)))
+            run = bisect_right(firsts, place) - 1
+            (members, weight), within, start = runs[run], place - firsts[run], starts[run]
+            if two_level:
+                low, high = (-(-TOTAL * position // members) for position in (within, within + 1))
+                boxes.append(((start, start + weight - 1), (low, high - 1)))
+            else:
+                boxes.append(((start + within * weight, start + (within + 1) * weight - 1),))
         return boxes
 
-    def _sides(self, case: int) -> list[tuple[int, int, int]]:
-        """Where the first words of a side begin, its members and its weight; empty sides are left out."""
-        inside, threshold = self.levels[case]
-        sides = [(0, inside, threshold), (threshold, self.size - inside, TOTAL - threshold)]
-        return [side for side in sides if side[1]]
+    def to_dict(self) -> dict[str, Any]:
+        """Return kind, size and integers as JSON values; integers are decimal strings, as they may exceed 2^53."""
+        return {"kind": self.kind, "size": self.size, "weights": [[*map(str, case)] for case in self.weights]}
 
 
 @dataclass(frozen=True)
-class EitherLaw(Law):
-    """One of several draws of a kind; which one is drawn without looking at the data, and everybody can tell it.
+class EitherLaw:
+    """One of several draws with two levels, made without looking at the data, and everybody can tell which.
 
     A message tells its draw, so the ratio is the largest of those within one draw. How often each is drawn does not
-    matter for that, and is no part of the JSON form; `shares` says it where it is known, for shuffled messages.
+    matter for that, and is no part of the JSON form; `shares` says it where it is known, for shuffled messages. All
+    else is as in `Law`; the cases are those of all draws, one after the other.
     """
-
-    kind = "either"
-    words = TwoLevelLaw.words
 
     parts: Sequence[Law]
     shares: Sequence[Fraction] | None = field(default=None, compare=False)
+    kind = "either"
+    words = (1, 2)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
-        if not self.parts or not all(isinstance(part, TwoLevelLaw) for part in self.parts):
+        if not self.parts or not all(part.kind == "two-level" for part in self.parts):
             raise ValueError("parts must be laws of kind 'two-level'")
         if self.shares is not None and (
             len(self.shares) != len(self.parts) or min(self.shares) < 0 or sum(self.shares) != 1
         ):
             raise ValueError(f"shares must be one for each part and sum to 1, got {self.shares}")
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of draws."""
-        return len(self.parts)
-
-    @property
-    def weights(self) -> Sequence[Any]:
-        """The draws, as JSON values."""
-        return [part.to_dict() for part in self.parts]
+    def law(self) -> Self:
+        """A draw that is nothing but its law."""
+        return self
 
     @property
     def cases(self) -> int:
@@ -279,11 +190,7 @@ class EitherLaw(Law):
 
     def part_of(self, case: int) -> tuple[int, int]:
         """The draw to which a case belongs, and its number there."""
-        for number, part in enumerate(self.parts):
-            if case < part.cases:
-                return number, case
-            case -= part.cases
-        raise IndexError("case is out of range")
+        return [(number, own) for number, part in enumerate(self.parts) for own in range(part.cases)][case]
 
     def ratio(self) -> Fraction:
         """The largest ratio of all draws."""
@@ -291,49 +198,37 @@ class EitherLaw(Law):
 
     def cells(self, case: int) -> int:
         """Those of its draw."""
-        number, place = self.part_of(case)
-        return self.parts[number].cells(place)
+        number, own = self.part_of(case)
+        return self.parts[number].cells(own)
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those of its draw."""
-        number, place = self.part_of(case)
-        return self.parts[number].boxes(place, places)
+        number, own = self.part_of(case)
+        return self.parts[number].boxes(own, places)
 
     def to_dict(self) -> dict[str, Any]:
         """The kind, the number of draws, and the draws."""
-        return {"kind": self.kind, "size": self.size, "weights": self.weights}
+        return {"kind": self.kind, "size": len(self.parts), "weights": [part.to_dict() for part in self.parts]}
 
 
 def channel_law(channel: Channel) -> Law:
     """The law of a channel, from its integers."""
     if isinstance(channel, FlatChannel):
-        return FlatLaw(channel.size, channel.own, channel.other)
-    return TableLaw(channel.matrix.tolist())
+        return Law("flat", channel.size, [(channel.own, channel.other)])
+    return Law("table", channel.inputs, channel.matrix.tolist())
 
 
-def law_from_dict(data: Any) -> Law:
+def law_from_dict(data: Any) -> Law | EitherLaw:
     """Read a law from its `to_dict` and check its integers; ValueError for anything else."""
-    if not isinstance(data, dict) or set(data) != {"kind", "size", "weights"}:
+    if not isinstance(data, dict) or data.get("kind") != EitherLaw.kind:
+        return _read_law(data)
+    parts = data.get("weights")
+    if set(data) != _FIELDS or not isinstance(parts, list) or data["size"] != len(parts):
+        raise ValueError("a law of kind 'either' must have a list of laws and their number")
+    return EitherLaw([_read_law(part) for part in parts])
+
+
+def _read_law(data: Any) -> Law:
+    if not isinstance(data, dict) or set(data) != _FIELDS:
         raise ValueError("a law must have the fields kind, size and weights")
-    kind, size, weights = data["kind"], data["size"], data["weights"]
-    try:
-        if kind == EitherLaw.kind and size == len(weights):
-            return EitherLaw([law_from_dict(part) for part in weights])
-        weights = table_of("a weight", weights)
-        if kind != TableLaw.kind and any(len(pair) != 2 for pair in weights):
-            raise ValueError(f"the weights of a law of kind {kind!r} must be pairs")
-        if kind in (FlatLaw.kind, HalfSpaceLaw.kind) and len(weights) == 1:
-            return (FlatLaw if kind == FlatLaw.kind else HalfSpaceLaw)(size, *weights[0])
-        if kind == TableLaw.kind and size == len(weights):
-            return TableLaw(weights)
-        if kind == TwoLevelLaw.kind:
-            return TwoLevelLaw(size, weights)
-    except TypeError as error:
-        raise ValueError(f"the law is malformed: {error}") from error
-    raise ValueError(f"kind and size must be those of a known law, got {kind!r} and {size!r}")
-
-
-def _check_positive(**values: Any) -> None:
-    for name, value in values.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return Law(data["kind"], data["size"], table_of("a weight", data["weights"]))

@@ -18,7 +18,7 @@ from sstq.checks import check_number
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.laws import Law
 from sstq.randomness.secret import channel_words
 
 _HALF_BITS = WORD_BITS // 2
@@ -61,9 +61,9 @@ class KClosest:
         check_number("threshold", self.threshold, 1, TOTAL - 1, integer=True)
         refuse_ratio(self.law().ratio(), self.epsilon)
 
-    def law(self) -> TwoLevelLaw:
+    def law(self) -> Law:
         """All probabilities: always k candidates are inside."""
-        return TwoLevelLaw(self.size, [(self.inside, self.threshold)])
+        return Law("two-level", self.size, [(self.inside, self.threshold)])
 
     def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""

@@ -24,7 +24,7 @@ from sstq.aggregation.sums import FrameAggregator
 from sstq.exactness import TOTAL
 from sstq.mechanisms import FrameUnit, Mechanism
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.laws import TwoLevelLaw
+from sstq.mechanisms.laws import Law
 
 ALPHA = 1e-3
 """The probability of a false alarm per campaign, over all looks and codes."""
@@ -124,7 +124,7 @@ def cells_of(mechanism: Mechanism, aggregator: Aggregator) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
     sums, bounds = aggregator.sums(), None
     law = mechanism.law() if mechanism.exact else None
-    if isinstance(law, TwoLevelLaw):
+    if isinstance(law, Law) and law.kind == "two-level":
         least = law.least()
         bounds = float(least), min(1.0, float(law.ratio() * least) + 1 / TOTAL)
     if isinstance(aggregator, FamilyAggregator) and bounds is not None:

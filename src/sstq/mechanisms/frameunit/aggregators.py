@@ -63,7 +63,8 @@ class FamilyAggregator(SparseAggregator):
     def _sent_in_blocks(self) -> Floats:
         """How many rows of each block were sent."""
         rows, blocks = self._vector_rows(), self._mechanism.blocks
-        return np.bincount(rows[:, 0] // self._mechanism.frame.size % blocks, rows[:, 1:].sum(axis=1), blocks)
+        sent = np.bincount(rows[:, 0] // self._mechanism.frame.size % blocks, rows[:, 1:].sum(axis=1), blocks)
+        return np.asarray(sent, dtype=np.float64)
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
         mechanism, used = self._mechanism, self._mechanism.estimate_dim

@@ -19,7 +19,7 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
 )
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
-from sstq.mechanisms.laws import EitherLaw, TwoLevelLaw
+from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.parameters import Word
 from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
@@ -172,7 +172,7 @@ class GroupUnit(RowMechanism):
         return AffineSets(self.groups, draw, prime, draw.inside, self.choice.size, solved.frame_seed)
 
     @property
-    def secret_draw(self) -> TwoLevelLaw | EitherLaw:
+    def secret_draw(self) -> Law | EitherLaw:
         """The draw of people who send a vector, and that of those who send their group."""
         if self.share_sets is None:
             return self.choice.law()
