@@ -238,7 +238,7 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert "next time pass --collector-key" in said
     server.wait("walks", 24, "covered")
     assert "walks" in campaign("list")
-    assert "public key" in campaign("show", "walks")
+    assert f"keys\t{Client(url, most_epsilon=2.0).key}" in campaign("show", "walks")
     campaign("export", "walks", "-o", tmp_path / "walks.npz")
     assert type(MECHANISM.aggregator()).load(tmp_path / "walks.npz", MECHANISM).count == 24
     campaign("export", "walks", "-o", tmp_path / "walks.csv")

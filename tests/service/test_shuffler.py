@@ -306,7 +306,7 @@ def test_the_commands(both, tmp_path):
     link = f"{shuffler.url}/walks#collector-key={collector.key}&shuffler-key={key}"
     shuffling = named(url=shuffler.url, key=key, threshold=20, delta=1e-5)
     assert link in run(*creation, *shuffling).replace("\n", "").replace(" ", "")
-    assert "mixed when it has closed" in run("campaign", "show", "walks")
+    assert "mixes the messages when the campaign has closed" in run("campaign", "show", "walks")
     (tmp_path / "tokens.txt").write_text("\n".join(tokens_of(both, "walks", 30)))
     sending = ("send", f"{shuffler.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)
     pins, tokens = ("--collector-key", collector.key, "--shuffler-key", key), ("--tokens", tmp_path / "tokens.txt")
@@ -317,6 +317,7 @@ def test_the_commands(both, tmp_path):
     assert "are dropped" in run("campaign", "close", "walks")
     collector.wait("walks", 60, "folded")
     shown = run("campaign", "show", "walks")
-    assert "1e-05) of 30 people" in shown
-    assert "epsilon if half of them are fake" in shown
-    assert "0 foreign, 0 malformed, 0 repeated" in shown
+    told = dict(line.split("\t") for line in shown.splitlines() if "\t" in line)
+    assert (told["shuffling crowds 1 people"], told["shuffling crowds 1 delta"]) == ("30", "1e-05")
+    assert float(told["shuffling crowds 1 epsilon"]) < float(told["shuffling crowds 1 epsilon if half fake"]) <= 4
+    assert (told["shuffling refused foreign"], told["shuffling local epsilon"]) == ("0", "4")

@@ -100,15 +100,14 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign show steps
     """
-    counts = _ask("GET", url, f"/campaigns/{name}/status", token)
     document = _ask("GET", url, f"/campaigns/{name}", token)
-    claim = counts.pop("shuffling", None)
-    shown = ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest")
-    facts = [(field.replace("_", " "), value) for field, value in counts.items()]
-    facts += [] if claim is None else _claimed(claim, document["shuffling"], counts["status"])
-    facts += [(field.replace("_", " "), document.get(field)) for field in shown]
-    facts.append(("mechanism", document["mechanism"]["mechanism"]))
-    show_facts("campaign", [*facts, *(("public key", key) for key in document["keys"])])
+    shown = ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest", "keys")
+    facts = _ask("GET", url, f"/campaigns/{name}/status", token)
+    facts |= {field: document.get(field) for field in shown} | {"mechanism": document["mechanism"]["mechanism"]}
+    if "shuffling" in document:
+        note("A shuffler mixes the messages when the campaign has closed; until then nothing arrives.")
+        facts["shuffler"] = document["shuffling"]
+    show_facts("campaign", _flat(facts))
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -297,18 +296,11 @@ def _check_shuffler(made: "Campaign", link: str, url: str, token: str) -> None:
         ) from error
 
 
-def _claimed(claim: dict[str, Any], terms: dict[str, Any], status: str) -> Facts:
-    """The privacy that the batches received so far justify."""
-    nothing = "nothing arrived: fewer people than the threshold" if status == "closed" else "mixed when it has closed"
-    facts: Facts = [("shuffler", terms["url"]), ("threshold", terms["threshold"])]
-    facts += [] if claim["crowds"] else [("shuffled (epsilon, delta)", nothing)]
-    for crowd in claim["crowds"]:
-        people = f"of {crowd['people']} people"
-        facts.append(("shuffled (epsilon, delta)", f"({crowd['epsilon']:.6g}, {crowd['delta']:g}) {people}"))
-        facts.append(("epsilon if half of them are fake", f"{crowd['epsilon_if_half_fake']:.6g}"))
-    return [
-        *facts,
-        ("epsilon if the shuffler cheats", f"{claim['local_epsilon']:.6g}"),
-        ("batches opened", claim["batches"]),
-        ("envelopes refused", ", ".join(f"{count} {reason}" for reason, count in claim["refused"].items())),
-    ]
+def _flat(value: Any, name: str = "") -> Facts:
+    """The names and values in nested JSON."""
+    if isinstance(value, list) and not any(isinstance(part, dict) for part in value):
+        return [(name, ", ".join(map(str, value)))]
+    if not isinstance(value, dict | list):
+        return [(name, value)]
+    parts = value.items() if isinstance(value, dict) else enumerate(value, 1)
+    return [fact for own, part in parts for fact in _flat(part, f"{name} {own}".strip())]

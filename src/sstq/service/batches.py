@@ -29,18 +29,10 @@ from sstq.service.receiving import checked, insert_messages
 if TYPE_CHECKING:
     from sstq.service.background import Workers
 
-BATCH_PREFIX = b"sstq-batch-v2\x00"
-"""The prefix of a manifest when it is signed."""
-
-CROWD_NAME_BYTES = 12
-"""How many bytes of a batch's name are the same for all slots of a crowd that was mixed together."""
-
-LARGEST_PART = 1 << 24
-"""The maximum size of one part of a batch in bytes."""
-
-DIGEST_BYTES = 16
-"""How many bytes of an envelope's hash are kept: among 10^12 envelopes two collide with probability 2^-49."""
-
+BATCH_PREFIX = b"sstq-batch-v2\x00"  # of a manifest when it is signed
+CROWD_NAME_BYTES = 12  # of a batch's name that are the same for all slots of a crowd that was mixed together
+LARGEST_PART = 1 << 24  # bytes of one part of a batch
+DIGEST_BYTES = 16  # of an envelope's hash that are kept: among 10^12 envelopes two collide with probability 2^-49
 _BATCHES_AT_ONCE = 8
 # Opening fewer envelopes takes less time than starting a worker: each takes 100 µs of a core.
 _WORTH_A_WORKER = 5_000

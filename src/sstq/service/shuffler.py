@@ -134,8 +134,7 @@ class Shuffler(Node):
                 raise ValueError(f"it names a shuffler with the {field} {named}, this one has {value}")
         self._pin(key)
         known = self.entries.get(name)
-        change = self._forbidden_change(document, known)
-        if change is not None:
+        if known is not None and (change := self._forbidden_change(known, document)):
             self.refused_changes[name] = change
             raise ValueError(change)
         terms = json.dumps({"document": answer.content.decode(), "signature": signature})
@@ -147,17 +146,15 @@ class Shuffler(Node):
             return
         self.refresh()
 
-    def _forbidden_change(self, document: Document, known: Entry | None) -> str | None:
-        """Keep what people agree to when it is first seen; returns what has changed against it, if anything."""
-        agreed = document.campaign.agreed()
-        kept = self.store.setting(f"agreed-{document.campaign.name}", lambda: agreed)
+    def _forbidden_change(self, known: Entry, document: Document) -> str:
+        """What has changed although people relied on it, if anything: the document that was first seen holds."""
+        kept, agreed = known.campaign.agreed().decode(), document.campaign.agreed().decode()
         if kept != agreed:
-            return f"the collector changed what people agreed to from {kept.decode()} to {agreed.decode()}"
-        if known is not None and not set(known.sealing_keys) <= set(document.sealing_keys):
+            return f"the collector changed what people agreed to from {kept} to {agreed}"
+        if not set(known.sealing_keys) <= set(document.sealing_keys):
             return "the collector removed a sealing key that people may have used"
-        if known is not None and self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed":
-            return "the collector reopened the campaign after its end"
-        return None
+        reopened = self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed"
+        return "the collector reopened the campaign after its end" if reopened else ""
 
     def _pin(self, key: str) -> None:
         kept = self.store.setting(_COLLECTOR_KEY, lambda: bytes.fromhex(key)).hex()
