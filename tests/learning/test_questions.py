@@ -29,7 +29,7 @@ def questions():
     yield class_question()
     yield class_question(classes=np.array([3, 5, 7, 11]), features=None)
     yield Question("centre", FrameUnit(5, 1.0))
-    yield Question("centre", FrameUnit(3, 1.0), features=Columns.within([(0, 110), (10, 60)]))
+    yield Question("centre", FrameUnit(3, 1.0), features=Columns((55, 35), (32, 14)))
     yield Question("moments", FrameUnit(moment_dim(2), 1.0), bounds=(2.0, 0.5, 3.0))
     yield Question("errors", FrameUnit(2, 1.0), bounds=(2.0, 0.0, 3.0), scores=[(np.ones((1, 2)), np.ones(1))])
     scores = (np.ones((2, 3)), np.zeros(2))

@@ -101,12 +101,7 @@ def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:
 
 
 def length_shares(energies: Floats, noise: float) -> Floats:
-    """Return the shares t_j of least loss, (p,), which sum to 1; p ends before the first direction that gets nothing.
-
-    Examples:
-        >>> length_shares(np.array([1.0, 0.5, 0.01]), noise=0.1)
-        array([0.55, 0.45])
-    """
+    """The shares t_j of least loss, (p,), which sum to 1; p ends before the first direction that gets nothing."""
     needs = np.sort(noise / energies)
     # With the first p directions the level is w = (1 + Σ needs)/p; the largest p whose last need is below it.
     levels = (1 + np.cumsum(needs)) / np.arange(1, len(needs) + 1)
@@ -116,7 +111,7 @@ def length_shares(energies: Floats, noise: float) -> Floats:
 
 
 def energy_level(energies: Floats, noises: Floats, groups: int, decay: float) -> float:
-    """Return the most likely level A, from the observed mean square of class means per direction and its noise.
+    """The most likely level A, from the observed mean square of class means per direction and its noise.
 
     An observed energy is about (A/j^decay + noise_j)·χ²/groups with `groups` degrees of freedom. Log A is taken as
     normal around 0 beforehand, which decides if the noise is too large.

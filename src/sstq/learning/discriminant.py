@@ -52,13 +52,7 @@ class ClassSums:
 
 
 def shrunk_shares(estimate: GroupEstimate) -> Floats:
-    """Shrink the shares of the classes towards equal shares according to their noise, on the simplex.
-
-    Examples:
-        >>> shares, stderr = np.array([0.6, 0.4]), np.array([0.3, 0.3])
-        >>> shrunk_shares(GroupEstimate(np.zeros(2), np.ones(2), 9, shares=shares, shares_stderr=stderr))
-        array([0.5, 0.5])
-    """
+    """Shrink the shares of the classes towards equal shares according to their noise, on the simplex."""
     equal = 1 / len(estimate.shares)
     apart = estimate.shares - equal
     spread, noise = float(np.sum(apart**2)), float(np.sum(estimate.shares_stderr**2))
@@ -113,14 +107,7 @@ class Discriminant:
 
     @classmethod
     def forms(cls, found: ClassSums, weights: Floats, energies: Floats, public: Floats) -> dict[Form, Discriminant]:
-        """Both forms, from pooled sums and the unit features of public examples, (n, p).
-
-        Args:
-            found: class sums in units of spread.
-            weights: the weights of the directions in the features to classify, (p,).
-            energies: the energy of every direction, (p,).
-            public: unit features of public examples, (n, p).
-        """
+        """Both forms, from the energies of the directions, (p,), and the unit features of public examples, (n, p)."""
         groups, size = found.sums.shape
         centred, noise = found.centred * weights, found.noise * weights**2
         covariance = public.T @ public / len(public)

@@ -64,8 +64,6 @@ class Columns:
     Examples:
         >>> Columns(centre=(50, 0), spread=(20, 1))([[90.0, np.nan]]).round(2)
         array([[2.  , 0.  , 1.41]])
-        >>> Columns.within([(0, 110), (10, 60)]).spread[0] == 110 / 12**0.5
-        True
     """
 
     name: ClassVar[str] = "columns"
@@ -83,18 +81,6 @@ class Columns:
         check_number("constant", self.constant, 0, 1, integer=True)
         if len(self.centre) != len(self.spread):
             raise ValueError(f"spread must have as many numbers as centre, {len(self.centre)}, got {len(self.spread)}")
-
-    @classmethod
-    def within(cls, ranges: ArrayLike) -> Columns:
-        """Columns between public ends, (D, 2), as spread as numbers drawn evenly between them."""
-        low, high = np.asarray(ranges, dtype=np.float64).T
-        return cls(((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
-
-    @classmethod
-    def like(cls, rows: Floats) -> Columns:
-        """Columns with the centre and the spread of public rows, (n, D); a constant column keeps its unit."""
-        spread = rows.std(axis=0)
-        return cls(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
 
     @property
     def width(self) -> int:
@@ -200,14 +186,14 @@ class GradientHistograms:
         from scipy.fft import dct
         from scipy.linalg import block_diag
 
-        # Angles are a circle, so theirs are sines and cosines.
-        turns = np.outer(np.arange(self.angles // 2 + 1), 2 * np.pi / self.angles * np.arange(self.angles))
-        waves = np.stack([np.cos(turns), np.sin(turns)], axis=1).reshape(-1, self.angles)
-        kept = np.linalg.norm(waves, axis=1) > 0.5  # the first sine is zero, and so is the last if angles are even
-        channels = block_diag(unit_rows(waves[kept]), np.eye(self._channels))
+        # Angles are a circle: the constant, then a cosine and a sine of every frequency.
+        turns, place = np.arange(1, self.angles + 1) // 2, np.arange(self.angles)
+        shift = np.where((turns > 0) & (place % 2 == 0), np.pi / 2, 0.0)
+        waves = np.cos(2 * np.pi / self.angles * np.outer(turns, place) - shift[:, None])
+        channels = block_diag(unit_rows(waves), np.eye(self._channels))
         rows, columns = (dct(np.eye(count), axis=0, norm="ortho") for count in self._cells)
         directions = np.kron(channels, np.kron(rows, columns))
-        first = np.concatenate([np.repeat(np.arange(len(turns)), 2)[kept], np.zeros(self._channels)])
+        first = np.concatenate([turns, np.zeros(self._channels)])
         second = np.hypot(*np.ogrid[: self._cells[0], : self._cells[1]])
         frequency = (first[:, None] + second.reshape(1, -1)).ravel()
         ranks = np.argsort(frequency, kind="stable")
@@ -317,31 +303,28 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
 def scaled_columns(
     bounds: Any, public: ArrayLike | None, columns: int | None, names: Sequence[str] | None = None
 ) -> Columns:
-    """Return the map of the columns of a table, scaled by bounds or else by public rows.
-
-    Args:
-        bounds: {name: (low, high)}, an array (D, 2), or one pair (low, high) for all columns.
-        public: public rows.
-        columns: how many columns there are, if that is known.
-        names: their names, if they have any.
-    """
+    """The map of the columns of a table, scaled by bounds or else by public rows; for `columns` of them, if known."""
     rows = None if public is None else apply_features(None, public)
     if bounds is None:
         if rows is None:
-            raise ValueError("columns need a scale: pass bounds={column: (low, high), …} or public=rows")
-        return Columns.like(rows)
-    if isinstance(bounds, Mapping):
-        if names is not None and set(names) == set(bounds):
-            bounds = {name: bounds[name] for name in names}
-        elif names is not None:
-            odd = sorted(map(str, set(names) ^ set(bounds)))
+            raise ValueError(
+                "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
+                "for a classifier of features that have one already, pass features=your_map"
+            )
+        spread = rows.std(axis=0)  # a constant column keeps its unit
+        return Columns(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
+    if isinstance(bounds, Mapping) and names is not None:
+        if odd := sorted(map(str, set(names) ^ set(bounds))):
             raise ValueError(f"bounds must have the columns of X, got others: {', '.join(odd)}")
+        bounds = {name: bounds[name] for name in names}
     elif np.shape(bounds) == (2,):
         columns = columns if rows is None else rows.shape[1]
         if columns is None:
             raise ValueError("bounds must be one pair per column in a deployment, which does not know their number")
         bounds = np.tile(bounds, (columns, 1))
-    return Columns.within([pair[1:] for pair in read_ranges(bounds, columns or len(bounds))])
+    low, high = np.array([pair[1:] for pair in read_ranges(bounds, columns or len(bounds))]).T
+    # As spread as numbers drawn evenly between the ends.
+    return Columns(((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
 
 
 def unit_rows(values: Floats) -> Floats:

@@ -13,29 +13,19 @@ Bounds = tuple[float, float, float]
 
 
 def moment_dim(features: int) -> int:
-    """Return the number of products of this many features, a constant and a target with each other.
-
-    Examples:
-        >>> moment_dim(2)
-        10
-    """
+    """The number of products of this many features, a constant and a target with each other."""
     return (features + 2) * (features + 3) // 2
 
 
 def symmetric_vectors(rows: Floats) -> Floats:
-    """Return xxᵀ of every row as a vector of d(d + 1)/2 numbers, off-diagonal ones times √2 to keep the length.
-
-    Examples:
-        >>> float(np.linalg.norm(symmetric_vectors(np.array([[3.0, 4.0]]))))
-        25.0
-    """
+    """xxᵀ of every row as a vector of d(d + 1)/2 numbers, off-diagonal ones times √2 to keep the length."""
     first, second = np.triu_indices(rows.shape[1])
     products: Floats = rows[:, first] * rows[:, second] * np.where(first == second, 1.0, math.sqrt(2))
     return products
 
 
 def symmetric(vector: Floats) -> Floats:
-    """Return the matrix of a vector of `symmetric_vectors`."""
+    """The matrix of a vector of `symmetric_vectors`."""
     size = math.isqrt(2 * len(vector))
     first, second = np.triu_indices(size)
     matrix = np.zeros((size, size))
@@ -44,12 +34,7 @@ def symmetric(vector: Floats) -> Floats:
 
 
 def moment_rows(rows: Floats, targets: Floats, bounds: Bounds) -> Floats:
-    """(x, 1, y)/√3 of length at most 1, x and y in units of their bounds; what is beyond is moved to the bound.
-
-    Examples:
-        >>> moment_rows(np.array([[6.0]]), np.array([5.0]), (2.0, 1.0, 8.0)) * 3**0.5
-        array([[1. , 1. , 0.5]])
-    """
+    """(x, 1, y)/√3 of length at most 1, x and y in units of their bounds; what is beyond is moved to the bound."""
     norm, middle, half = bounds
     x = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), norm)
     y = np.clip((targets - middle) / half, -1, 1)
@@ -65,7 +50,7 @@ def error_vectors(rows: Floats, coef: Floats, intercept: Floats) -> Floats:
 
 
 def errors_of(vector: Floats, stderr: Floats) -> tuple[float, float]:
-    """Return the share of the squared targets that is explained (R²) and its standard error, to first order."""
+    """The share of the squared targets that is explained (R²) and its standard error, to first order."""
     left, whole = (1 + math.sqrt(2) * vector) / 2
     left_error, whole_error = stderr / math.sqrt(2)
     if whole <= 2 * whole_error:

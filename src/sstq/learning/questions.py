@@ -36,15 +36,15 @@ from sstq.randomness.secret import RngLike
 
 _FORMAT, _VERSION = "sstq-question", 2
 _LARGEST = 1e30
-_MOST_SCORES = 8
 Kind = Literal["centre", "classes", "check", "recall", "moments", "errors"]
-_SENT_BY: dict[str, type[Mechanism]] = {
-    "centre": FrameUnit,
-    "classes": GroupUnit,
-    "check": Frequencies,
-    "recall": Frequencies,
-    "moments": FrameUnit,
-    "errors": FrameUnit,
+# The mechanism of each kind, and how many classifiers or regressions the question may judge.
+_KINDS: dict[str, tuple[type[Mechanism], range]] = {
+    "centre": (FrameUnit, range(1)),
+    "classes": (GroupUnit, range(1)),
+    "check": (Frequencies, range(1, 9)),
+    "recall": (Frequencies, range(1, 2)),
+    "moments": (FrameUnit, range(1)),
+    "errors": (FrameUnit, range(1, 2)),
 }
 Scores = tuple[Floats, Floats]
 """The coefficients, (classes, p), and the intercepts, (classes,), of a classifier."""
@@ -68,12 +68,6 @@ class Question:
             its length; what is beyond is clipped.
         scores: what to judge: coefficients (classes, p) and intercepts (classes,) of classifiers, or of the one
             regression, as of one class.
-
-    Examples:
-        >>> from sstq.mechanisms import GroupUnit
-        >>> asked = Question("classes", GroupUnit(4, 3.0, groups=2), classes=("cat", "dog"))
-        >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["dog"], asked.to_json(), most_epsilon=3.0).to_bytes())
-        2
     """
 
     kind: Kind
@@ -88,19 +82,14 @@ class Question:
 
     def __post_init__(self) -> None:
         kind, mechanism, judged = self.kind, self.mechanism, len(self.scores)
-        wanted = _SENT_BY[check_option("kind", kind, tuple(_SENT_BY))]
+        wanted, fitting = _KINDS[check_option("kind", kind, tuple(_KINDS))]
         _require(isinstance(mechanism, wanted), f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}")
         of_targets = kind in ("moments", "errors")
         _require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
-        fitting = {"check": judged in range(1, _MOST_SCORES + 1), "recall": judged == 1, "errors": judged == 1}
-        _require(
-            fitting.get(kind, not judged), f"scores must be given exactly to judge them, got {judged} for {kind!r}"
-        )
-        groups, width = mechanism.groups or 0, self._width
-        if judged:
-            groups = len(self.scores[0][0])
-            shapes = {(coef.shape, intercept.shape) for coef, intercept in self.scores}
-            _require(shapes == {((groups, width), (groups,))}, f"scores must have one shape, got {shapes}")
+        _require(judged in fitting, f"scores must be given exactly to judge them, got {judged} for {kind!r}")
+        groups, width = len(self.scores[0][0]) if judged else mechanism.groups or 0, self._width
+        shapes = {(coef.shape, intercept.shape) for coef, intercept in self.scores}
+        _require(shapes <= {((groups, width), (groups,))}, f"scores must have one shape, got {shapes}")
         if isinstance(mechanism, Frequencies):
             outcomes = 2**judged if kind == "check" else 2 * groups
             _require(mechanism.categories == outcomes, f"categories must be {outcomes}, got {mechanism.categories}")
@@ -115,11 +104,10 @@ class Question:
             _require(rows == width, f"directions must be {width}, got {rows}")
             near = self.centre is None or len(self.centre) == columns
             _require(near, f"centre must have {columns} numbers, got others")
-        named = [("directions", self.directions), ("centre", self.centre)]
-        for name, numbers in named + [("scores", part) for pair in self.scores for part in pair]:
+        for numbers in (self.directions, self.centre, *(part for pair in self.scores for part in pair)):
             # Within these, no example's result overflows, where a server could place a threshold.
             small = numbers is None or bool(np.all(np.abs(numbers) <= _LARGEST))
-            _require(small, f"{name} must be numbers up to {_LARGEST:g} in magnitude, got others")
+            _require(small, f"directions, centre and scores must be numbers up to {_LARGEST:g} in magnitude")
         object.__setattr__(self, "_places", places)
 
     @property
