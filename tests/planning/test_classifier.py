@@ -47,11 +47,11 @@ def test_the_noise_is_that_of_the_closed_form(classes, epsilon):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("classes", "epsilon"), [(4, 4.0), (5, 1.0)])
-def test_class_means_have_the_predicted_noise(classes, epsilon, seed):
+def test_class_means_have_the_predicted_noise(seed):
     # A squared error is a sum of classes·directions ≥ 35 squares; the mean of 30 is as good as a χ² of half as many
-    # degrees of freedom, as frames and shares tie them together. False-failure rate below 1e-6 for each.
-    found = plan(16, 4000, epsilon, classes=classes)
+    # degrees of freedom, as frames and shares tie them together. False-failure rate below 1e-6.
+    classes = 4
+    found = plan(16, 4000, 4.0, classes=classes)
     size = found.mechanism.dim
     rng, repeats = np.random.default_rng(seed), 30
     ratios = np.empty(repeats)
@@ -69,7 +69,7 @@ def test_class_means_have_the_predicted_noise(classes, epsilon, seed):
     assert 0.95 * low < ratios.mean() < 1.05 * high  # the prediction itself is good to 5 % in so few dimensions
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 6.0])
+@pytest.mark.parametrize("epsilon", [0.5, 6.0])
 def test_directions_are_those_of_water_filling(epsilon):
     found = plan(**{**FASHION, "epsilon": epsilon})
     needs = found.noise**2 * np.arange(1, 442)

