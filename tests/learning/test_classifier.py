@@ -2,11 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from sstq.learning import FourierFeatures, PrivateClassifier, encode
@@ -51,14 +47,6 @@ def test_shares_that_are_not_equal_are_learned(seed):
     assert model.predict_proba(X).mean(axis=0) == pytest.approx(np.bincount(y) / len(y), abs=0.1)
 
 
-def test_a_seed_repeats_a_run_and_none_does_not():
-    X, y = people(3000, 1)
-    one, two = (PrivateClassifier(bounds=BOUNDS, random_state=5).fit(X, y).coef_ for _ in range(2))
-    np.testing.assert_array_equal(one, two)
-    three, four = (PrivateClassifier(bounds=BOUNDS).fit(X, y).coef_ for _ in range(2))
-    assert three.shape != four.shape or np.any(three != four)
-
-
 @pytest.mark.parametrize("public", [True, False])
 def test_a_deployment_learns_from_messages_alone(seed, public):
     """Server and devices have nothing in common but JSON and bytes."""
@@ -91,18 +79,14 @@ def test_a_deployment_learns_from_messages_alone(seed, public):
         server.question(10)
 
 
-def test_the_classifier_is_ready_before_it_is_checked():
-    X, y = people(5000, 0)
-    model = PrivateClassifier(4.0, public=X[:500], check_people=0, random_state=0).fit(X, y)
-    assert np.isnan(model.report_.predicted_accuracy)
-    assert "predicted" not in str(model.report_)
-
-
 def test_twenty_people_predict_no_accuracy():
     X, y = people(20, 0)
     report = PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0).fit(X, y).report_
     assert "nan" not in str(report)
     assert np.isfinite(report.accuracy_stderr) or "accuracy unknown: too few people" in str(report)
+    unchecked = PrivateClassifier(4.0, public=people(500, 1)[0], check_people=0, random_state=0).fit(X, y).report_
+    assert np.isnan(unchecked.predicted_accuracy)
+    assert "predicted" not in str(unchecked)
 
 
 def test_probabilities_follow_the_scores():
@@ -131,6 +115,7 @@ def test_units_of_columns_do_not_matter():
     one = PrivateClassifier(4.0, public=X[:500], random_state=0).fit(X, y)
     two = PrivateClassifier(4.0, public=X[:500] * units, random_state=0).fit(X * units, y)
     np.testing.assert_array_equal(one.predict(X), two.predict(X * units))
+    assert np.any(PrivateClassifier(4.0, public=X[:500]).fit(X, y).decision_function(X) != one.decision_function(X))
 
 
 def test_bounds_belong_to_columns_by_name():
@@ -164,15 +149,15 @@ def test_people_choose_the_better_form(seed):
 
 
 def test_what_does_not_help_is_said_to_be_no_better_than_guessing(seed):
-    """By chance it seems better by two standard errors for 5 of 150 seeds: fails for one seed in 10⁷."""
+    """By chance it seems better by two standard errors for 5 of 150 seeds: fails for one seed in 4·10⁶."""
     useful = 0
-    for run in range(8):
+    for run in range(6):
         rng = np.random.default_rng([seed, run])
         X, y = rng.standard_normal((5000, 4)), rng.choice(2, size=5000, p=[0.8, 0.2])
         report = PrivateClassifier(2.0, public=X[:500], random_state=seed ^ run).fit(X, y).report_
         assert report.useful != ("not shown to be better than guessing" in str(report))
         useful += report.useful
-    assert useful <= 5
+    assert useful <= 4
 
 
 def corners(count, seed):
@@ -219,14 +204,6 @@ def test_it_is_an_estimator():
     assert not failed
 
 
-@pytest.mark.slow
-def test_pipelines_and_cross_validation_work():
-    X, y = people(6000, 2)
-    pipeline = make_pipeline(StandardScaler(), PrivateClassifier(6.0, bounds=(-3, 3), random_state=0))
-    assert cross_val_score(pipeline, X, y, cv=3).min() > 0.7
-    assert clone(pipeline).get_params()["privateclassifier__epsilon"] == 6.0
-
-
 # --- bad input
 
 
@@ -236,11 +213,9 @@ def test_pipelines_and_cross_validation_work():
         ({"epsilon": 0}, "epsilon must be"),
         ({"classes": [0, 1]}, "among the classes"),
         ({"classes": [0, 0, 1, 2]}, "different labels"),
-        ({"classes": [0]}, "different labels"),
         ({"public": np.ones((5, 8))}, "public must have at least 10 examples"),
         ({"public": np.ones((50, 8))}, "public must be distinct"),
         ({"public": np.random.default_rng(0).random((50, 8)), "max_features": 20}, "at least 100 examples for 20"),
-        ({"public": np.full((50, 8), np.inf)}, "finite"),
         ({"check_people": -1}, "check_people must be"),
         ({"random_state": -1}, "random_state must be"),
         ({"features": 3, "bounds": None}, "features must be"),
@@ -271,13 +246,9 @@ def test_bad_examples_are_refused():
         PrivateClassifier(bounds=BOUNDS).fit(X, np.zeros(300))
 
 
-@pytest.mark.parametrize("use", ["predict", "predict_proba", "decision_function"])
-def test_nothing_is_predicted_before_it_is_learned(use):
-    with pytest.raises(NotFittedError):
-        getattr(PrivateClassifier(bounds=BOUNDS), use)(np.ones((2, 8)))
-
-
 def test_the_server_asks_in_order():
+    with pytest.raises(NotFittedError):
+        PrivateClassifier(bounds=BOUNDS).predict(np.ones((2, 8)))
     with pytest.raises(ValueError, match="classes must be given"):
         PrivateClassifier().question(10)
     with pytest.raises(ValueError, match="call question first"):

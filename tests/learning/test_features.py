@@ -56,6 +56,7 @@ def test_cosines_are_orthonormal_with_low_frequencies_first(features):
 )
 def test_descriptions_round_trip(features):
     assert features_from_dict(features_to_dict(features)) == features
+    assert features_to_dict(np.tanh) is None
 
 
 def test_cosines_have_the_gaussian_kernel(seed):
@@ -64,10 +65,6 @@ def test_cosines_have_the_gaussian_kernel(seed):
     found = FourierFeatures([0.0] * 4, [1.0] * 4, count=10_000, seed=seed % 2**32)(rows)
     apart = np.sum((rows[:, None] - rows[None]) ** 2, axis=2)
     np.testing.assert_allclose(2 * found @ found.T / 10_000, np.exp(-apart / 8), atol=6 / 100)
-
-
-def test_maps_of_ones_own_have_no_description():
-    assert features_to_dict(np.tanh) is None
 
 
 @pytest.mark.parametrize("data", [3, {"name": "deep"}, {"name": "gradients"}, {"name": "pixels", "x": 1}, {}])
