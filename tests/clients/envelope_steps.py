@@ -3,9 +3,10 @@
 import hashlib
 import json
 
+import numpy as np
+
 from tests.clients import reference_envelopes as reference
 from tests.clients.campaign_steps import COVER_SECRET, SEALING_SECRETS, campaigns, document_of
-from tests.clients.reference import pack
 
 # RFC 9180, appendix A.1.1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, base mode, sequence number 0.
 RFC_9180 = {
@@ -63,7 +64,7 @@ def _upload(campaign, crowd, key, cover):
     ephemerals = [_ephemeral(f"upload/{slot}") for slot in range(campaign.slots + 1)]
     sealed = b""
     for slot, (message, ephemeral) in enumerate(zip(messages, ephemerals, strict=False)):
-        packed = pack([(field.name, field.bits) for field in fields], [message])
+        packed = campaign.mechanism.layout.pack(tuple(np.array([value], dtype=np.uint64) for value in message))
         sealed += reference.seal(packed, key.public, reference.info_of(crowd, slot), ephemeral)
     body = crowd + reference.seal(sealed, cover.public, reference.cover_info_of(crowd), ephemerals[-1])
     headers = {"Content-Type": "application/octet-stream", "SSTQ-Count": "1", "SSTQ-Digest": campaign.digest}

@@ -9,8 +9,7 @@ import rfc8785
 
 import sstq
 from sstq.exactness import TOTAL
-from tests.clients.secret_steps import words_around
-from tests.clients.written import FOLDER, hashed_words, words
+from tests.clients.written import FOLDER, hashed_words, words, words_around
 from tests.scripted import ScriptedBits
 from tests.solved import as_written
 

@@ -15,7 +15,7 @@ from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
 
-PEOPLE, VECTOR = 150, [0.6, 0.0, -0.8]
+PEOPLE, VECTOR = 50, [0.6, 0.0, -0.8]
 PROGRAM = """
 import {{ Client, Ledger }} from "{module}";
 
@@ -87,4 +87,4 @@ def test_a_crowd_from_javascript_is_counted(both, tmp_path):
     assert claim["local_epsilon"] == 36.0
     # About normal. At worst all of it is in one direction; beyond 30 times the variance lies a share of 4e-8.
     error = np.sum((np.array(found["value"]) - VECTOR) ** 2)
-    assert error < 30 * mechanism.expected_mse(np.array(VECTOR), clients=PEOPLE).total < 0.05
+    assert error < 30 * mechanism.expected_mse(np.array(VECTOR), clients=PEOPLE).total < 0.15

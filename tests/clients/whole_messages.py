@@ -8,13 +8,12 @@ import numpy as np
 import sstq
 from sstq.accounting.ledger import price
 from sstq.exactness import TOTAL
-from tests.clients.secret_steps import words_around
-from tests.clients.vector_steps import corner_vectors
-from tests.clients.written import FOLDER, doubles, hashed_words, singles, streamed, words
+from tests.clients.written import FOLDER, doubles, hashed_singles, hashed_words, singles, streamed, words, words_around
 from tests.scripted import ScriptedBits
 from tests.solved import as_written
 
 _LARGEST = 2**64 - 1
+_TINY, _HUGE = np.float32(1e-45), np.finfo(np.float32).max
 
 
 def _as_in(name, solved):
@@ -64,6 +63,24 @@ def public_coins():
         "sstq, public index": sstq.SSTQ(3, 2.0, bits=2, coin="public", frame_seed=7),
     }
     return _as_in("public-coin.json", solved)
+
+
+def corner_vectors(dim, label):
+    """Vectors that clients get wrong: name and numbers."""
+    dense = hashed_singles(f"{label}/{dim}", dim)
+    spike = np.zeros(dim, np.float32)
+    spike[dim // 2] = -0.5
+    return {
+        "dense": dense,
+        "zero": np.zeros(dim, np.float32),
+        "minus zero": np.full(dim, -0.0, np.float32),
+        "constant": np.full(dim, 0.25, np.float32),
+        "spike": spike,
+        "short": dense * np.float32(2**-10),
+        "subnormal": np.where(np.arange(dim) % 2 == 0, _TINY, -3 * _TINY).astype(np.float32),
+        "long": dense * np.float32(1000),
+        "huge": np.where(np.arange(dim) % 3 == 0, -_HUGE, _HUGE / 2).astype(np.float32),
+    }
 
 
 def encode(mechanism, x, group, drawn, client=None):

@@ -49,6 +49,12 @@ def read_words(text):
     return np.array([int(part, 16) for part in text.split()], dtype=np.uint64)
 
 
+def words_around(integer):
+    """The words whose 62 bits are an integer, least and largest, and the neighbours of both."""
+    low, high = integer << 2, integer << 2 | 3
+    return [word for word in (low - 1, low, high, high + 1) if 0 <= word <= 2**64 - 1]
+
+
 def hashed_words(label, count):
     """Words that are the same for ever, whatever NumPy does."""
     return np.frombuffer(hashlib.shake_256(label.encode()).digest(8 * count), dtype="<u8").astype(np.uint64)

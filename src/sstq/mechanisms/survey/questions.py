@@ -377,7 +377,7 @@ class By(Question):
         answered, limits = (1 - float(first.shares[-1]), float(first.shares_stderr[-1])), (-math.inf, math.inf)
         if isinstance(value, Number):
             means, limits = means + value.middle, (value.low, value.high)
-        return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits)
+        return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits, first)
 
 
 KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice, Number, Vector, By)}
