@@ -8,15 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from sstq.baselines.csgm import CSGM, L2CSGM
-from sstq.baselines.csgm_accounting import (
-    ORDERS,
-    CoordinateSampling,
-    Release,
-    capped_sampling,
-    divergence,
-    least_sigma,
-    spent,
-)
+from sstq.baselines.csgm_accounting import ORDERS, Release, divergence, least_sigma, overflow, spent
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.contract.cases import reread
 
@@ -26,6 +18,11 @@ BOTH = pytest.mark.parametrize("kind", [CSGM, L2CSGM])
 def small(kind, **changes):
     options = {"dim": 16, "epsilon": 2.0, "clients": 50, "clip": 0.5, "coordinates": 20, "frame_seed": 3}
     return kind(**options | changes)
+
+
+def sampling_of(size, expected, most):
+    """A release of which only the sampling matters."""
+    return Release(1.0, 1e-5, 1.0, size, expected, most, 1.0)
 
 
 def some_vectors(count, seed, dim=16, norm=0.5):
@@ -94,19 +91,19 @@ def test_the_bound_on_the_energy_is_the_chord_of_a_convex_function(seed):
 
 @pytest.mark.parametrize(("size", "expected"), [(64, 1), (1024, 16), (4096, 2048), (4096, 4000), (1 << 22, 1000)])
 def test_the_cap_is_sound_and_tight(size, expected):
-    sampling = capped_sampling(size, expected, 1e-10)
-    exceeded = binom.sf(sampling.most, size, expected / size)
-    assert exceeded <= sampling.overflow <= 1e-10
-    assert exceeded > 1e-14 or sampling.most == size
-    shorter = CoordinateSampling(size, expected, sampling.most - 1)
-    assert shorter.overflow > 1e-10 or sampling.most == expected
+    spare = 2.0**-10 * 1e-5 * math.exp(-1)  # of δ, for the cap
+    most = Release.calibrated(1.0, 1e-5, size, size, expected).most
+    exceeded = binom.sf(most, size, expected / size)
+    assert exceeded <= overflow(size, expected, most) <= spare
+    assert exceeded > 1e-4 * spare or most == size
+    assert most == expected or overflow(size, expected, most - 1) > spare
 
 
 @pytest.mark.parametrize(
     ("size", "expected", "most"), [(8, 3, 5), (1024, 16, 40), (4096, 4000, 4096), (1 << 22, 9, 60)]
 )
 def test_sizes_are_binomial_below_the_cap(size, expected, most):
-    sampling = CoordinateSampling(size, expected, most)
+    sampling = sampling_of(size, expected, most)
     k, probabilities = sampling._sizes
     exact = binom.pmf(k, size, expected / size) / binom.cdf(most, size, expected / size)
     np.testing.assert_allclose(probabilities, exact, rtol=1e-7, atol=1e-300)
@@ -117,7 +114,7 @@ def test_sizes_are_binomial_below_the_cap(size, expected, most):
 
 def test_drawn_sizes_and_sets_have_their_probabilities(seed):
     """20,000 draws of a set of 8 places: sizes, singles and pairs, 5 + 8 + 28 z-tests at |z| < 6 (1e-7)."""
-    sampling, count = CoordinateSampling(8, 3, 5), 20_000
+    sampling, count = sampling_of(8, 3, 5), 20_000
     words = np.random.default_rng(seed).integers(0, 1 << 64, size=(count, 3), dtype=np.uint64)
     sizes = sampling.counts(words[:, 2])
     member = np.zeros((count, 8))
@@ -144,7 +141,7 @@ def test_sets_are_the_same_everywhere():
     stream = hashlib.shake_128(bytes.fromhex("efcdab8967452301") + (42).to_bytes(8, "little")).digest(4000)
     numbers = [int.from_bytes(stream[4 * i : 4 * i + 4], "little") >> 22 for i in range(1000)]
     first = list(dict.fromkeys(numbers))
-    sampling = CoordinateSampling(1024, 100, 1024)
+    sampling = sampling_of(1024, 100, 1024)
     assert sampling.chosen(seed, 100).tolist() == sorted(first[:100])
     assert sampling.chosen(seed, 1000).tolist() == sorted(set(range(1024)) - set(first[:24]))
     assert sampling.chosen(seed, 0).tolist() == []
@@ -181,24 +178,21 @@ def hockey_sticks(sampling, contribution, sigma, epsilon):
 def test_the_release_is_private_by_integration(epsilon):
     """N = 2: the exact δ at ε, in both directions, for a client with both coordinates at the bound."""
     release = Release.calibrated(epsilon, 1e-3, 2.0, 2, 1)
-    sampling, sigma = release.sampling, release.sigma
-    both = hockey_sticks(sampling, np.ones(2), sigma, epsilon)
-    assert 1e-5 < max(both) <= 1e-3
-    assert max(hockey_sticks(sampling, np.array([1.0, -0.3]), sigma, epsilon)) <= 1e-3
+    assert 1e-5 < max(hockey_sticks(release, np.ones(2), release.sigma, epsilon)) <= 1e-3
+    assert max(hockey_sticks(release, np.array([1.0, -0.3]), release.sigma, epsilon)) <= 1e-3
 
 
 def test_the_integration_would_notice_too_little_noise():
     release = Release.calibrated(1.0, 1e-3, 2.0, 2, 1)
-    sampling, sigma = release.sampling, release.sigma
-    assert max(hockey_sticks(sampling, np.ones(2), 0.6 * sigma, 1.0)) > 1e-3
+    assert max(hockey_sticks(release, np.ones(2), 0.6 * release.sigma, 1.0)) > 1e-3
 
 
 def test_the_cost_of_the_cap_is_at_most_what_is_charged():
     """A cap so low that it matters: δ grows by no more than e^ε·η over that of Poisson sampling."""
     for epsilon in (0.5, 2.0):
-        capped = hockey_sticks(CoordinateSampling(2, 1, 1), np.ones(2), 1.5, epsilon)
-        poisson = hockey_sticks(CoordinateSampling(2, 1, 2), np.ones(2), 1.5, epsilon)
-        charged = math.exp(epsilon) * CoordinateSampling(2, 1, 1).overflow
+        capped = hockey_sticks(sampling_of(2, 1, 1), np.ones(2), 1.5, epsilon)
+        poisson = hockey_sticks(sampling_of(2, 1, 2), np.ones(2), 1.5, epsilon)
+        charged = math.exp(epsilon) * overflow(2, 1, 1)
         assert max(capped) <= max(poisson) + charged
 
 
@@ -215,7 +209,7 @@ def test_never_more_than_the_budget(kind, dim, epsilon):
 def test_no_client_exceeds_the_bounds_that_privacy_rests_on(kind, bits, seed):
     """Coefficients and their energy after rounding, for structured vectors and for rows of the frame itself."""
     mechanism = kind(dim=40, epsilon=1.0, clients=10**4, bits=bits, coordinates=128)
-    assert mechanism.sampling.dense
+    assert mechanism.release.dense
     batches = list(structured_vectors(40, np.random.default_rng(seed)).values())
     batches.append(mechanism.frame.rows(np.arange(20)))
     x = 1e3 * np.concatenate(batches)
@@ -418,7 +412,7 @@ def test_noise_is_gaussian_of_the_stated_size(seed):
 
 def test_default_coordinates_are_the_fewest_with_twice_the_error():
     mechanism = L2CSGM(dim=1000, epsilon=1.0, clients=1000)
-    kept = mechanism.sampling.expected
+    kept = mechanism.release.expected
     assert kept & (kept - 1) == 0
 
     def error(coordinates):
@@ -426,7 +420,7 @@ def test_default_coordinates_are_the_fewest_with_twice_the_error():
 
     assert error(kept) <= 2 * error(mechanism.frame.size) < error(kept // 2)
     # In a small frame all coefficients are shorter than a seed.
-    assert CSGM(dim=4, epsilon=1.0, clients=100).sampling.dense
+    assert CSGM(dim=4, epsilon=1.0, clients=100).release.dense
 
 
 @BOTH

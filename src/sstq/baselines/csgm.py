@@ -1,9 +1,8 @@
 """CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator.
 
 A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
-probability γ, rounds the kept ones at random to b bits, and sends them in clear to an aggregator that it trusts. That
-adds Gaussian noise to the N sums, once, when it closes the round. Only client and aggregator know which coefficients
-were sent, which makes the noise go further (`sstq.baselines.csgm_accounting`).
+probability γ, rounds the kept ones at random to b bits, and sends them in clear. The aggregator adds Gaussian noise to
+the N sums, once. Only client and aggregator know which coefficients were sent, which makes the noise go further.
 """
 
 import math
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.baselines.csgm_accounting import CoordinateSampling, Release
+from sstq.baselines.csgm_accounting import Release
 from sstq.baselines.noisy_sums import NoisyAggregator
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased
@@ -88,8 +87,8 @@ class CSGM(KashinMechanism):
     _draws_by = "release"
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
-    # The bound of Σ_j y_j² in units of (N/d)·clip², None if all coefficients may be at the bound; and the least β.
-    _energy_limit: ClassVar[float | None] = None
+    # The bound of Σ_j y_j² in units of (N/d)·clip², infinite if all coefficients may be at theirs; and the least β.
+    _energy_limit: ClassVar[float] = math.inf
     _least_beta: ClassVar[float] = 0.0
 
     parameters: CSGMParameters
@@ -122,7 +121,7 @@ class CSGM(KashinMechanism):
         else:
             release = Release.calibrated(*terms, coordinates)
         solved = CSGMParameters(
-            **common, **framed, sigma=release.sigma, coordinates=release.sampling.expected, most=release.sampling.most
+            **common, **framed, sigma=release.sigma, coordinates=release.expected, most=release.most
         )
         self._hold(solved)
 
@@ -132,28 +131,25 @@ class CSGM(KashinMechanism):
             raise ValueError(f"sigma = {self.sigma} is too large for sums of 62 bits")
 
     @cached_property
-    def sampling(self) -> CoordinateSampling:
-        """Which coefficients are kept."""
-        return CoordinateSampling(self.frame.size, self.parameters.coordinates, self.parameters.most)
-
-    @property
     def release(self) -> Release:
-        """What the aggregator releases; see `sstq.baselines.csgm_accounting`."""
-        return Release(self.epsilon, self.delta, self.weight, self.sampling, self.sigma)
+        """Which coefficients are kept, and what the aggregator releases; see `sstq.baselines.csgm_accounting`."""
+        solved = self.parameters
+        kept = self.frame.size, solved.coordinates, solved.most
+        return Release(self.epsilon, self.delta, self.weight, *kept, self.sigma)
 
     @cached_property
     def layout(self) -> Layout:
         """The codes of the kept coefficients, zero beyond their number, and, unless all are kept, which ones."""
-        most = self.sampling.most
+        most = self.release.most
         fields = [Field("code", self.bits, 1 << self.bits, count=most)]
-        if not self.sampling.dense:
+        if not self.release.dense:
             fields += [Field("kept", most.bit_length(), most + 1), Field("seed", 64, 1 << 64, count=2)]
         return Layout(tuple(fields))
 
     @property
     def words_each(self) -> int:
         """Two secret words are for the seed, one for how many are kept, and the others round."""
-        return 3 + self.sampling.most
+        return 3 + self.release.most
 
     @property
     def unbiased(self) -> Unbiased:
@@ -161,23 +157,17 @@ class CSGM(KashinMechanism):
         return self._certified
 
     @classmethod
-    def _most_energy(cls, size: int, beta: float) -> float:
-        """The bound of Σ_j y_j² that every client enforces, in units of B²."""
-        return size if cls._energy_limit is None else size * cls._energy_limit / beta**2
-
-    @classmethod
     def _weight(cls, size: int, beta: float, bits: int) -> float:
-        if cls._energy_limit is None:
-            return size
+        """A bound of Σ_j ŷ_j²/B² over the rounded coefficients of one client, kept or not: at most N.
+
+        Rounding moves a coefficient by at most the step 2B/(2^b − 1), and so ‖ŷ‖ by at most √N of them.
+        """
         unrounded = math.sqrt(cls._energy_limit * (1 + _ENERGY_ROUNDING)) / beta
         return size * min(1.0, unrounded + 2 / ((1 << bits) - 1)) ** 2
 
     @property
     def weight(self) -> float:
-        """A bound of Σ_j ŷ_j²/B² over the rounded coefficients of one client, kept or not: at most N.
-
-        Rounding moves a coefficient by at most the step 2B/(2^b − 1), and so ‖ŷ‖ by at most √N of them.
-        """
+        """The bound of the sum of a client's squared coefficients, in units of B², that privacy rests on."""
         return self._weight(self.frame.size, self.kashin.bound(self.frame), self.bits)
 
     @property
@@ -187,55 +177,55 @@ class CSGM(KashinMechanism):
 
     @property
     def _row_cost(self) -> int:
-        return self.frame.size + self.sampling.most
+        return self.frame.size + self.release.most
 
     def _coefficients(self, unit: Floats32) -> tuple[Floats32, NDArray[np.bool_]]:
         """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
         coefficients, residuals = represent(self.frame, self.kashin, unit)
         power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
-        most = self._most_energy(self.frame.size, self.kashin.bound(self.frame))
+        most = self.frame.size * min(1.0, self._energy_limit / self.kashin.bound(self.frame) ** 2)
         factors = np.sqrt(most / np.maximum(power, most))
         coefficients *= factors[:, None].astype(np.float32)
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
         return coefficients, missed | (factors < 1 - CERTIFIED_RESIDUAL)
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        unit, most = self._unit_ball(batch.rows, batch.report), self.sampling.most
+        unit, most = self._unit_ball(batch.rows, batch.report), self.release.most
         seeds, uniforms = batch.words[:, :2], unit_interval(batch.words[:, 3:])
-        counts = self.sampling.counts(batch.words[:, 2])
+        counts = self.release.counts(batch.words[:, 2])
         coefficients, missed = self._coefficients(unit)
         if batch.report is not None:
             batch.report.missed += int(missed.sum())
         sent = np.zeros((len(unit), most), dtype=np.float32)
         for row, count in enumerate(counts.tolist()):
-            sent[row, :count] = coefficients[row, self.sampling.chosen(seeds[row], count)]
+            sent[row, :count] = coefficients[row, self.release.chosen(seeds[row], count)]
         codes = stochastic_round(uniform_codebook(self.bits).values, sent, uniforms)
         codes[np.arange(most) >= counts[:, None]] = 0
         column = codes[:, 0] if most == 1 else codes
-        return (column,) if self.sampling.dense else (column, counts, seeds)
+        return (column,) if self.release.dense else (column, counts, seeds)
 
     def _check_messages(self, messages: Messages) -> None:
-        if self.sampling.dense:
+        if self.release.dense:
             return
-        codes = messages.column("code").reshape(-1, self.sampling.most)
+        codes = messages.column("code").reshape(-1, self.release.most)
         for row, count in enumerate(messages.column("kept").tolist()):
             if codes[row, count:].any():
                 raise ValueError(f"message {row}: the codes beyond its {count} kept coordinates must be zero")
 
     def contributions(self, messages: Messages) -> Iterator[tuple[Any, Ints]]:
         """The kept coordinates of each message and its integer contributions to their sums, in units of B/(2^b − 1)."""
-        codes = messages.column("code").reshape(-1, self.sampling.most)
-        seeds = codes if self.sampling.dense else messages.column("seed")
-        counts = [self.frame.size] * len(codes) if self.sampling.dense else messages.column("kept").tolist()
+        codes = messages.column("code").reshape(-1, self.release.most)
+        seeds = codes if self.release.dense else messages.column("seed")
+        counts = [self.frame.size] * len(codes) if self.release.dense else messages.column("kept").tolist()
         for code, seed, count in zip(codes, seeds, counts, strict=True):
-            yield self.sampling.chosen(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
+            yield self.release.chosen(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
 
     def _decode(self, messages: Messages) -> Floats:
         # Without noise: not private, for the aggregator's eyes only.
         sums = np.zeros((len(messages), self.frame.size))
         for row, (kept, values) in zip(sums, self.contributions(messages), strict=True):
             row[kept] = values
-        sums *= (self.bound / self._top_level) / self.sampling.inclusion[0]
+        sums *= (self.bound / self._top_level) / self.release.inclusion[0]
         return np.asarray(self.frame.synthesize(sums), dtype=np.float64)
 
     @property
@@ -246,20 +236,20 @@ class CSGM(KashinMechanism):
     @property
     def sum_scale(self) -> float:
         """What a sum is multiplied by to estimate the mean coordinate of `clients` clients."""
-        return self.bound / self._top_level / (self.clients * self.sampling.inclusion[0])
+        return self.bound / self._top_level / (self.clients * self.release.inclusion[0])
 
     def _noise_power(self, clients: int) -> float:
         """The noise in the mean of that many clients, summed over the d coordinates."""
-        return self.dim**2 / self.frame.size * (self.sigma * self.bound / (clients * self.sampling.inclusion[0])) ** 2
+        return self.dim**2 / self.frame.size * (self.sigma * self.bound / (clients * self.release.inclusion[0])) ** 2
 
     def coordinate_variance(self, count: int) -> float:
         """A bound of the variance of a coordinate of the mean: the noise, and at most E[ŷ²]/γ per message."""
-        sampled = self.weight * self.bound**2 / self.sampling.inclusion[0] * self.dim / self.frame.size**2
+        sampled = self.weight * self.bound**2 / self.release.inclusion[0] * self.dim / self.frame.size**2
         return self._noise_power(self.clients) / self.dim + count * sampled / self.clients**2
 
     def largest_message(self) -> float:
         """All kept coefficients at the bound."""
-        return math.sqrt(self.dim * self.sampling.most / self.frame.size) * self.bound / self.sampling.inclusion[0]
+        return math.sqrt(self.dim * self.release.most / self.frame.size) * self.bound / self.release.inclusion[0]
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
@@ -269,7 +259,7 @@ class CSGM(KashinMechanism):
         rounded = energy + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
         mean = np.asarray(self.frame.synthesize(y * self.bound), dtype=np.float64)
         # E‖x̂‖²: rows of the frame have norm 1, a coordinate is kept with probability p, and two with probability q.
-        p, q = self.sampling.inclusion
+        p, q = self.release.inclusion
         ratio = (self.dim / self.frame.size) ** 2
         square = np.sum(mean**2, axis=1)
         return mean, ratio * rounded / p + (square - ratio * energy) * (q / p**2) - square

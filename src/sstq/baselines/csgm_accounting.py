@@ -40,103 +40,13 @@ _LOG_SIGMAS = math.log(1e-6), math.log(1e12)
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class CoordinateSampling:
-    """Poisson sampling of `size` coordinates (a power of two), `expected` on average and never more than `most`."""
-
-    size: int
-    expected: int
-    most: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.expected <= self.most <= self.size:
-            raise ValueError(
-                f"coordinates must be in [1, {self.size}] with the most of a message between them and {self.size}, "
-                f"got {self.expected} and {self.most}"
-            )
-
-    @property
-    def rate(self) -> float:
-        """γ."""
-        return self.expected / self.size
-
-    @property
-    def dense(self) -> bool:
-        """Whether every coordinate is always kept."""
-        return self.expected == self.size
-
-    @property
-    def overflow(self) -> float:
-        """An upper bound of η, the probability that Poisson sampling keeps more than `most`."""
-        if self.most == self.size:
-            return 0.0
-        p, q = (self.most + 1) / self.size, self.rate
-        outside = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
-        return math.exp(-self.size * (p * math.log(p / q) + outside))
-
-    @cached_property
-    def _sizes(self) -> tuple[Ints, Floats]:
-        """The values of K and their probabilities given K ≤ most."""
-        deviation = math.sqrt(self.expected * (1 - self.rate))
-        lowest = max(0, math.floor(self.expected - _DEVIATIONS * (deviation + 1)))
-        k = np.arange(lowest, self.most + 1)
-        # Ratios of neighbours, summed: differences of log-factorials would lose six digits at N = 2^22.
-        steps = np.log((self.size - k[:-1]) / (k[:-1] + 1)) + math.log(self.rate) - math.log1p(-self.rate)
-        logs = np.concatenate([[0.0], np.cumsum(steps)])
-        weights = np.exp(logs - logs.max())
-        return k, weights / weights.sum()
-
-    def counts(self, words: Words) -> Ints:
-        """One K for each random word."""
-        if self.dense:
-            return np.full(len(words), self.size)
-        k, probabilities = self._sizes
-        cumulative = np.cumsum(probabilities)[:-1]
-        return np.asarray(k[np.searchsorted(cumulative, unit_interval(words), side="right")])
-
-    @cached_property
-    def inclusion(self) -> tuple[float, float]:
-        """The probability that a coordinate is kept, and that two given ones are."""
-        if self.dense:
-            return 1.0, 1.0
-        k, probabilities = self._sizes
-        pairs = max(1, self.size * (self.size - 1))
-        return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs
-
-    def chosen(self, seed: Words, count: int) -> Any:
-        """The kept coordinates, ascending: all, or the first `count` distinct ones of the seed's stream.
-
-        That is SHAKE-128 of the seed's 16 bytes, as little-endian 32-bit numbers of which the top log₂ N bits count.
-        When more than half are kept, the stream names those that are not.
-        """
-        if self.dense:
-            return slice(None)
-        if 2 * count > self.size:
-            kept = np.ones(self.size, dtype=np.bool_)
-            kept[self._distinct(seed, self.size - count)] = False
-            return np.flatnonzero(kept)
-        return np.sort(self._distinct(seed, count))
-
-    def _distinct(self, seed: Words, count: int) -> Ints:
-        shift = 32 - (self.size - 1).bit_length()
-        stream = hashlib.shake_128(np.ascontiguousarray(seed, dtype="<u8").tobytes())
-        # On average N·log(N/(N − count)) ≤ 1.4·count draws hold as many distinct ones.
-        draws = math.ceil(-self.size * math.log1p(-count / self.size)) + 2 * math.isqrt(count) + 8
-        while True:
-            indices = np.frombuffer(stream.digest(4 * draws), dtype="<u4").astype(np.int64) >> shift
-            distinct, first = np.unique(indices, return_index=True)
-            if len(distinct) >= count:
-                return np.asarray(distinct[np.argsort(first)[:count]])
-            draws *= 2
-
-
-def capped_sampling(size: int, expected: int, largest_overflow: float) -> CoordinateSampling:
-    """The sampling with the least cap whose overflow is at most `largest_overflow`."""
-
-    def is_enough(most: int) -> bool:
-        return CoordinateSampling(size, expected, most).overflow <= largest_overflow
-
-    return CoordinateSampling(size, expected, expected + bisect_left(range(expected, size), True, key=is_enough))
+def overflow(size: int, expected: int, most: int) -> float:
+    """An upper bound of η, the probability that Poisson sampling keeps more than `most`."""
+    if most == size:
+        return 0.0
+    p, q = (most + 1) / size, expected / size
+    outside = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
+    return math.exp(-size * (p * math.log(p / q) + outside))
 
 
 def divergence(rate: float, weight: float, order: int, sigma: float) -> float:
@@ -193,24 +103,35 @@ def least_sigma(rate: float, weight: float, epsilon: float, delta: float) -> flo
 
 @dataclass(frozen=True)
 class Release:
-    """What is released in a round: a sampling, the σ of the noise in units of B, and the (ε, δ) that it may spend."""
+    """What is released in a round: which coordinates are kept, the noise, and the (ε, δ) that it may spend.
+
+    Of `size` coordinates, a power of two, `expected` are kept on average and never more than `most`. `sigma` is the
+    standard deviation of the noise in units of B, and `weight` E/B².
+    """
 
     epsilon: float
     delta: float
     weight: float
-    sampling: CoordinateSampling
+    size: int
+    expected: int
+    most: int
     sigma: float
 
     def __post_init__(self) -> None:
         check_number("sigma", self.sigma, 1e-6, 1e12)
+        check_number("coordinates", self.expected, 1, self.size, integer=True)
+        check_number("most", self.most, self.expected, self.size, integer=True)
 
     @classmethod
     def calibrated(cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int) -> Self:
         """The release with just enough noise that keeps so many of `size` coordinates on average."""
-        check_number("coordinates", coordinates, 1, size, integer=True)
-        sampling = capped_sampling(size, coordinates, _CAP_SHARE * delta * math.exp(-epsilon))
-        left = delta - math.exp(epsilon) * sampling.overflow
-        return cls(epsilon, delta, weight, sampling, least_sigma(sampling.rate, weight, epsilon, left))
+        kept, spare = (
+            check_number("coordinates", coordinates, 1, size, integer=True),
+            _CAP_SHARE * delta * math.exp(-epsilon),
+        )
+        most = kept + bisect_left(range(kept, size), True, key=lambda most: overflow(size, kept, most) <= spare)
+        left = delta - math.exp(epsilon) * overflow(size, kept, most)
+        return cls(epsilon, delta, weight, size, kept, most, least_sigma(kept / size, weight, epsilon, left))
 
     @classmethod
     def default(cls, epsilon: float, delta: float, weight: float, size: int, clients: int, bits: int) -> Self:
@@ -220,20 +141,81 @@ class Release:
         """
         make = partial(cls.calibrated, epsilon, delta, weight, size)
         whole, powers = make(size), range(size.bit_length() - 1)
-
-        def is_enough(power: int) -> bool:
-            return make(1 << power).error(clients) <= 2 * whole.error(clients)
-
-        least = make(1 << bisect_left(powers, True, key=is_enough))
-        most = least.sampling.most
-        return least if most * bits + most.bit_length() + 128 < size * bits else whole
+        most = 2 * whole.error(clients)
+        least = make(1 << bisect_left(powers, True, key=lambda power: make(1 << power).error(clients) <= most))
+        return least if least.most * bits + least.most.bit_length() + 128 < size * bits else whole
 
     def privacy_loss(self) -> float:
         """The ε spent at δ, the cap of the sampling included, rounded up; infinite if the cap alone costs δ."""
-        left = self.delta - math.exp(self.epsilon) * self.sampling.overflow
-        return spent(self.sampling.rate, self.weight, self.sigma, left) if left > 0 else math.inf
+        left = self.delta - math.exp(self.epsilon) * overflow(self.size, self.expected, self.most)
+        return spent(self.rate, self.weight, self.sigma, left) if left > 0 else math.inf
 
     def error(self, clients: int) -> float:
         """A bound of the squared error of the N means, in units of B²: sampling and rounding, and noise."""
-        kept = clients * self.sampling.rate
-        return self.weight / kept + self.sampling.size * (self.sigma / kept) ** 2
+        kept = clients * self.rate
+        return self.weight / kept + self.size * (self.sigma / kept) ** 2
+
+    @property
+    def rate(self) -> float:
+        """γ."""
+        return self.expected / self.size
+
+    @property
+    def dense(self) -> bool:
+        """Whether every coordinate is always kept."""
+        return self.expected == self.size
+
+    @cached_property
+    def _sizes(self) -> tuple[Ints, Floats]:
+        """The values of K and their probabilities given K ≤ most."""
+        deviation = math.sqrt(self.expected * (1 - self.rate))
+        lowest = max(0, math.floor(self.expected - _DEVIATIONS * (deviation + 1)))
+        k = np.arange(lowest, self.most + 1)
+        # Ratios of neighbours, summed: differences of log-factorials would lose six digits at N = 2^22.
+        steps = np.log((self.size - k[:-1]) / (k[:-1] + 1)) + math.log(self.rate) - math.log1p(-self.rate)
+        logs = np.concatenate([[0.0], np.cumsum(steps)])
+        weights = np.exp(logs - logs.max())
+        return k, weights / weights.sum()
+
+    def counts(self, words: Words) -> Ints:
+        """One K for each random word."""
+        if self.dense:
+            return np.full(len(words), self.size)
+        k, probabilities = self._sizes
+        cumulative = np.cumsum(probabilities)[:-1]
+        return np.asarray(k[np.searchsorted(cumulative, unit_interval(words), side="right")])
+
+    @cached_property
+    def inclusion(self) -> tuple[float, float]:
+        """The probability that a coordinate is kept, and that two given ones are."""
+        if self.dense:
+            return 1.0, 1.0
+        k, probabilities = self._sizes
+        pairs = max(1, self.size * (self.size - 1))
+        return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs
+
+    def chosen(self, seed: Words, count: int) -> Any:
+        """The kept coordinates, ascending: all, or the first `count` distinct ones of the seed's stream.
+
+        That is SHAKE-128 of the seed's 16 bytes, as little-endian 32-bit numbers of which the top log₂ N bits count.
+        When more than half are kept, the stream names those that are not.
+        """
+        if self.dense:
+            return slice(None)
+        if 2 * count > self.size:
+            kept = np.ones(self.size, dtype=np.bool_)
+            kept[self._distinct(seed, self.size - count)] = False
+            return np.flatnonzero(kept)
+        return np.sort(self._distinct(seed, count))
+
+    def _distinct(self, seed: Words, count: int) -> Ints:
+        shift = 32 - (self.size - 1).bit_length()
+        stream = hashlib.shake_128(np.ascontiguousarray(seed, dtype="<u8").tobytes())
+        # On average N·log(N/(N − count)) ≤ 1.4·count draws hold as many distinct ones.
+        draws = math.ceil(-self.size * math.log1p(-count / self.size)) + 2 * math.isqrt(count) + 8
+        while True:
+            indices = np.frombuffer(stream.digest(4 * draws), dtype="<u4").astype(np.int64) >> shift
+            distinct, first = np.unique(indices, return_index=True)
+            if len(distinct) >= count:
+                return np.asarray(distinct[np.argsort(first)[:count]])
+            draws *= 2

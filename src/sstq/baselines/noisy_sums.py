@@ -34,13 +34,11 @@ class NoisyAggregator(Aggregator):
 
     `close`, or the first `mean`, adds the noise and erases the exact sums. From then on every mean is the same,
     a saved state holds only noisy sums, and more messages are refused, so asking twice does not average the noise
-    away. The noise comes from the sums and a secret key of the round (from the operating system, saved with an open
-    state, erased on closing), so that closing two copies of one open state gives the same noise. Merging takes the
-    other aggregator's sums over and ends it. The mean divides by the public number of clients.
+    away. The noise comes from the sums and a secret key of the round, which is saved with an open state, so that
+    closing two copies of it gives the same noise. Merging takes the other aggregator's sums over and ends it.
 
     The state has a row for each frame coordinate, one that says whether the round is open, closed or taken over, and
-    two for the key. The mechanism has `clients`, `frame`, `contributions(messages)` (coordinates and integers of each),
-    `noise_scale` (the σ of a sum), `sum_scale` (from a sum to the mean) and `coordinate_variance(count)` (a bound).
+    two for the key.
 
     Warning:
         Until the round is closed the state is not private, in memory or saved (only the file's owner can read it). A
