@@ -78,13 +78,13 @@ def attained_delta(epsilon, share, clients, total):
     return float(np.sum(binom.pmf(c, clients, 2 * inside) * _excess(c, rest, ratio, scale))) / clients
 
 
-def clones_delta(epsilon, clients, total, chance=None):
-    """δ of fair clones C ~ Bin(n − 1, q), exactly but for 1e-30 of C; q = 2/(e^ε₀ + 1) is the pair of 2023.
+def clones_delta(epsilon, clients, total):
+    """δ of fair clones C ~ Bin(n − 1, 2/(e^ε₀ + 1)), exactly but for 1e-30 of C.
 
     With b* the greatest count whose ratio exceeds e^ε, and B ~ Bin(c, 1/2),
     δ_c = (e^ε₀ − e^ε)/(e^ε₀ + 1)·Pr[B = b*] − (e^ε − 1)·Pr[B < b*].
     """
-    others, chance = clients - 1, chance or 2 / (math.exp(epsilon) + 1)
+    others, chance = clients - 1, 2 / (math.exp(epsilon) + 1)
     reach = 12 * math.sqrt(others * chance) + 60
     c = np.arange(max(0, int(others * chance - reach)), min(others, int(others * chance + reach)) + 1)
     # Of c + 1 messages, P/Q = (e^ε₀·a + b)/(a + e^ε₀·b) exceeds e^ε where b is less than this share of them.
@@ -93,17 +93,6 @@ def clones_delta(epsilon, clients, total, chance=None):
     gain = -math.expm1(total - epsilon) / (1 + math.exp(-epsilon)) * binom.pmf(most, c, 0.5)
     loss = math.expm1(total) * binom.cdf(most - 1, c, 0.5)
     return float(np.sum(binom.pmf(c, others, chance) * np.maximum(gain - loss, 0.0)))
-
-
-def earlier_clones_delta(epsilon, clients, total):
-    """δ of the clones of 2021: C ~ Bin(n − 1, e^−ε₀), and the rest as in 2023."""
-    return clones_delta(epsilon, clients, total, math.exp(-epsilon))
-
-
-def closed_form(epsilon, clients, delta, chance):
-    """The ε among clones of probability q: Theorem 3.1 of 2021 for q = e^−ε₀, that of 2023 for q = 2/(e^ε₀ + 1)."""
-    crowd = 8 * math.sqrt(math.log(4 / delta) / (chance * clients)) + 8 / (chance * clients)
-    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * crowd))
 
 
 def claimed_delta(epsilon, share, clients, total):

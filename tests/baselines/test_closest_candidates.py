@@ -21,13 +21,6 @@ def test_golden_errors(bits, expected):
     assert total(RRSC(10_000, 3.0, bits=bits)) == pytest.approx(expected, rel=0.03)
 
 
-def test_more_bits_approach_the_optimum():
-    # PrivUnitG, the optimum of all unbiased ε-LDP randomizers: 0.7425 at ε = 3 (measured).
-    errors = [total(RRSC(10_000, 3.0, bits=bits)) for bits in range(1, 13)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] == pytest.approx(0.7425, rel=0.002)
-
-
 @pytest.mark.parametrize(("dim", "bits"), [(2, 1), (9, 3), (64, 6)])
 def test_candidates_are_a_regular_simplex(dim, bits):
     mechanism = RRSC(dim, 3.0, bits=bits)
@@ -64,7 +57,7 @@ def test_nearly_dependent_candidates_do_not_fail():
     assert np.isfinite(_factor(np.ones((1, 2, 1)))).all()
 
 
-@pytest.mark.parametrize(("dim", "bits", "most"), [(2, 2, 1), (255, 8, 7), (4095, 12, 11)])
+@pytest.mark.parametrize(("dim", "bits", "most"), [(2, 2, 1), (255, 8, 7)])
 def test_a_simplex_needs_as_many_dimensions(dim, bits, most):
     message = rf"bits must be an integer in \[1, {most}\], got {bits}"
     with pytest.raises(ValueError, match=message):
@@ -76,23 +69,10 @@ def test_a_simplex_needs_as_many_dimensions(dim, bits, most):
 # --- compressed PrivUnitG ---
 
 
-@pytest.mark.parametrize(("bits", "expected"), [(3, 0.9938), (8, 0.7501), (10, 0.7444), (12, 0.7430)])
+@pytest.mark.parametrize(("bits", "expected"), [(3, 0.9938), (8, 0.7501), (12, 0.7430)])
 def test_measured_errors(bits, expected):
-    # Ours, at d = 10,000 and ε = 3; independent rows with 3 bits: 0.993 (measured).
+    # Ours, at d = 10,000 and ε = 3; the optimum, PrivUnitG's, is 0.7425; independent rows with 3 bits: 0.993.
     assert total(CompressedPrivUnitG(10_000, 3.0, bits=bits)) == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 6.0])
-def test_approaches_privunitg(epsilon):
-    """With many candidates the error is that of the optimal Gaussian cap, min over q of (1/d-free) 1/μ²."""
-    from scipy.stats import norm
-
-    mass = np.linspace(0.0005, 0.5, 20_000)
-    inside = mass * math.exp(epsilon) / (mass * math.exp(epsilon) + 1 - mass)
-    optimum = np.min((mass * (1 - mass) / (norm.pdf(norm.isf(mass)) * (inside - mass))) ** 2)
-    measured = total(CompressedPrivUnitG(10_000, epsilon, bits=12))
-    assert optimum < measured + 1e-4
-    assert measured == pytest.approx(optimum, rel=0.005)
 
 
 def test_independent_candidates_cost_more_than_a_simplex():

@@ -3,10 +3,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
+from sstq.accounting import gaussian_sigma
 from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.baselines.csgm_accounting import ORDERS, Release, divergence, least_sigma, overflow, spent
 from sstq.mechanisms.trial_vectors import structured_vectors
@@ -43,38 +43,21 @@ def test_divergence_is_the_sum_of_the_paper(rate, sigma, order):
     assert divergence(rate, 1.0, order, sigma) == pytest.approx(expected, rel=1e-8, abs=1e-13)
 
 
-@pytest.mark.parametrize("delta", [1e-12, 0.1])
-def test_stopping_after_the_best_order_loses_nothing(delta):
-    for rate, weight, sigma in ((0.01, 1e4, 2.0), (1.0, 50.0, 30.0), (1e-3, 1e6, 0.5), (0.3, 10.0, 500.0)):
-        every = [
-            divergence(rate, weight, a, sigma) + math.log1p(-1 / a) - (math.log(delta) + math.log(a)) / (a - 1)
-            for a in ORDERS
-        ]
-        assert spent(rate, weight, sigma, delta) == pytest.approx(max(0.0, min(every)), rel=2e-9)
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
-@pytest.mark.parametrize(("rate", "weight"), [(1e-5, 4e6), (0.01, 1e4), (0.5, 3.0), (1.0, 1.0)])
+@pytest.mark.parametrize("epsilon", [0.01, 20.0])
+@pytest.mark.parametrize(("rate", "weight"), [(1e-5, 4e6), (0.5, 3.0), (1.0, 1.0)])
 def test_calibration_spends_the_budget_and_no_more(epsilon, rate, weight):
     delta = 1e-5
     sigma = least_sigma(rate, weight, epsilon, delta)
+    # Stopping after the best order loses nothing.
+    every = [divergence(rate, weight, a, sigma) + math.log1p(-1 / a) - math.log(delta * a) / (a - 1) for a in ORDERS]
+    assert spent(rate, weight, sigma, delta) == pytest.approx(min(every), rel=2e-9)
     assert 0.9999 * epsilon < spent(rate, weight, sigma, delta) <= epsilon < spent(rate, weight, 0.9999 * sigma, delta)
 
 
-def analytic_gaussian(epsilon, delta):
-    """The least σ of the Gaussian mechanism of sensitivity 1 (Balle and Wang 2018, Theorem 8)."""
-
-    def excess(sigma):
-        mean = 1 / sigma
-        return norm.cdf(mean / 2 - epsilon / mean) - math.exp(epsilon) * norm.cdf(-mean / 2 - epsilon / mean) - delta
-
-    return brentq(excess, 1e-2, 1e4)
-
-
-@pytest.mark.parametrize(("epsilon", "loosest"), [(0.1, 1.12), (1.0, 1.10), (3.0, 1.10), (8.0, 1.10)])
+@pytest.mark.parametrize(("epsilon", "loosest"), [(0.1, 1.12), (8.0, 1.10)])
 def test_without_sampling_it_is_the_gaussian_mechanism(epsilon, loosest):
     # Rényi accounting is looser than the exact curve by a few per cent, never tighter.
-    ratio = least_sigma(1.0, 1.0, epsilon, 1e-5) / analytic_gaussian(epsilon, 1e-5)
+    ratio = least_sigma(1.0, 1.0, epsilon, 1e-5) / gaussian_sigma(epsilon, 1e-5)
     assert 1 <= ratio < loosest
 
 
@@ -99,22 +82,9 @@ def test_the_cap_is_sound_and_tight(size, expected):
     assert most == expected or overflow(size, expected, most - 1) > spare
 
 
-@pytest.mark.parametrize(
-    ("size", "expected", "most"), [(8, 3, 5), (1024, 16, 40), (4096, 4000, 4096), (1 << 22, 9, 60)]
-)
-def test_sizes_are_binomial_below_the_cap(size, expected, most):
-    sampling = sampling_of(size, expected, most)
-    k, probabilities = sampling._sizes
-    exact = binom.pmf(k, size, expected / size) / binom.cdf(most, size, expected / size)
-    np.testing.assert_allclose(probabilities, exact, rtol=1e-7, atol=1e-300)
-    one, two = sampling.inclusion
-    assert one == pytest.approx(np.sum(exact * k) / size, rel=1e-9)
-    assert two == pytest.approx(np.sum(exact * k * (k - 1)) / size / (size - 1), rel=1e-9)
-
-
 def test_drawn_sizes_and_sets_have_their_probabilities(seed):
-    """20,000 draws of a set of 8 places: sizes, singles and pairs, 5 + 8 + 28 z-tests at |z| < 6 (1e-7)."""
-    sampling, count = sampling_of(8, 3, 5), 20_000
+    """10,000 draws of a set of 8 places: sizes, singles and pairs, 6 + 8 + 28 z-tests at |z| < 6 (1e-7)."""
+    sampling, count = sampling_of(8, 3, 5), 10_000
     words = np.random.default_rng(seed).integers(0, 1 << 64, size=(count, 3), dtype=np.uint64)
     sizes = sampling.counts(words[:, 2])
     member = np.zeros((count, 8))
@@ -125,9 +95,11 @@ def test_drawn_sizes_and_sets_have_their_probabilities(seed):
     def check(observed, probability):
         assert abs(observed / count - probability) < 6 * (probability * (1 - probability) / count) ** 0.5
 
-    for k, probability in zip(*sampling._sizes, strict=True):
+    probabilities = binom.pmf(np.arange(6), 8, 3 / 8) / binom.cdf(5, 8, 3 / 8)
+    for k, probability in enumerate(probabilities):
         check(np.sum(sizes == k), probability)
     one, two = sampling.inclusion
+    assert one == pytest.approx(probabilities @ np.arange(6) / 8, rel=1e-9)
     together = member.T @ member
     for i in range(8):
         check(together[i, i], one)
@@ -261,8 +233,8 @@ def full_round(mechanism, x, seed):
 @BOTH
 @pytest.mark.parametrize("changes", [{"coordinates": 64}, {"bits": 1, "coordinates": 2}])
 def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
-    """400 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
-    mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 400
+    """200 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
+    mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 200
     x = some_vectors(5, seed, norm=0.4)
     messages = mechanism.encode(np.tile(x, (rounds, 1)), rng=seed)
     rng = np.random.default_rng(seed)
@@ -284,19 +256,6 @@ def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
     stderr = aggregator.mean().stderr
     assert np.all(stderr == stderr[0])
     assert total / 16 <= stderr[0] ** 2 * (1 + 1e-9) < 3 * total / 16
-
-
-@BOTH
-def test_the_noise_falls_with_the_square_of_the_clients(kind):
-    mechanism, x = small(kind), some_vectors(1, 1)[0]
-    single = float(mechanism._row_error(x[None])[1][0])
-    noise = {n: mechanism.expected_mse(x, clients=n).variance - single / n for n in (1, 10, 100)}
-    assert noise[10] == pytest.approx(noise[1] / 100, rel=1e-6)
-    assert noise[100] == pytest.approx(noise[1] / 10_000, rel=1e-4)
-    same = mechanism.expected_mse(np.tile(x, (10, 1)))
-    assert same.total == pytest.approx(mechanism.expected_mse(x, clients=10).total, rel=1e-9)
-    with pytest.raises(ValueError, match="rows of x, which are the clients"):
-        mechanism.expected_mse(np.tile(x, (2, 1)), clients=3)
 
 
 def test_copies_of_an_open_round_close_alike(tmp_path, seed):

@@ -104,20 +104,6 @@ def test_the_optimal_cap_is_optimal(on_sphere, dim, epsilon):
 
 
 @all_variants
-def test_stable_for_all_dimensions_and_budgets(variant):
-    for dim in (2, 10**6):
-        errors = []
-        for epsilon in (0.1, 3.0, 16.0):
-            mechanism = make(variant, dim=dim, epsilon=epsilon)
-            errors.append(mechanism.cap.power / mechanism.cap.gain**2 - 1)
-            assert epsilon - 1e-9 < mechanism.privacy_loss() <= epsilon
-            assert math.isfinite(mechanism.decoding_scale)
-        assert np.all(np.isfinite(errors))
-        assert np.all(np.array(errors) > 0)
-        assert np.all(np.diff(errors) < 0)
-
-
-@all_variants
 def test_extreme_words_give_finite_vectors(variant):
     words = np.array([0, 1, 2**52, 2**63, 2**64 - 1], dtype=np.uint64)
     for dim in (2, 3, 1001):
@@ -156,34 +142,16 @@ def ranks(mechanism, vectors, u):
     return np.where(t > 0, tail, 1 - tail)
 
 
-def audit_density(mechanism, x, seed, count=40_000, bins=8):
-    """AssertionError unless the density along x has its two levels, and no two of its places differ by more than e^ε.
-
-    In ranks the density is a step function, so that histograms of the two sides with equal bins have known counts:
-    2·bins z-tests at |z| < 6 (3e-8).
-    """
+@pytest.mark.parametrize(("variant", "dim"), [("privunit", 3), ("hemisphere", 40), ("privunitg", 40)])
+def test_the_density_along_the_vector_has_its_two_levels(variant, dim, seed):
+    """In ranks it is a step function: histograms of both sides with 8 bins each, at |z| < 6 (3e-8)."""
+    mechanism, x, count, bins = make(variant, dim=dim, epsilon=2.0), np.full(dim, dim**-0.5), 20_000, 8
     mass, inside = mechanism.cap.mass / TOTAL, mechanism.cap.inside / TOTAL
     observed = ranks(mechanism, mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector"), x)
-    densities = []
     for low, high, share in ((0.0, mass, inside), (mass, 1.0, 1 - inside)):
         # Single precision on the wire may move a vector over an edge, but hardly ever.
-        counts = np.histogram(observed, np.linspace(low, high, bins + 1))[0]
-        expected = count * share / bins
+        counts, expected = np.histogram(observed, np.linspace(low, high, bins + 1))[0], count * share / bins
         assert np.all(np.abs(counts - expected) < 6 * np.sqrt(expected) + 3)
-        densities.append(counts / count * bins / (high - low))
-        assert np.all(counts > 0), "a part of the space is never sent: infinite ε"
-    spread = np.max(densities) / np.min(densities)
-    tolerance = 6 * math.sqrt(bins / count * (1 / inside + 1 / (1 - inside)))
-    assert math.log(spread) < mechanism.epsilon + tolerance
-
-
-@pytest.mark.slow
-@all_variants
-@pytest.mark.parametrize("dim", [3, 40])
-def test_density_ratio(variant, dim, seed):
-    mechanism = make(variant, dim=dim, epsilon=2.0)
-    for x in (np.eye(dim)[0], -np.eye(dim)[dim - 1], np.full(dim, dim**-0.5)):
-        audit_density(mechanism, x, seed)
 
 
 def test_the_whole_output_on_the_circle(seed):

@@ -64,7 +64,7 @@ def largest_ratio(distributions):
     return max(max(column) / min(column) for column in zip(*distributions, strict=True))
 
 
-@pytest.mark.parametrize(("k", "coin", "epsilon"), [(1, "private", 16.0), (3, "private", 0.1), (2, "public", 3.0)])
+@pytest.mark.parametrize(("k", "coin", "epsilon"), [(3, "private", 0.1), (2, "public", 3.0)])
 def test_subsampled_messages_are_private_for_every_pair(k, coin, epsilon, seed):
     # Few steps: privacy does not depend on how good the representation is.
     mechanism = SQKR(3, epsilon, k=k, coin=coin, steps=5)
@@ -106,7 +106,7 @@ def dense_distribution(mechanism, x, rounding):
 
 
 dense_sizes = pytest.mark.parametrize(
-    ("dim", "frame", "size"), [(1, "hadamard", 1), (2, "hadamard", 4), (3, "hadamard", 8), (2, "fourier", 5)]
+    ("dim", "frame", "size"), [(1, "hadamard", 1), (2, "hadamard", 4), (2, "fourier", 5)]
 )
 
 
@@ -164,7 +164,7 @@ def test_a_dense_mechanism_that_breaks_ties_by_data_fails_the_enumeration(monkey
         largest_ratio({dense_distribution(mechanism, x, rounding) for x in inputs(2)})
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, 3])
 def test_subsampled_error_is_the_enumeration(k):
     """E[x̂] and E‖x̂‖² over all coordinates, bits and codes, by plain loops over the integer matrix."""
     mechanism = SQKR(2, 1.5, clip=0.5, k=k, frame="orthogonal", frame_size=5)
@@ -190,12 +190,9 @@ def test_subsampled_error_is_the_enumeration(k):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"k": 1},
-        {"k": 3},
         {"k": 6},  # κ = 3.6: the cross terms are a sixth of the second moment
         {"k": 3, "frame": "orthogonal", "frame_size": 11},
         {"variant": "dense"},
-        {"variant": "dense", "frame": "orthogonal", "frame_size": 11},
     ],
 )
 def test_the_second_moment_is_that_of_the_decoded_messages(arguments, seed):
@@ -277,16 +274,7 @@ def test_public_indices_come_from_the_streams():
         mechanism.encode(some_vector(0))
 
 
-def test_coordinates_are_uniform_and_independent(seed):
-    """A chi-square of 64·64 cells at 6 standard deviations (1e-8)."""
-    mechanism, count = make("default", k=2, steps=1), 100_000
-    index = mechanism.encode(np.zeros((count, DIM)), rng=seed).column("index").astype(int)
-    cells = np.bincount(index[:, 0] * 64 + index[:, 1], minlength=4096)
-    chi2 = np.sum((cells - count / 4096) ** 2) / (count / 4096)
-    assert abs(chi2 - 4095) < 6 * math.sqrt(2 * 4095)
-
-
-@pytest.mark.parametrize("half", [1, 7, 511, 512, 513, 2000, 20_000])
+@pytest.mark.parametrize("half", [1, 511, 512, 20_000])
 def test_central_binomial(half):
     exact = Fraction(math.comb(2 * half, half), 4**half)
     assert abs(Fraction(sqkr._central_binomial(half)) / exact - 1) < 5e-16
@@ -316,13 +304,10 @@ def test_tampered_json_is_refused(change):
     ("arguments", "message"),
     [
         ({"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
-        ({"k": "best"}, r"k must be an integer in \[1, 32\], got 'best'"),
         ({"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
         ({"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
         ({"variant": "dense", "coin": "public"}, "coin must be 'private' with variant='dense'"),
         ({"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
-        ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
-        ({"frame_size": 24}, "power of two"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -1,4 +1,3 @@
-import math
 
 import numpy as np
 import pytest
@@ -30,13 +29,6 @@ def test_levels_are_the_means_of_their_cells(bits):
     assert np.all(np.diff(levels) > 0)
 
 
-def test_each_bit_approaches_the_panter_dite_law():
-    # D·M² → √3·π/2 = 2.7207 from below (Panter and Dite 1951).
-    scaled = [lloyd_max_distortion(lloyd_max_levels(b)) * 4**b for b in range(1, 9)]
-    assert np.all(np.diff(scaled) > 0)
-    assert scaled[-1] == pytest.approx(math.sqrt(3) * math.pi / 2, rel=0.01)
-
-
 def errors(dim, bits, kind, frames, seed):
     """‖x̂ − x‖²/‖x‖² and ⟨x̂, x⟩/‖x‖² for each frame and each vector of that kind, averaged over the vectors."""
     rows = structured_vectors(dim, np.random.default_rng(seed))[kind]
@@ -50,8 +42,8 @@ def errors(dim, bits, kind, frames, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gaussian", "heavy-tailed", "spike", "constant"])
-@pytest.mark.parametrize(("dim", "bits"), [(256, 2), (1024, 1), (3000, 4)])
+@pytest.mark.parametrize("kind", ["gaussian", "spike"])
+@pytest.mark.parametrize(("dim", "bits"), [(256, 2), (3000, 4)])
 def test_distortion_and_shrinkage_on_any_vector(kind, dim, bits, seed):
     """Averages over 40 frames against the formulas, and 1 % for what is not Gaussian at finite N.
 
@@ -77,8 +69,7 @@ def test_expected_mse_is_the_error_of_this_frame(seed):
     assert mechanism.expected_mse(x).bias2 == pytest.approx(np.sum((decoded - x).mean(axis=0) ** 2), rel=1e-9)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 17])
-@pytest.mark.parametrize("bits", [1, 3, 8])
+@pytest.mark.parametrize(("dim", "bits"), [(1, 1), (17, 8)])
 def test_zero_short_and_small(dim, bits):
     mechanism = TurboQuant(dim=dim, bits=bits, clip=2.0)
     x = np.zeros((4, dim))

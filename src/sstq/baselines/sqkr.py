@@ -299,9 +299,9 @@ class SQKR(KashinMechanism):
     def _decode(self, messages: Messages) -> Floats:
         sums = np.zeros((len(messages), self.dim))
         if self.k is None:
-            bits = self.dense_bits(messages)
-            for part in row_chunks(len(bits), self.frame.size):
-                sums[part] = self.frame.synthesize((2.0 * bits[part] - 1) * self.frame.redundancy)
+            dense = self.dense_bits(messages)
+            for part in row_chunks(len(dense), self.frame.size):
+                sums[part] = self.frame.synthesize((2.0 * dense[part] - 1) * self.frame.redundancy)
         else:
             index, bits = self.indices_and_bits(messages)
             for draw in range(self.k):
