@@ -58,13 +58,12 @@ def test_files_that_need_an_option_name_it(tmp_path, people):
     assert run("try", people, "--epsilon", 3, "--name", "sqrk").stderr.startswith("error: --name must be one of")
 
 
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_columns_and_delimiters_are_the_same_for_every_command(tmp_path, delimiter, seed):
+def test_columns_and_delimiters_are_the_same_for_every_command(tmp_path, seed):
     """The messages of chosen columns are those of the array; the mean of a survey answers as many people."""
     rows = np.random.default_rng(seed).normal(size=(40, 2)).round(3)
     lines = ["name,bmi,age,note", *(f"p{row},{b},{a},x" for row, (a, b) in enumerate(rows))]
     path = tmp_path / "people.csv"
-    path.write_text("\n".join(lines).replace(",", delimiter))
+    path.write_text("\n".join(lines).replace(",", ";"))
     np.save(tmp_path / "rows.npy", rows)
     mechanism, spec = sstq.SSTQ(dim=2, epsilon=2.0), tmp_path / "m.json"
     spec.write_text(mechanism.to_json())

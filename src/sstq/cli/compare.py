@@ -25,8 +25,13 @@ def compare(
     """
     from sstq.checks import check_argument
     from sstq.planning import comparison
+    from sstq.plots import draw_comparison
+    from sstq.plots.canvas import require_matplotlib
 
     check_output(output, force, suffixes=(".json", ".png", ".svg", ".pdf"))
+    picture = output is not None and output.suffix.lower() != ".json"
+    if picture:
+        require_matplotlib()
     task = {"dim": dim, "epsilon": epsilon, "clients": clients}
     for name, value in task.items():
         check_argument(name, value)
@@ -47,14 +52,12 @@ def compare(
         caption="Sorted by error². More people do not reduce bias². "
         "CSGM: (ε, 1e-5) for the released mean, not ε per message.",
     )
-    if output is not None and output.suffix.lower() == ".json":
-        numbers = [asdict(row) | {"mse": row.mse} for row in rows]
-        write_text(output, json.dumps(task | {"mechanisms": numbers}, indent=2, allow_nan=False) + "\n")
-    elif output is not None:
-        from sstq.plots import draw_comparison
-
+    if output is not None and picture:
         draw_comparison(rows, output, dim=dim, epsilon=epsilon, clients=clients)
         note(f"wrote {output}")
+    elif output is not None:
+        numbers = [asdict(row) | {"mse": row.mse} for row in rows]
+        write_text(output, json.dumps(task | {"mechanisms": numbers}, indent=2, allow_nan=False) + "\n")
 
 
 def _figure(error: float) -> str:
