@@ -14,11 +14,9 @@ import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison
 import benchmarks.errors
-import benchmarks.flower
 import benchmarks.growth
 import benchmarks.service
 import benchmarks.shuffled
-import benchmarks.shuffler
 import benchmarks.speed
 import benchmarks.surveys  # noqa: F401
 from benchmarks.harness import BENCHMARKS, Result, write_run
