@@ -22,7 +22,7 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 def collector(tmp_path):
     made = Collector(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
     for name in ("a", "b"):
-        made.create(Campaign(name, MECHANISM))
+        made.save(Campaign(name, MECHANISM), {})
     yield made
     made.store.close()
 

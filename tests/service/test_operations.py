@@ -144,10 +144,10 @@ def test_idle_campaigns_cost_no_queries(collector):
 
     running = Folding(collector)
     running._purge_due = float("inf")
-    collector.create(Campaign("first", MECHANISM))
+    collector.save(Campaign("first", MECHANISM), {})
     one = asked()
     for number in range(40):
-        collector.create(Campaign(f"more-{number}", MECHANISM))
+        collector.save(Campaign(f"more-{number}", MECHANISM), {})
     assert asked() == one
 
 
@@ -156,7 +156,7 @@ def test_large_campaigns_have_a_process_of_their_own(collector, monkeypatch):
     monkeypatch.setattr(background, "_is_slow", lambda mechanism: mechanism.dim == 7)
     large = sstq.FrameUnit(dim=7, epsilon=2.0)
     for name, mechanism in (("large", large), ("small", MECHANISM)):
-        collector.create(Campaign(name, mechanism))
+        collector.save(Campaign(name, mechanism), {})
         collector.store.receive([Upload(name, secrets.token_bytes(16), 5, packed(mechanism))])
     Folding(collector).round()
     assert [results.covered(collector.store).get(name) for name in ("large", "small")] == [None, 5]

@@ -19,7 +19,7 @@ from sstq.service import Settings, protocol, results
 from sstq.service.clock import Clock
 from sstq.service.node import Collector
 from sstq.service.shuffler import Shuffler, ShufflerSettings
-from sstq.service.store import Receipt, Refusal, Store, Upload
+from sstq.service.store import Refusal, Store, Upload
 from tests.patience import PATIENCE, until
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
@@ -236,10 +236,10 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch, days)
     first = Collector(settings)
     closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))
     terms = {"senders": "single-use", "closes": closes}
-    first.create(Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms))
+    first.save(Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms), {})
     first.store.issue("c", [b"t" * 32, b"u" * 32])
     sent = Upload("c", b"k" * 16, 1, packed(MECHANISM, 1), b"t" * 32)
-    assert first.store.receive([sent]) == [Receipt(1)]
+    assert first.store.receive([sent]) == [1]
     first.purge()
     first.store.close()
     ahead = days * 86400.0
@@ -250,8 +250,8 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch, days)
     ahead = 0.0
     again = Collector(settings)
     again.purge()
-    assert again.store.receive([sent]) == [Receipt(1)]
+    assert again.store.receive([sent]) == [1]
     assert again.store.counts()["c"].received == 1
-    assert again.store.receive([Upload("c", b"l" * 16, 1, packed(MECHANISM, 1), b"u" * 32)]) == [Receipt(1)]
+    assert again.store.receive([Upload("c", b"l" * 16, 1, packed(MECHANISM, 1), b"u" * 32)]) == [1]
     assert again.store.receive([Upload("c", b"m" * 16, 1, packed(MECHANISM, 1), b"t" * 32)]) == [Refusal.SPENT]
     again.store.close()

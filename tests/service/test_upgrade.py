@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sstq.service.database import metadata
 from sstq.service.migrations import NeedsUpgrade
 from sstq.service.security import token_hash
-from sstq.service.store import Receipt, Refusal, Store, Upload
+from sstq.service.store import Refusal, Store, Upload
 
 FOLDER = Path(__file__).with_name("version1")
 MECHANISMS = {"open": sstq.FrameUnit(dim=6, epsilon=2.0), "frames": sstq.FrameUnit(dim=6, epsilon=2.0, frames=64)}
@@ -85,15 +85,15 @@ def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, datab
     # A retry of an upload from before counts once, and tokens from before are worth what they were.
     old = recorded["sent"]["open"][0]
     again = Upload("open", bytes.fromhex(old["key"]), old["count"], bytes.fromhex(old["body"]))
-    assert store.receive([again]) == [Receipt(30)]
+    assert store.receive([again]) == [30]
     assert store.counts()["open"].received == 56
     spent, left = (token_hash(token) for token in recorded["known"]["tokens"][:2])
     body = bytes.fromhex(recorded["sent"]["invited"][0]["body"])
     answers = store.receive([Upload("invited", bytes([n]) * 16, 1, body, t) for n, t in enumerate([spent, left])])
-    assert answers == [Refusal.SPENT, Receipt(1)]
+    assert answers == [Refusal.SPENT, 1]
     sender = token_hash(recorded["known"]["staff"]["send_token"])
     assert store.campaigns()["staff"].senders == {sender}
-    assert store.receive([Upload("staff", b"s" * 16, 1, body, sender=sender)]) == [Receipt(1)]
+    assert store.receive([Upload("staff", b"s" * 16, 1, body, sender=sender)]) == [1]
     # Nobody is told to stop by the upgrade: pages of other origins may send as before.
     assert json.loads(store.campaigns()["open"].terms)["origins"] == ["*"]
     store.close()

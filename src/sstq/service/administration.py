@@ -7,14 +7,14 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Body, Header, Request
 
 from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
-from sstq.service.models import Change, NewCampaign, NewSender, Receipt, SenderToken, Tokens
+from sstq.service.models import Change, NewCampaign
 from sstq.service.node import Collector, Entry, is_open_to_batches, take_own
 from sstq.service.security import Problem, RequestBody
 
@@ -25,23 +25,23 @@ def administration_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
 
-    @router.post("/v1/campaigns", status_code=201, response_model_exclude_unset=True, dependencies=ADMINISTRATOR)
-    def create(wanted: NewCampaign) -> Tokens:
+    @router.post("/v1/campaigns", status_code=201, dependencies=ADMINISTRATOR)
+    def create(wanted: NewCampaign) -> dict[str, str]:
         """Create a campaign and return its shared tokens, which are not stored."""
         terms = wanted.model_dump(exclude_unset=True, exclude_none=True)
         with _refusing(422):
             own, campaign = take_own(terms), Campaign.from_dict(terms)
         _refuse_batches(campaign)
         with _refusing(409):
-            return Tokens(name=campaign.name, **collector.create(campaign, own))
+            return {"name": campaign.name} | collector.save(campaign, own)
 
-    @router.patch("/v1/campaigns/{name}", response_model_exclude_unset=True, dependencies=ADMINISTRATOR)
-    def change(entry: Named, wanted: Change) -> Tokens:
+    @router.patch("/v1/campaigns/{name}", dependencies=ADMINISTRATOR)
+    def change(entry: Named, wanted: Change) -> dict[str, str]:
         """Change a campaign's terms, renew its shared tokens, or close it for good."""
         terms = wanted.model_dump(exclude_unset=True)
         if not terms:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
-        close, renewed = terms.pop("closed", None), terms.pop("renew", [])
+        closed, renewed = {"closed": True} if terms.pop("closed", None) else {}, terms.pop("renew", [])
         now = collector.clock.now()
         if "sealing_key" in renewed and entry.campaign.shuffling is None:
             raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
@@ -49,20 +49,16 @@ def administration_routes(collector: Collector) -> APIRouter:
         if ended and {"opens", "closes"} & set(terms):
             # Its keys may have been deleted by now, so a retry would count twice.
             raise Problem(409, "The campaign is closed for good: opens and closes cannot change.")
-        if close and entry.campaign.shuffling is not None and not ended:
+        if closed and entry.campaign.shuffling is not None and not ended:
             # The shuffler learns this from the document and then forwards what it holds.
             opens = entry.campaign.opens
             ends = now if opens is None else max(now, opens + timedelta(seconds=1))
-            terms["closes"], close = f"{ends:%Y-%m-%dT%H:%M:%SZ}", None
+            terms["closes"], closed = f"{ends:%Y-%m-%dT%H:%M:%SZ}", {}
         with _refusing(422):
             own, campaign = take_own(terms), Campaign.from_dict(entry.campaign.to_dict() | terms)
         if {"most_messages", "senders"} & set(terms):
             _refuse_batches(campaign)
-        tokens = collector.change(entry, campaign, own, renewed)
-        if close:
-            collector.store.change(campaign.name, closed=True)
-            collector.refresh()
-        return Tokens(name=campaign.name, **tokens)
+        return {"name": campaign.name} | collector.save(campaign, own, entry, renewed, **closed)
 
     @router.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
     def delete(entry: Named) -> None:
@@ -70,11 +66,11 @@ def administration_routes(collector: Collector) -> APIRouter:
         collector.delete(entry)
 
     @router.post("/v1/campaigns/{name}/senders", status_code=201, dependencies=ADMINISTRATOR)
-    def senders(entry: Named, wanted: NewSender) -> SenderToken:
-        """Create a token for batches, with a quota of people."""
+    def senders(entry: Named, people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)]) -> dict[str, Any]:
+        """Create a token for batches, with a quota of people; only its hash is stored."""
         if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
             raise Problem(409, "Each upload to this campaign is of one person: there are no batches.")
-        return SenderToken(send_token=collector.add_sender(entry.campaign, wanted.people), people=wanted.people)
+        return {"send_token": collector.add_sender(entry.campaign, people), "people": people}
 
     @router.post("/v1/campaigns/{name}/batches", openapi_extra=BINARY_BODY)
     async def forward(
@@ -82,7 +78,7 @@ def administration_routes(collector: Collector) -> APIRouter:
         request: Request,
         manifest_text: Annotated[str, Header(alias="SSTQ-Batch")],
         signature: Annotated[str, Header(alias="SSTQ-Signature")],
-    ) -> Receipt:
+    ) -> dict[str, int]:
         """Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing.
 
         SSTQ-Batch is the manifest of this part in canonical JSON, SSTQ-Signature the shuffler's Ed25519 signature of
@@ -101,7 +97,7 @@ def administration_routes(collector: Collector) -> APIRouter:
             raise Problem(422, "The SHA-256 of the body does not match the manifest.")
         if not await asyncio.to_thread(receive, collector.store, manifest, body):
             raise Problem(409, "A different batch with this name was stored before.")
-        return Receipt(count=manifest.count)
+        return {"count": manifest.count}
 
     return router
 

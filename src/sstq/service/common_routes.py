@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Body, Depends, Header, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import PlainTextResponse, Response
 
-from sstq.service.models import (
-    CampaignName,
-    Document,
-    Health,
-    Key,
-    Receipt,
-    SingleUseTokens,
-    TokenRequest,
-    optional_token,
-)
+from sstq.client.campaigns import MOST_TOKENS
+from sstq.service.models import CampaignName, optional_token
 from sstq.service.node import Entry, Node
 from sstq.service.security import Problem, new_token, token_hash
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
@@ -61,10 +53,10 @@ def common_routes(node: Node, upload: str) -> APIRouter:
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
     @router.get("/health")
-    async def health() -> Health:
-        """Check that the service can store."""
+    async def health() -> dict[str, str]:
+        """Check that the service can store; otherwise the answer is 503."""
         node.health.check()
-        return Health(status="ok")
+        return {"status": "ok"}
 
     @router.get("/metrics", response_class=PlainTextResponse)
     def metrics(token: Token) -> Response:
@@ -72,34 +64,34 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         node.require_metrics(token)
         return Response(node.metrics.render(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    @router.get("/v1/key", response_model_exclude_unset=True)
-    async def key() -> Key:
-        """Read the public keys of this service; clients pin the one that signs campaigns."""
-        return Key(**node.public_keys)
+    @router.get("/v1/key")
+    async def key() -> dict[str, str]:
+        """Read the public keys of this service: `key` signs campaigns and is pinned, a shuffler has `sealing_key`."""
+        return node.public_keys
 
-    @router.get("/v1/campaigns/{name}", responses={304: NOT_MODIFIED}, response_model=Document)
+    @router.get("/v1/campaigns/{name}", responses={304: NOT_MODIFIED}, response_model=dict[str, Any])
     async def document(entry: Named, request: Request) -> Response:
-        """Fetch a campaign's signed document; SSTQ-Signature is Ed25519 over its bytes."""
+        """Fetch a campaign's signed document in canonical JSON (RFC 8785); SSTQ-Signature is Ed25519 over its bytes."""
         headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **node.signatures(entry), **ALLOW_ANY_ORIGIN}
         if matches(request, entry.etag):
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
 
     @router.post("/v1/campaigns/{name}/tokens", status_code=201, dependencies=ADMINISTRATOR)
-    def tokens(entry: Named, wanted: TokenRequest) -> SingleUseTokens:
-        """Create single-use tokens."""
+    def tokens(entry: Named, count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)]) -> Any:
+        """Create single-use tokens, of which only the hashes are stored."""
         if entry.campaign.shuffling is not None and node.role != "shuffler":
             raise Problem(409, f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.")
         if entry.campaign.senders != "single-use":
             raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
-        made = [new_token() for _ in range(wanted.count)]
+        made = [new_token() for _ in range(count)]
         node.store.issue(entry.campaign.name, [token_hash(token) for token in made])
-        return SingleUseTokens(tokens=made)
+        return {"tokens": made}
 
     @router.post(
         UPLOADS,
         description=f"{upload} Sending again with the same key counts once and gets the same answer.",
-        response_model=Receipt,
+        response_model=dict[str, int],
         openapi_extra=optional_token | BINARY_BODY,
     )
     async def send(  # its arguments are those that the document describes

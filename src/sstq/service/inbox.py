@@ -6,15 +6,12 @@ from typing import Self
 
 from sstq.service.observing import Health
 from sstq.service.receiving import Answer, Upload
+from sstq.service.security import Problem
 from sstq.service.store import Store
 
 # Limits of one transaction, and of what may wait for it.
 _BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 25
 _QUEUE_UPLOADS, _QUEUE_BYTES = 20_000, 1 << 28
-
-
-class InboxFull(Exception):  # noqa: N818
-    """Too many uploads are waiting in this process; the client should try again later."""
 
 
 class Inbox:
@@ -45,10 +42,10 @@ class Inbox:
         return len(self._waiting)
 
     async def submit(self, upload: Upload) -> Answer:
-        """Wait until the upload is durable or refused; InboxFull or DatabaseUnavailable if it is neither."""
+        """Wait until the upload is durable or refused; DatabaseUnavailable or a Problem if it is neither."""
         size = len(upload.body)
         if self._closing or self._uploads >= _QUEUE_UPLOADS or self._bytes + size > _QUEUE_BYTES:
-            raise InboxFull
+            raise Problem(503, "Too many uploads are waiting to be stored; try again.", {"Retry-After": "1"})
         self._uploads += 1
         self._bytes += size
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -1,23 +1,24 @@
-"""The JSON of the HTTP interface, from which FastAPI makes its OpenAPI document."""
+"""The JSON of the HTTP interface, from which FastAPI makes its OpenAPI document.
+
+Only types are checked here: `Campaign` checks the terms, with sentences.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
-from sstq.client.campaigns import MOST_TOKENS, NAME_PATTERN, TIME_PATTERN, BelowThreshold, Readers, Senders
+from sstq.client.campaigns import NAME_PATTERN, Readers, Senders
 from sstq.service.security import MEDIA_TYPE
 
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
 CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
-_Time = Annotated[str, StringConstraints(pattern=f"^{TIME_PATTERN}$"), Field(examples=["2027-01-31T18:00:00Z"])]
-_Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_Hex = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+_Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
+_Time = Annotated[str, Field(examples=["2027-01-31T18:00:00Z"])]
 _Count = Annotated[int, Field(ge=0)]
 _Numbers = list[float | None]
-_Point = Annotated[list[float], Field(min_length=2, max_length=2)]
+_Points = list[Annotated[list[float], Field(min_length=2, max_length=2)]]
 
 optional_token: dict[str, Any] = {"security": [{}, {"HTTPBearer": []}]}
 """For routes that need a token for some campaigns."""
@@ -35,24 +36,13 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ShufflingTerms(_Model):
-    """The shuffler that mixes the messages before they arrive; it cannot change."""
-
-    url: str
-    key: Annotated[_Hex, Field(description="The shuffler's Ed25519 public key.")]
-    sealing_key: Annotated[_Hex, Field(description="The shuffler's X25519 public key.")]
-    threshold: Annotated[int, Field(ge=2, le=10**9, description="Minimum number of people per crowd.")]
-    delta: Annotated[float, Field(ge=1e-15, le=0.1)] = 1e-6
-    below_threshold: BelowThreshold = "drop"
-
-
 class _Terms(_Model):
-    labels: list[_Label] | None = None
-    group_labels: list[_Label] | None = None
-    image_shape: list[Annotated[int, Field(ge=1)]] | None = None
+    labels: list[str] | None = None
+    group_labels: list[str] | None = None
+    image_shape: list[int] | None = None
     opens: _Time | None = None
     closes: _Time | None = None
-    most_messages: Annotated[int, Field(ge=1)] | None = None
+    most_messages: int | None = None
     senders: Senders = "everybody"
     readers: Readers = "administrator"
     origins: Annotated[list[str], Field(description="Origins of web pages that may send; * for any.")] = []
@@ -64,9 +54,9 @@ class _Terms(_Model):
 class NewCampaign(_Terms):
     """The terms of a new campaign."""
 
-    name: Name
+    name: _Name
     mechanism: Annotated[dict[str, Any], Field(description="What `sstq spec` writes.")]
-    shuffling: ShufflingTerms | None = None
+    shuffling: Annotated[dict[str, Any] | None, Field(description="The fields of `sstq.client.Shuffling`.")] = None
 
 
 class Change(_Terms):
@@ -76,56 +66,6 @@ class Change(_Terms):
 
     closed: Annotated[Literal[True] | None, Field(description="Close the campaign for good.")] = None
     renew: Annotated[list[Literal["send_token", "read_token", "sealing_key"]], Field(description="Replace these.")] = []
-
-
-class Tokens(_Model):
-    """The shared tokens of a campaign, which are not stored."""
-
-    name: Name
-    send_token: str | None = None
-    read_token: str | None = None
-
-
-class TokenRequest(_Model):
-    """How many single-use tokens to create."""
-
-    count: Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-
-
-class SingleUseTokens(_Model):
-    """Single-use tokens, of which only the hashes are stored."""
-
-    tokens: list[str]
-
-
-class NewSender(_Model):
-    """How many people a sender of batches may send for."""
-
-    people: Annotated[int, Field(ge=1, le=10**9)]
-
-
-class SenderToken(_Model):
-    """A token for batches, of which only the hash is stored."""
-
-    send_token: str
-    people: int
-
-
-class Document(BaseModel):
-    """The campaign in canonical JSON (RFC 8785); verify the signature of its bytes first."""
-
-    format: Literal["sstq-campaign"]
-    version: Literal[2]
-    name: Name
-    mechanism: dict[str, Any]
-    digest: _Hex
-    message_bits: Annotated[int, Field(ge=1)]
-    keys: list[_Hex]
-    most_messages: Annotated[int, Field(ge=1)]
-    shuffling: ShufflingTerms | None = None
-    slots: Annotated[int, Field(description="Messages per person, if shuffled.")] = 1
-    envelope_bytes: Annotated[int, Field(description="Size of a sealed message.")] = 49
-    sealing_keys: Annotated[list[_Hex], Field(description="X25519 keys to seal for, the newest first.")] = []
 
 
 class _Crowd(_Model):
@@ -148,7 +88,7 @@ class Claim(_Model):
 class Status(_Model):
     """A campaign's counts; readers see those of the estimate that was released to them."""
 
-    name: Name
+    name: _Name
     status: Literal["scheduled", "open", "closed"]
     received: Annotated[_Count, Field(description="Acknowledged messages.")]
     folded: Annotated[_Count, Field(description="Messages added to the state.")]
@@ -158,19 +98,13 @@ class Status(_Model):
     shuffling: Claim | None
 
 
-class Campaigns(_Model):
-    """The campaigns by name."""
-
-    campaigns: list[Status]
-
-
 class Progress(_Model):
     """The error so far, its prediction, and the arrivals per hour."""
 
-    measured: Annotated[list[_Point], Field(description="Pairs: messages, standard error of the estimate.")]
-    predicted: Annotated[list[_Point], Field(description="The same, predicted by the mechanism's typical error.")]
+    measured: Annotated[_Points, Field(description="Pairs: messages, standard error of the estimate.")]
+    predicted: Annotated[_Points, Field(description="The same, predicted by the mechanism's typical error.")]
     bias: Annotated[float, Field(description="The error that no number of messages removes.")]
-    arrivals: Annotated[list[_Point], Field(description="Pairs: hour (seconds since 1970), messages folded.")]
+    arrivals: Annotated[_Points, Field(description="Pairs: hour (seconds since 1970), messages folded.")]
     epsilon: Annotated[float, Field(description="The nominal ε of a message.")]
     privacy_loss: Annotated[float, Field(description="The exact privacy loss of a message.")]
 
@@ -184,7 +118,7 @@ class _Region(_Model):
 class Estimate(_Model):
     """The newest estimate with the number of messages it covers; unknown values are null."""
 
-    campaign: Name
+    campaign: _Name
     digest: str
     count: Annotated[_Count, Field(description="Messages covered.")]
     shuffling: Claim | None
@@ -204,25 +138,6 @@ class Estimate(_Model):
     checks: Annotated[
         dict[Literal["norm", "counts"], str] | None, Field(description="“passed”, “not tested”, or what is wrong.")
     ] = None
-
-
-class Receipt(_Model):
-    """The messages are durable."""
-
-    count: Annotated[int, Field(ge=1)]
-
-
-class Key(_Model):
-    """The public key of this service, which signs campaigns and which clients pin; a shuffler's has another one."""
-
-    key: _Hex
-    sealing_key: _Hex | None = None
-
-
-class Health(_Model):
-    """The service stores uploads; otherwise the answer is 503."""
-
-    status: Literal["ok"]
 
 
 class ShufflerStatus(_Model):

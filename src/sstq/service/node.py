@@ -73,6 +73,10 @@ class Entry:
         """Whether the campaign accepts no more messages."""
         return self.stored.closed or self.campaign.status(now) == "closed"
 
+    def is_reader(self, token: str | None) -> bool:
+        """Whether this is the token of the campaign's readers."""
+        return self.campaign.readers == "token" and is_token(token, self.read_token)
+
 
 class Node(ABC):
     """The state of one server process; everything persistent is in the store."""
@@ -187,48 +191,41 @@ class Collector(Node):
         origins, every = tuple(own.get("origins", ())), own.get("release_every", Entry.release_every)
         return Entry(stored, campaign, document, self.key.sign(document), keys, token, origins, every)
 
-    def create(self, campaign: Campaign, own: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """Store a new campaign with what its clients need not know (`origins` and `release_every`).
+    def save(
+        self,
+        campaign: Campaign,
+        own: Mapping[str, Any],
+        entry: Entry | None = None,
+        renewed: Collection[str] = (),
+        **columns: bool,
+    ) -> dict[str, str]:
+        """Store a new campaign, or new terms of an existing one, with what its clients need not know (`origins`, …).
 
-        Returns its shared tokens, which are not stored. ValueError if the name is taken.
+        Returns its shared tokens that are new, which are not stored. ValueError if the name is taken.
         """
         if campaign.name in _RESERVED:
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
-        needed = ["sealing_key"] if campaign.shuffling is not None else []
-        terms, tokens = self._terms(campaign, dict(own or {}), needed)
-        try:
-            self.store.create(campaign.name, campaign.mechanism, terms)
-        finally:  # it may exist since an attempt before
-            self.refresh()
-        return tokens | self._send_token(campaign)
-
-    def change(
-        self, entry: Entry, campaign: Campaign, own: Mapping[str, Any], renewed: Collection[str] = ()
-    ) -> dict[str, str]:
-        """Replace a campaign's terms; returns the shared tokens that are renewed or needed for the first time."""
-        terms, tokens = self._terms(campaign, take_own(json.loads(entry.stored.terms)) | dict(own), renewed)
-        self.store.change(campaign.name, terms=terms)
-        if "send_token" in renewed:
-            self.store.remove_senders(campaign.name)
-        if "send_token" in renewed or not entry.stored.senders:
-            tokens |= self._send_token(campaign)
-        self.refresh()
-        return tokens
-
-    def _terms(self, campaign: Campaign, kept: dict[str, Any], renewed: Collection[str]) -> tuple[str, dict[str, str]]:
-        """Return what is stored of a campaign, with the keys and hashes it needs, and its readers' token if new."""
-        tokens = {}
+        kept, tokens = ({} if entry is None else take_own(json.loads(entry.stored.terms))) | dict(own), {}
         if campaign.readers == "token" and ("read_token" in renewed or "read_token" not in kept):
             tokens["read_token"] = new_token()
             kept["read_token"] = token_hash(tokens["read_token"]).hex()
-        if "sealing_key" in renewed:
+        if "sealing_key" in renewed or (entry is None and campaign.shuffling is not None):
             key = SealingKey.generate()
             self.store.setting(_sealing_setting(key.public), lambda: key.secret)
             kept["sealing_keys"] = [key.public.hex(), *kept.get("sealing_keys", ())]
-        return rfc8785.dumps(campaign.terms() | kept).decode(), tokens
-
-    def _send_token(self, campaign: Campaign) -> dict[str, str]:
-        return {"send_token": self.add_sender(campaign, DEFAULT_PEOPLE)} if campaign.senders == "token" else {}
+        terms = rfc8785.dumps(campaign.terms() | kept).decode()
+        try:
+            if entry is None:
+                self.store.create(campaign.name, campaign.mechanism, terms)
+            else:
+                self.store.change(campaign.name, terms=terms, **columns)
+            if "send_token" in renewed:
+                self.store.remove_senders(campaign.name)
+        finally:  # a new campaign may exist since an attempt before
+            self.refresh()
+        if campaign.senders == "token" and not self.entries[campaign.name].stored.senders:
+            tokens["send_token"] = self.add_sender(campaign, DEFAULT_PEOPLE)
+        return tokens
 
     def add_sender(self, campaign: Campaign, people: int) -> str:
         """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
@@ -263,17 +260,6 @@ class Collector(Node):
     def forget_sealing_keys(self, entry: Entry) -> None:
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
-
-    # Who may read
-
-    def has_read_token(self, entry: Entry, token: str | None) -> bool:
-        """Whether this is the campaign's reader token."""
-        return entry.campaign.readers == "token" and is_token(token, entry.read_token)
-
-    def may_read(self, entry: Entry, token: str | None) -> bool:
-        """Whether the holder of the token, if any, may read the estimate."""
-        public = entry.campaign.readers == "public"
-        return public or self.is_administrator(token) or self.has_read_token(entry, token)
 
 
 def take_own(terms: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def ensure_poll(collector: Collector) -> None:
         return
     survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
     campaign = Campaign(POLL, survey, senders="everybody", readers="public")
-    collector.create(campaign, {"release_every": 5})
+    collector.save(campaign, {"release_every": 5})
 
 
 def demo_routes(collector: Collector) -> list[BaseRoute]:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from prometheus_client.core import Metric
 from starlette.responses import Response, StreamingResponse
 
@@ -21,7 +21,7 @@ from sstq.service import results
 from sstq.service.batches import count_batches, shuffled_claim
 from sstq.service.common_routes import ADMINISTRATOR, BINARY, NOT_MODIFIED, Named, Token, matches
 from sstq.service.database import OUTCOMES
-from sstq.service.models import Campaigns, Estimate, Progress, Status, optional_token
+from sstq.service.models import Estimate, Progress, Status, optional_token
 from sstq.service.node import Collector, Entry
 from sstq.service.observing import gauge
 from sstq.service.rendering import as_csv, describe
@@ -33,6 +33,20 @@ _CHUNK = 1 << 18
 _MOST_RENDERED = 8
 
 
+async def _reader(request: Request, entry: Named, token: Token) -> results.Audience:
+    """What the holder of the token, if any, may read of a campaign; raises a Problem if nothing."""
+    if request.app.state.node.is_administrator(token):
+        return "owner"
+    if entry.campaign.readers == "public" or entry.is_reader(token):
+        return "public"
+    if token is None:
+        raise unauthorized("This needs the campaign's reader token or the administrator's token.")
+    raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
+
+
+_Reader = Annotated[results.Audience, Depends(_reader)]
+
+
 def reading_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
@@ -41,31 +55,22 @@ def reading_routes(collector: Collector) -> APIRouter:
     saving, rendering = asyncio.Semaphore(1), asyncio.Semaphore(1)
     rendered: dict[str, bytes] = {}
 
-    def audience_of(token: str | None) -> results.Audience:
-        return "owner" if collector.is_administrator(token) else "public"
-
-    def reader(entry: Entry, token: str | None) -> results.Audience:
-        """What the holder of the token, if any, may read of a campaign; raises a Problem if nothing."""
-        if collector.may_read(entry, token):
-            return audience_of(token)
-        if token is None:
-            raise unauthorized("This needs the campaign's reader token or the administrator's token.")
-        raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
-
     @router.get("/v1/campaigns", openapi_extra=optional_token)
-    def campaigns(token: Token) -> Campaigns:
+    def campaigns(token: Token) -> dict[Literal["campaigns"], list[Status]]:
         """List the campaigns whose estimates the token may read; without a token, the public ones."""
         entries = list(collector.entries.values())
-        known = collector.is_administrator(token) or any(collector.has_read_token(entry, token) for entry in entries)
-        if token is not None and not known:
+        if collector.is_administrator(token):
+            return {"campaigns": _statuses(collector, entries, "owner")}
+        mine = [entry for entry in entries if entry.is_reader(token)]
+        if token is not None and not mine:
             raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
-        shown = [entry for entry in entries if collector.may_read(entry, token)]
-        return Campaigns(campaigns=_statuses(collector, shown, audience_of(token)))
+        shown = [entry for entry in entries if entry.campaign.readers == "public" or entry in mine]
+        return {"campaigns": _statuses(collector, shown, "public")}
 
     @router.get("/v1/campaigns/{name}/status", openapi_extra=optional_token)
-    def status(entry: Named, token: Token) -> Status:
+    def status(entry: Named, audience: _Reader) -> Status:
         """Count a campaign's messages and tokens."""
-        found = _statuses(collector, [entry], reader(entry, token))
+        found = _statuses(collector, [entry], audience)
         if not found:
             raise UnknownCampaign
         return found[0]
@@ -81,13 +86,13 @@ def reading_routes(collector: Collector) -> APIRouter:
     async def estimate(
         entry: Named,
         request: Request,
-        token: Token,
+        audience: _Reader,
         form: Annotated[
             Literal["json", "csv"] | None, Query(alias="format", description="The format; overrides the Accept header.")
         ] = None,
     ) -> Response:
         """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
-        name, audience = entry.campaign.name, reader(entry, token)
+        name = entry.campaign.name
         csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
         covered = (await asyncio.to_thread(results.covered, store, audience)).get(name, 0)
         etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if csv else "json"}"'
@@ -109,9 +114,9 @@ def reading_routes(collector: Collector) -> APIRouter:
         return Response(rendered[etag], headers=headers, media_type="text/csv; charset=utf-8")
 
     @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
-    def progress(entry: Named, token: Token) -> Progress:
+    def progress(entry: Named, audience: _Reader) -> Progress:
         """Read the error so far, its prediction, and the arrivals per hour."""
-        return Progress(**results.progress(store, entry.campaign, reader(entry, token), collector.clock.hour()))
+        return Progress(**results.progress(store, entry.campaign, audience, collector.clock.hour()))
 
     @router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
     def certificate(entry: Named) -> Response:

@@ -5,7 +5,6 @@ The messages of a batch become one row or a few: a row holds the messages of man
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import groupby
@@ -18,14 +17,8 @@ from sstq.aggregation.sums import VectorAggregator
 from sstq.mechanisms import Mechanism
 from sstq.service import database as tables
 
-KEY_BYTES = 16
-"""The length of an idempotency key: 128 random bits, chosen by the client."""
-
-Packed = tuple[int, bytes]
-"""A number of messages and their bits."""
-
-Checked = tuple[list[Packed], dict[int, str]]
-"""The valid bodies, joined, and what is wrong with the others, by position."""
+Packed = tuple[int, bytes]  # a number of messages and their bits
+Checked = tuple[list[Packed], dict[int, str]]  # the valid bodies, joined, and what is wrong with the others by position
 
 # The most bytes joined at a time: shifting their bits takes eight times as much memory.
 _JOINED_BYTES = 1 << 20
@@ -43,13 +36,6 @@ class Upload(NamedTuple):
     sender: bytes | None = None  # the SHA-256 of the token of a sender of batches, whose quota pays for it
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The messages are durable and count once, however often they are sent with this key."""
-
-    count: int
-
-
 class Refusal(Enum):
     """Why an upload was not stored: a status of HTTP and a sentence."""
 
@@ -64,14 +50,9 @@ class Refusal(Enum):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
-    """The body does not fit the campaign's mechanism, and why."""
+Answer = int | str | Refusal
+"""How many messages are durable, or what is malformed about them, or why they are refused."""
 
-    reason: str
-
-
-Answer = Receipt | Refusal | Malformed
 Check = Callable[[str, Sequence[Packed]], Checked]
 
 
@@ -158,12 +139,12 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
             insert_messages(connection, name, joined)
         for number, (place, upload) in enumerate(zip(by_name[name], uploads, strict=True)):
             if number in malformed:
-                answers[place] = Malformed(malformed[number])
+                answers[place] = malformed[number]
             elif upload.key in refused:
                 answers[place] = refused[upload.key]
             else:
                 count = known.get(upload.key) or stored[upload.key].count
-                answers[place] = Receipt(count) if upload.count == count else Refusal.KEY
+                answers[place] = count if upload.count == count else Refusal.KEY
     return answers
 
 
@@ -220,7 +201,6 @@ def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload
 def insert_messages(connection: sa.Connection, name: str, joined: Sequence[Packed]) -> None:
     """Store messages that wait to be folded, under random keys."""
     rows = [
-        {"campaign": name, "key": secrets.token_bytes(KEY_BYTES), "messages": count, "body": body}
-        for count, body in joined
+        {"campaign": name, "key": secrets.token_bytes(16), "messages": count, "body": body} for count, body in joined
     ]
     connection.execute(tables.uploads.insert(), rows)

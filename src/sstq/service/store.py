@@ -13,9 +13,9 @@ from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
 from sstq.service import folding
 from sstq.service.database import Database, UnknownCampaign, put, totals
-from sstq.service.receiving import Answer, Checked, Packed, Receipt, Refusal, Upload, checked, receive
+from sstq.service.receiving import Answer, Checked, Packed, Refusal, Upload, checked, receive
 
-__all__ = ["Counts", "Receipt", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
+__all__ = ["Counts", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
 
 _SERVICE = "service-hours"  # the setting with the hours of service so far
 
@@ -197,7 +197,7 @@ class Store(Database):
     # Uploads
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:
-        """Check uploads and store them in one transaction; uploads with a receipt are durable on return."""
+        """Check uploads and store them in one transaction, durable on return."""
 
         def check(mechanism: str, packed: Sequence[Packed]) -> Checked:
             return self._check(self._parsed(mechanism), packed)

@@ -12,9 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.inbox import InboxFull
 from sstq.service.node import Entry, Node
-from sstq.service.receiving import Malformed, Receipt, Refusal, Upload
+from sstq.service.receiving import Refusal, Upload
 from sstq.service.security import (
     ClientGone,
     Problem,
@@ -124,15 +123,12 @@ class Uploads:
         raw = self._node.unpacked(entry, raw)
         # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
-        try:
-            answer = await self._node.inbox.submit(Upload(campaign.name, key, count, raw, token, late, sender))
-        except InboxFull as error:
-            raise Problem(503, "Too many uploads are waiting to be stored; try again.", {"Retry-After": "1"}) from error
-        if isinstance(answer, Receipt):
-            return answer.count
-        if isinstance(answer, Malformed):
-            raise Problem(422, f"The messages are malformed: {answer.reason}.")
-        raise Problem(*answer.value)
+        answer = await self._node.inbox.submit(Upload(campaign.name, key, count, raw, token, late, sender))
+        if isinstance(answer, Refusal):
+            raise Problem(*answer.value)
+        if isinstance(answer, str):
+            raise Problem(422, f"The messages are malformed: {answer}.")
+        return answer
 
 
 def _of_origin(entry: Entry, scope: Scope) -> dict[str, str]:
