@@ -19,9 +19,9 @@ def own_postgres():
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def database_url(request, tmp_path):
-    """An empty database of each kind."""
-    if request.param == "sqlite":
+    """An empty database: SQLite, and for tests with the mark `both` PostgreSQL as well."""
+    if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path}/collector.sqlite3"
     return request.getfixturevalue("postgres").url()

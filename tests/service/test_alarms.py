@@ -59,9 +59,9 @@ def test_counts_are_those_of_the_messages_and_within_the_law(name, seed):
 
 
 def test_honest_crowds_raise_no_alarm(seed):
-    """60 campaigns of up to 20,000 messages, all holding one vector: 0.001 each, so two alarms fail with 0.002."""
+    """20 campaigns of up to 20,000 messages, all holding one vector: 0.001 each, so two alarms fail with 0.0002."""
     raised = 0
-    for number in range(60):
+    for number in range(20):
         aggregator, found = SMALL.aggregator(), {}
         for size in np.diff([0, 100, 300, 1000, 3000, 20_000]):
             aggregator.update(SMALL.encode(same(SMALL, size), seed + number))
@@ -88,7 +88,7 @@ def test_equal_messages_raise_an_alarm_and_it_stays(tmp_path, seed):
     one = SMALL.encode(np.zeros((1, 6)), seed)
     alike = type(one).concatenate([one] * 4000)
     assert add(alike)["counts"].startswith(ALARM)
-    assert add(SMALL.encode(np.zeros((200_000, 6)), seed + 1))["counts"].startswith(ALARM)
+    assert add(SMALL.encode(np.zeros((100_000, 6)), seed + 1))["counts"].startswith(ALARM)
     assert results.raised(store) == {("c", "counts"): 1.0}
     store.close()
 

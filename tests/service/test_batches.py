@@ -30,6 +30,7 @@ from sstq.service.batches import (
 )
 from sstq.service.store import Store, UnknownCampaign
 from tests.patience import until
+from tests.service import both
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
 KEY = SealingKey.generate()
@@ -90,6 +91,7 @@ def state(store):
     return store.state("steps")
 
 
+@both
 def test_messages_of_a_batch_are_folded_like_any_others(store):
     sent = messages(30)
     assert take(store, sealed(sent))
@@ -133,6 +135,7 @@ def test_another_batch_of_the_same_name_is_refused(store):
         receive(store, found.model_copy(update={"campaign": "unknown"}), body)
 
 
+@both
 def test_foreign_malformed_and_repeated_envelopes_count_for_nobody(store):
     good = sealed(messages(20))
     bad = [

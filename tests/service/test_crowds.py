@@ -21,6 +21,7 @@ from sstq.service import crowds
 from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.receiving import Upload
 from sstq.service.store import Store
+from tests.service import both
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)
 TERMS = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=2)
@@ -73,6 +74,7 @@ def test_envelopes_of_one_crowd_share_a_row():
     assert joined_by_crowd(MECHANISM, packed) == ([(4, CROWDS[0] + b"adef"), (2, CROWDS[1] + b"bc")], {})
 
 
+@both
 def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     monkeypatch.setattr(crowds, "LARGEST_PART", 7 * SIZE)
     monkeypatch.setattr(crowds.tempfile, "tempdir", str(tmp_path))
@@ -106,6 +108,7 @@ def test_too_few_people_are_dropped_or_forwarded(store, below, result):
     assert count_outgoing(store, "steps") == (0 if below == "drop" else 30)
 
 
+@both
 def test_a_crash_leaves_the_envelopes_as_they_came(store, monkeypatch):
     uploaded(store, 10)
     before = waiting(store, "steps")

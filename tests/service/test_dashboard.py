@@ -70,14 +70,14 @@ def server(tmp_path_factory):
             send(running, "hours-of-sleep", SLEEP, sleep(count, seed))
             running.wait("hours-of-sleep", [300, 1000, 3000][seed])
         rng = np.random.default_rng(7)
-        group = rng.choice(3, 40_000, p=[0.2, 0.5, 0.3])
+        group = rng.choice(3, 10_000, p=[0.2, 0.5, 0.3])
         means = np.array([[0.5, 0.6, 0.3], [0.3, 0.4, 0.5], [0.7, 0.1, 0.6]])
         send(running, "travel", TRAVEL, rng.normal(means[group], 0.05), group)
         y, x = np.mgrid[:16, :16] - 7.5
         ring = np.exp(-((np.hypot(x, y) - 4.5) ** 2) / 2).ravel()
-        send(running, "ring", RING, np.tile(ring / np.linalg.norm(ring), (60_000, 1)))
-        running.wait("travel", 40_000)
-        running.wait("ring", 60_000)
+        send(running, "ring", RING, np.tile(ring / np.linalg.norm(ring), (10_000, 1)))
+        running.wait("travel", 10_000)
+        running.wait("ring", 10_000)
         yield running
 
 
@@ -136,13 +136,13 @@ def test_an_estimate_changes_while_messages_arrive(page, server, tmp_path):
     assert [row[0] for row in before] == DAYS
     assert [row[0] for row in table(page, "Standard error against messages")][:3] == ["300", "1,000", "3,000"]
     page.evaluate("document.querySelector('#estimate-figures details').open = true")
-    send(server, "hours-of-sleep", SLEEP, sleep(40_000, 9))
-    playwright.expect(covered).to_have_text("43,000")
+    send(server, "hours-of-sleep", SLEEP, sleep(10_000, 9))
+    playwright.expect(covered).to_have_text("13,000")
     after = table(page, "Mean of each coordinate")
     assert after != before
     assert float(after[5][2]) < float(before[5][2])  # the error bar of Saturday
     assert page.evaluate("document.querySelector('#estimate-figures details').open")  # not built anew
-    playwright.expect(page.locator("#arrivals-text")).to_contain_text("43,000 messages in")
+    playwright.expect(page.locator("#arrivals-text")).to_contain_text("13,000 messages in")
     page.evaluate("document.querySelector('#estimate-figures details').open = false")
     picture(page, "bars", tmp_path, whole=True)
 
@@ -156,10 +156,10 @@ def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
     page.keyboard.press("Enter")
     page.wait_for_url(f"{server.url}/travel")
     playwright.expect(page.locator("#name")).to_have_text("travel")
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("40,000")
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("10,000")
     assert page.evaluate("document.activeElement.id") == "campaign"
     means = table(page, "Mean of each group")
-    estimate = server.estimate("travel", 40_000)
+    estimate = server.estimate("travel", 10_000)
     # A group of nobody has no mean, but in 2.3 % of runs.
     shown = [mean for mean in estimate["groups"]["means"] if mean[0] is not None]
     assert [[float(cell) for cell in row[1::2]] for row in means] == pytest.approx(np.transpose(shown), rel=1e-3)
@@ -182,7 +182,7 @@ def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
     playwright.expect(page.locator("#token-problem")).to_contain_text("ring needs a token")
     page.fill("#token", ADMINISTRATOR)
     page.keyboard.press("Enter")
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("60,000")
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("10,000")
     assert page.evaluate("sessionStorage.length") == 1
     assert ADMINISTRATOR not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
     page.click("#theme-button")
@@ -191,7 +191,7 @@ def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
     pixels = page.evaluate(
         "Array.from(document.querySelector('.images canvas').getContext('2d').getImageData(0, 0, 16, 16).data)"
     )
-    grey, value = np.array(pixels)[::4], np.array(server.estimate("ring", 60_000)["value"])
+    grey, value = np.array(pixels)[::4], np.array(server.estimate("ring", 10_000)["value"])
     assert np.abs(grey - 255 * (value - value.min()) / np.ptp(value)).max() <= 1
     with page.expect_download() as download:
         page.click("#csv")
@@ -343,7 +343,7 @@ def test_changed_terms_are_shown_without_a_reload(page, server):
 def test_every_picture_has_a_name_and_a_table(page, server):
     as_owner(page)
     page.goto(f"{server.url}/travel")
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("40,000")
+    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("10,000")
     for figure in page.locator("figure").all():
         assert len(figure.locator("canvas[role=img]").get_attribute("aria-label")) > 30
         assert figure.locator("tbody tr").count() > 0

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from sstq.service import database as tables
 from sstq.service.database import Database, DatabaseUnavailable
+from tests.service import both
 
 
 @pytest.fixture
@@ -21,6 +22,7 @@ def one(database, statement):
     return database.write(lambda connection: connection.exec_driver_sql(statement).scalar())
 
 
+@both
 def test_commits_wait_for_the_disk(database):
     if database.sqlite:
         assert one(database, "PRAGMA journal_mode") == "wal"
@@ -83,6 +85,7 @@ def test_other_urls_are_refused(url):
         Database(url)
 
 
+@both
 def test_uploads_have_no_number_time_or_sender(database):
     columns = {
         name: {column["name"] for column in database.write(lambda c, n=name: sa.inspect(c).get_columns(n))}
@@ -107,6 +110,7 @@ def test_no_time_is_finer_than_the_hour(database):
     assert {name for _, name in kinds if "hour" in name or "time" in name} == {"hour"}
 
 
+@both
 def test_errors_do_not_show_what_was_stored(database):
     secret = b"\x01secret-body"
     row = {"campaign": "c", "key": b"k" * 16, "messages": 1, "body": secret}

@@ -1,4 +1,4 @@
-"""Folding and merging: any order, any pieces, the same bits as one pass; little memory; two processes at once."""
+"""Folding and merging: any order, any pieces, the same bits as one pass."""
 
 import os
 
@@ -10,6 +10,7 @@ import sstq
 from sstq.service import database as tables
 from sstq.service import folding
 from sstq.service.store import Store, Upload
+from tests.service import both
 
 MECHANISMS = {
     "sstq": sstq.SSTQ(dim=20, epsilon=2.0),
@@ -57,7 +58,11 @@ def assert_same(found, expected):
     assert np.array_equal(found.sums(), expected.sums())
 
 
-@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize(
+    ("database_url", "kind"),
+    [*(("sqlite", kind) for kind in MECHANISMS), ("postgresql", "frames"), ("postgresql", "sstq")],
+    indirect=["database_url"],
+)
 def test_the_state_is_that_of_one_pass(store, seed, kind):
     mechanism = MECHANISMS[kind]
     store.create(kind, mechanism, "{}")
@@ -121,7 +126,7 @@ def test_pieces_are_few(store, seed):
     """Many folds leave a few pieces: at most one per size."""
     mechanism = MECHANISMS["frames"]
     store.create("c", mechanism, "{}")
-    for part in range(40):
+    for part in range(20):
         fill(store, "c", mechanism, seed + part, [20])
         store.fold("c")
     found = rows(store, tables.pieces)
@@ -136,9 +141,9 @@ def test_sparse_pieces_keep_all_numbers():
     assert np.array_equal(form.decode(form.encode(empty, 0), 0), empty)
 
 
-@pytest.mark.parametrize("kind", ["sstq", "frames"])
-def test_a_crash_in_the_middle_changes_nothing(store, seed, kind, monkeypatch):
-    mechanism = MECHANISMS[kind]
+@both
+def test_a_crash_in_the_middle_changes_nothing(store, seed, monkeypatch):
+    mechanism = MECHANISMS["frames"]
     store.create("c", mechanism, "{}")
     expected = fill(store, "c", mechanism, seed, [9, 10, 11, 12, 13])
     with monkeypatch.context() as patch:

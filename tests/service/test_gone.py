@@ -2,10 +2,8 @@
 
 import resource
 import secrets
-import subprocess
 import time
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -18,6 +16,7 @@ from sstq.client.campaigns import Campaign
 from sstq.service import database, results
 from sstq.service.store import Store, Upload
 from tests.patience import PATIENCE
+from tests.service import both
 from tests.service.serving import packed, serving
 
 pytestmark = pytest.mark.slow
@@ -25,6 +24,7 @@ pytestmark = pytest.mark.slow
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 
 
+@both
 def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatch):
     """It is deleted and made anew while its estimate is computed."""
     store, campaign = Store(database_url), Campaign("again", MECHANISM)
@@ -47,18 +47,18 @@ def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatc
 GONE = "The database is not available; nothing was stored. Try again."
 
 
-def test_a_database_that_stops_and_comes_back(tmp_path, own_postgres):
+def test_a_database_that_stops_and_comes_back(tmp_path, postgres):
     """The wire on PostgreSQL, too: uploads, the estimate and the state."""
-    with serving(tmp_path, database=own_postgres.url()) as server:
+    with serving(tmp_path, database=postgres.url()) as server:
         server.create("steps", MECHANISM)
         body, expected = packed(MECHANISM, 50), MECHANISM.aggregator()
         assert server.send("steps", MECHANISM, body, 50, key="1a" * 16).text == '{"count":50}'
-        own_postgres.stop()
+        postgres.stop("fast")  # without a recovery of the databases of other tests
         refused = server.send("steps", MECHANISM, body, 50, key="2b" * 16)
         assert (refused.status_code, refused.json()["detail"]) == (503, GONE)
         assert refused.headers["retry-after"] == "5"
         assert [server.http.request(method, "/health").status_code for method in ("GET", "HEAD")] == [503, 503]
-        own_postgres.start()
+        postgres.start()
         for key in ("1a", "2b"):  # the first was stored before
             assert server.send("steps", MECHANISM, body, 50, key=key * 16).text == '{"count":50}'
             expected.update(MECHANISM.messages_from_bytes(body, 50))
@@ -68,55 +68,12 @@ def test_a_database_that_stops_and_comes_back(tmp_path, own_postgres):
         assert np.array_equal(MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums())
 
 
-class SmallDisk:
-    """A file system of two megabytes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._filler = folder, folder / "filler"
-
-    def fill(self, _) -> None:
-        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-
-    def empty(self, _) -> None:
-        self._filler.unlink()
-
-
-class FullFiles:
-    """Files that may not grow beyond a few kilobytes, for the server alone."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def fill(self, process: int) -> None:
-        self._before = resource.prlimit(process, resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
-
-    def empty(self, process: int) -> None:
-        resource.prlimit(process, resource.RLIMIT_FSIZE, self._before)
-
-
-@pytest.fixture(params=["small disk", "full files"])
-def disk(request, tmp_path):
-    if request.param == "full files":
-        yield FullFiles(tmp_path)
-        return
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = subprocess.run(
-        ["/bin/mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip("only root can mount a small disk")
-    yield SmallDisk(folder)
-    subprocess.run(["/bin/umount", folder], check=True)
-
-
-def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
-    with serving(tmp_path, database=f"sqlite:///{disk.folder}/c.sqlite3", messages_per_second=0) as server:
+def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(tmp_path):
+    """For the server alone, whose files cannot grow."""
+    with serving(tmp_path, messages_per_second=0) as server:
         server.create("steps", MECHANISM, senders="token")
         body, acknowledged = packed(MECHANISM, 5), 0
-        disk.fill(server.process.pid)
+        before = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
         ends = time.monotonic() + PATIENCE
         # What is allocated already may still be used.
         while (answer := server.send("steps", MECHANISM, body, 5, key=secrets.token_hex(16))).status_code == 200:
@@ -125,12 +82,13 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(disk, tmp_path):
         key = answer.request.headers["idempotency-key"]
         assert (answer.status_code, answer.json()["detail"]) == (503, GONE)
         assert server.http.get("/health").status_code == 503
-        disk.empty(server.process.pid)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, before)
         assert server.send("steps", MECHANISM, body, 5, key=key).status_code == 200
         server.wait("steps", acknowledged + 5)
         assert server.status("steps")["received"] == acknowledged + 5
 
 
+@both
 def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(database_url, tmp_path, monkeypatch):
     monkeypatch.setattr(database, "_LOCK_SECONDS", 0.01)  # in this process
     with serving(tmp_path, database=database_url) as one:

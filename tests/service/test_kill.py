@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from tests.service import both
 from tests.service.killing import Load, differences, killed_under_load, prepared, settings_of, under_load
 from tests.service.serving import free_port, serving
 
@@ -22,6 +23,7 @@ def start(tmp_path):
 
 
 @pytest.mark.parametrize("kills", KILLS)
+@both
 def test_killed_servers_lose_and_double_nothing(database_url, start, kills):
     store = prepared(database_url)
     load = killed_under_load(store, lambda port: start(store, port), kills)

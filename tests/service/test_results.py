@@ -13,6 +13,7 @@ pytest.importorskip("fastapi")
 from sstq.client.campaigns import Campaign
 from sstq.service import rendering, results
 from sstq.service.store import Store, Upload
+from tests.service import both
 from tests.service.serving import packed
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -35,22 +36,23 @@ def receive(store, count, seed):
 def test_the_history_has_a_point_per_eighth_more_messages(store):
     campaign = Campaign("steps", MECHANISM)
     assert results.covered(store) == {}
-    for seed in range(40):
-        receive(store, 20, seed)
+    for seed in range(16):
+        receive(store, 50, seed)
         results.refresh(store, campaign)
         assert not store.outdated()
     assert results.covered(store) == {"steps": 800}
     points = results.progress(store, campaign)["measured"]
     counts = np.array([messages for messages, _ in points])
-    assert counts[0] == 20
+    assert counts[0] == 50
     assert (counts[1:] >= 1.125 * counts[:-1]).all()
-    assert counts[-1] * 1.125 > 780
+    assert counts[-1] * 1.125 > 750
     described = json.loads(results.latest(store, "steps"))
     assert described["count"] == 800
     if counts[-1] == 800:
         assert points[-1][1] == pytest.approx(np.linalg.norm(described["stderr"]))
 
 
+@both
 def test_the_prediction_is_the_typical_error_up_to_ten_times_the_messages(store):
     campaign = Campaign("steps", MECHANISM)
     before = results.progress(store, campaign)

@@ -71,24 +71,16 @@ def test_units_are_counted_and_what_was_used_is_owed():
     assert limits.take("10.0.0.3") == pytest.approx(10.5, abs=1)
 
 
-def test_addresses_in_memory_are_bounded(monkeypatch):
+def test_addresses_in_memory_are_bounded_and_forgotten_once_their_bucket_is_full(monkeypatch):
     monkeypatch.setattr(AddressLimits, "_MOST_ADDRESSES", 10)
-    limits = AddressLimits(per_second=0.001, burst=3)
+    limits = AddressLimits(per_second=2, burst=3)
     for number in range(100):
         limits.take(f"10.0.0.{number}", now=1.0)
     assert len(limits._full_at) <= 10
-
-
-def test_addresses_are_forgotten_once_their_bucket_is_full():
-    limits = AddressLimits(per_second=2, burst=3)
-    for _ in range(2):
-        limits.take("10.0.0.1", now=100.0)
+    limits.take("10.0.0.1", 3, now=100.0)
     limits.take("10.0.0.2", now=100.0)
     limits.forget(100.75)
     assert list(limits._full_at) == ["10.0.0.1"]
-    assert [limits.take("10.0.0.1", now=100.75) for _ in range(3)] == [0, 0, pytest.approx(0.25)]
-    limits.forget(110.0)
-    assert not limits._full_at
 
 
 def test_a_running_collector_forgets_addresses(tmp_path, monkeypatch):
@@ -133,17 +125,14 @@ def connected(server):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/health", "/v1/campaigns/open", "/nothing", "/metrics", "/openapi.json"])
-def test_every_answer_has_the_headers(server, path):
-    headers = server.http.get(path).headers
-    policy = headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert "frame-ancestors 'none'" in policy
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
-    assert "server" not in headers
-    assert "set-cookie" not in headers
+def test_every_answer_has_the_headers(server):
+    for path in ("/health", "/v1/campaigns/open", "/nothing", "/metrics"):
+        headers = server.http.get(path).headers
+        assert {name: headers[name] for name in security.HEADERS} == security.HEADERS
+        assert not {"server", "set-cookie"} & set(headers)
+    assert "default-src 'none'" in security.CONTENT_POLICY
+    assert "frame-ancestors 'none'" in security.CONTENT_POLICY
+    assert "unsafe" not in security.CONTENT_POLICY
 
 
 @pytest.mark.slow
@@ -169,10 +158,6 @@ def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
 
 @pytest.mark.slow
 def test_a_body_without_a_length_is_refused_while_it_is_read(server):
-    def endless():
-        for _ in range(1000):
-            yield b"\x00" * 100_000
-
     before = server.status("open")["received"]
     with connected(server) as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
@@ -180,9 +165,9 @@ def test_a_body_without_a_length_is_refused_while_it_is_read(server):
         line.sendall((head + f"SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n").encode())
         sent = 0
         try:
-            for part in endless():
-                line.sendall(b"%x\r\n%s\r\n" % (len(part), part))
-                sent += len(part)
+            for _ in range(1000):
+                line.sendall(b"%x\r\n%s\r\n" % (100_000, bytes(100_000)))
+                sent += 100_000
         except OSError:
             pass
     assert sent < 50_000_000  # of 100 million: what the drain and the buffers of both sides hold
@@ -247,14 +232,14 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
         # Nothing more is read until the client has waited.
         reading = body_of(shares, AsyncMock(return_value={"type": "http.disconnect"}))
         refusal = asyncio.create_task(reading.refuse(caught.value))
-        await asyncio.sleep(security._LONGEST_WAIT / 5)
+        await asyncio.sleep(security._WAIT_SECONDS / 5)
         assert not reading._receive.called
         assert (await refusal).headers["connection"] == "close"
         # 60 MB of another address are on their way, and will stay so.
         waiting = [asyncio.create_task(body_of(shares, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
         for _ in range(3):
             await asyncio.sleep(0)
-        assert shares._of == {"10.0.0.2": 60 << 20}
+        assert shares == {"10.0.0.2": 60 << 20, "": 60 << 20}
 
         async def whole():
             return {"type": "http.request", "body": bytes(1 << 24), "more_body": False}
@@ -265,7 +250,7 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
         await asyncio.gather(*waiting, return_exceptions=True)
 
     asyncio.run(run())
-    assert (shares._of, shares._total) == ({}, 0)
+    assert shares == {"": 0}
 
 
 def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):

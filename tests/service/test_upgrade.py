@@ -15,6 +15,7 @@ from sstq.service.database import metadata
 from sstq.service.migrations import NeedsUpgrade
 from sstq.service.security import token_hash
 from sstq.service.store import Refusal, Store, Upload
+from tests.service import both
 
 FOLDER = Path(__file__).with_name("version1")
 MECHANISMS = {"open": sstq.FrameUnit(dim=6, epsilon=2.0), "frames": sstq.FrameUnit(dim=6, epsilon=2.0, frames=64)}
@@ -69,6 +70,7 @@ def test_shuffled_campaigns_of_version_1_must_be_finished_first(recorded, databa
         Store(database_url)
 
 
+@both
 def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, database_url):
     without_shuffled(database_url)
     Store(database_url, upgrade=True).close()
@@ -99,6 +101,7 @@ def test_an_upgrade_keeps_all_campaigns_messages_keys_and_tokens(recorded, datab
     store.close()
 
 
+@both
 def test_an_upgraded_database_has_the_tables_of_a_new_one(recorded, database_url):
     without_shuffled(database_url)
     store = Store(database_url, upgrade=True)

@@ -16,7 +16,7 @@ from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
 from sstq.service.models import Change, NewCampaign
 from sstq.service.node import Collector, Entry, is_open_to_batches, take_own
-from sstq.service.security import Problem, RequestBody
+from sstq.service.security import BODY, Problem
 
 _BODY_TYPE = "application/octet-stream"
 
@@ -90,7 +90,7 @@ def administration_routes(collector: Collector) -> APIRouter:
         size = manifest.count * entry.campaign.envelope_bytes
         if size > LARGEST_PART:
             raise Problem(413, f"A part of a batch must have at most {LARGEST_PART} bytes, got {size}.")
-        body = await RequestBody.of(request.scope).read(size)
+        body: bytes = await request.scope[BODY].read(size)
         if len(body) != size:
             raise Problem(422, f"{manifest.count} envelopes take {size} bytes.")
         if (await asyncio.to_thread(hashlib.sha256, body)).hexdigest() != manifest.sha256:

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -34,12 +34,11 @@ from sstq.service.protocol import GuardedLoop, guarded_protocol
 from sstq.service.reading import collector_gauges, reading_routes
 from sstq.service.receiving import Refusal
 from sstq.service.security import (
+    BODY,
     DEFAULTS,
     HEADERS,
-    ClientGone,
     Guard,
     Problem,
-    RequestBody,
     database_gone,
     problem_response,
 )
@@ -117,7 +116,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         redirect_slashes=False,
     )
     app.state.node = node
-    for kind in (DatabaseUnavailable, UnknownCampaign, RequestValidationError, HTTPException, ClientGone):
+    for kind in (DatabaseUnavailable, UnknownCampaign, RequestValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(Exception, _apologize)
     return app
@@ -134,7 +133,7 @@ async def _look_after(node: Node) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     """Answer what a route raised, with a sentence."""
-    if isinstance(error, ClientGone):
+    if isinstance(error, ClientDisconnect):
         return problem_response(Problem(400, "The request ended early."))  # nobody is there
     if isinstance(error, DatabaseUnavailable):
         problem = database_gone()
@@ -145,7 +144,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
         problem = Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")
     else:
         problem = _of_route(request, error)
-    return await RequestBody.of(request.scope).refuse(problem)
+    response: Response = await request.scope[BODY].refuse(problem)
+    return response
 
 
 def _of_route(request: Request, error: Any) -> Problem:

@@ -171,7 +171,8 @@ class Folding(Rounds):
                 due = name not in arriving or time.monotonic() >= self._estimate_due.get(name, 0.0)
                 if due and not self._stopping.is_set():
                     self.attempt(entries[name], self._renew)
-            self._release(entries)
+            now = self._collector.clock.now()
+            results.release_last(store, [name for name, entry in entries.items() if entry.is_closed(now)])
         if not self._slow:
             self.purge()
 
@@ -191,16 +192,6 @@ class Folding(Rounds):
         results.refresh(self._collector.store, entry.campaign, entry.release_every, self._run)
         pause = min(_ESTIMATE_PAUSE * (time.monotonic() - begun), _LONGEST_PAUSE)
         self._estimate_due[entry.campaign.name] = time.monotonic() + pause
-
-    def _release(self, entries: dict[str, Entry]) -> None:
-        """Release the last estimates of campaigns that are closed and counted."""
-        store, now = self._collector.store, self._collector.clock.now()
-        ended = [name for name in results.unreleased(store) & entries.keys() if entries[name].is_closed(now)]
-        if ended:
-            unfinished = {*store.waiting(), *store.outdated()}
-            for name in ended:
-                if name not in unfinished:
-                    results.release_last(store, name)
 
 
 def _read(url: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -207,11 +207,9 @@ def _try_again(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def totals(connection: sa.Connection, table: sa.Table, name: str | None = None) -> dict[str, int]:
-    """Add up the messages of a table, per campaign or for one."""
+def totals(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
+    """Add up the messages of a table per campaign."""
     query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(table.c.campaign)
-    if name is not None:
-        query = query.where(table.c.campaign == name)
     return {campaign: int(total) for campaign, total in connection.execute(query)}
 
 

@@ -19,24 +19,12 @@ from uvicorn.protocols.utils import get_remote_addr
 
 from sstq.service.security import network
 
-HEADER_SECONDS = 10.0
-"""The seconds a client has to finish its headers, from connecting or from the first byte of a further request."""
-
-READ_SECONDS = 30.0
-"""The seconds a client may leave a full buffer of its answer unread."""
-
-HANDSHAKE_SECONDS = 5.0
-"""How many seconds the TLS handshake may take."""
-
+HEADER_SECONDS = 10.0  # to finish headers, from connecting or from the first byte of a further request
+READ_SECONDS = 30.0  # that a client may leave a full buffer of its answer unread
+HANDSHAKE_SECONDS = 5.0  # of TLS
 MOST_HEADER_BYTES = 1 << 15
-"""The maximum size of a request's headers in bytes."""
-
 CONNECTIONS_PER_ADDRESS = 200
-"""The maximum number of connections from one address."""
-
-DROP_SECONDS = 5.0
-"""How many seconds a connection beyond that is ignored before it is dropped: who comes again at once costs more."""
-
+DROP_SECONDS = 5.0  # that a connection beyond these is ignored before it is dropped: who comes again costs more
 _MOST_IGNORED = 4000  # per address; further ones are dropped at once
 
 
@@ -67,7 +55,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def leave(self) -> None:
         """Count the end of a connection, and stop its timers."""
-        _cancel(self._headers_due, self._read_due)
+        for timer in (self._headers_due, self._read_due):
+            if timer is not None:
+                timer.cancel()
         if self._counted is not None:
             self.connected[self._counted] -= 1
             if not self.connected[self._counted]:
@@ -96,8 +86,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start to handle the request."""
-        _cancel(self._headers_due)
-        self._headers_due = None
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
         super().on_headers_complete()
 
     def pause_writing(self) -> None:
@@ -109,8 +100,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Continue: the client has read enough."""
         super().resume_writing()
-        _cancel(self._read_due)
-        self._read_due = None
+        if self._read_due is not None:
+            self._read_due.cancel()
+            self._read_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -163,9 +155,3 @@ def guarded_protocol(proxies: str) -> type[GuardedProtocol]:
 def _pause(transport: asyncio.Transport) -> None:
     if not transport.is_closing():
         transport.pause_reading()
-
-
-def _cancel(*timers: TimerHandle | None) -> None:
-    for timer in timers:
-        if timer is not None:
-            timer.cancel()

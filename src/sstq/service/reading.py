@@ -30,7 +30,6 @@ from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
 _CHUNK = 1 << 18
-_MOST_RENDERED = 8
 
 
 async def _reader(request: Request, entry: Named, token: Token) -> results.Audience:
@@ -53,7 +52,6 @@ def reading_routes(collector: Collector) -> APIRouter:
     store = collector.store
     # One at a time: a state may take gigabytes, and who asks for the same CSV waits for who makes it.
     saving, rendering = asyncio.Semaphore(1), asyncio.Semaphore(1)
-    rendered: dict[str, bytes] = {}
 
     @router.get("/v1/campaigns", openapi_extra=optional_token)
     def campaigns(token: Token) -> dict[Literal["campaigns"], list[Status]]:
@@ -107,11 +105,8 @@ def reading_routes(collector: Collector) -> APIRouter:
             content = await asyncio.to_thread(_estimate, collector, entry, audience)
             return Response(content, headers=headers, media_type="application/json")
         async with rendering:
-            if etag not in rendered:
-                rendered[etag] = await asyncio.to_thread(_csv, collector, entry, audience)
-                for old in list(rendered)[:-_MOST_RENDERED]:
-                    del rendered[old]
-        return Response(rendered[etag], headers=headers, media_type="text/csv; charset=utf-8")
+            content = await asyncio.to_thread(_csv, collector, entry, audience, covered)
+        return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
 
     @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
     def progress(entry: Named, audience: _Reader) -> Progress:
@@ -174,7 +169,9 @@ def _estimate(collector: Collector, entry: Entry, audience: results.Audience) ->
     return json.dumps(describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
 
 
-def _csv(collector: Collector, entry: Entry, audience: results.Audience) -> bytes:
+@lru_cache(maxsize=8)
+def _csv(collector: Collector, entry: Entry, audience: results.Audience, covered: int) -> bytes:  # noqa: ARG001
+    """The CSV of an estimate, made once per number of messages that it covers."""
     return as_csv(entry.campaign, json.loads(_estimate(collector, entry, audience))).encode()
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -76,7 +76,7 @@ def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
     """Store an estimate, unless its campaign was deleted."""
     row, error, found = made
     name, messages = row["campaign"], row["messages"]
-    if totals(connection, pieces, name).get(name, 0) < messages:
+    if totals(connection, pieces).get(name, 0) < messages:
         return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
     put(connection, estimates, row)
     if error is not None:
@@ -124,22 +124,18 @@ def _release(connection: sa.Connection, row: dict[str, Any], release_every: int)
     connection.execute(releases.insert(), row | {"stage": "next"})
 
 
-def unreleased(store: Store) -> set[str]:
-    """The campaigns with a step that readers do not see yet."""
-    return {name for (name,) in store.rows(sa.select(releases.c.campaign).where(releases.c.stage == "next"))}
-
-
-def release_last(store: Store, name: str) -> None:
-    """Let readers see the estimate of a closed campaign: its last step, and with it what remained."""
-
-    def work(connection: sa.Connection) -> None:
-        newest = connection.execute(sa.select(estimates).where(estimates.c.campaign == name)).one_or_none()
-        if newest is not None:
-            # The step is complete, so what is released now differs from what was by enough messages.
-            connection.execute(releases.delete().where(releases.c.campaign == name))
-            connection.execute(releases.insert(), newest._asdict() | {"stage": "public"})
-
-    store.write(work)
+def release_last(store: Store, closed: Collection[str]) -> None:
+    """Let readers see the estimates of closed campaigns that are counted: the last step, and with it what remained."""
+    ended = {name for (name,) in store.rows(sa.select(releases.c.campaign).where(releases.c.stage == "next"))}
+    ended &= set(closed)
+    if ended:
+        ended -= store.waiting().keys() | store.outdated()
+    for name in ended:
+        newest = sa.select(estimates, sa.literal("public").label("stage")).where(estimates.c.campaign == name)
+        # The step is complete, so what is released now differs from what was by enough messages.
+        gone = releases.delete().where(releases.c.campaign == name)
+        columns = ["campaign", "messages", "result", "stage"]
+        store.execute(gone, releases.insert().from_select(columns, newest))
 
 
 def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hour: int = 0) -> dict[str, Any]:

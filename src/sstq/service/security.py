@@ -13,9 +13,11 @@ import json
 import math
 import secrets
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from fastapi import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,21 +50,17 @@ _MOST_BYTES, _MOST_BYTES_PER_ADDRESS = 1 << 28, 1 << 26
 _BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 10.0, 1 << 14
 # A campaign with 2^21 labels is larger, but nobody reads that many.
 _LARGEST_JSON = 1 << 22
-_BODY = "sstq.body"
+BODY = "sstq.body"  # where `Guard` puts it in the scope
 # How much of a refused request is still read, so that its client sees the answer.
 _DRAINED_BYTES, _DRAIN_SECONDS = 1 << 20, 2.0
 # Reading costs an address one unit per request and one per so many bytes of the answer.
 _BYTES_PER_UNIT = 1 << 16
-# Who asks too fast waits up to this long for the refusal, so that asking again at once gains nothing.
-_LONGEST_WAIT = 1.0
+# Who asks too fast waits this long for the refusal, so that asking again at once gains nothing.
+_WAIT_SECONDS = 1.0
 
 
 class Problem(HTTPException):
     """A refusal: its status, a sentence for people, and headers."""
-
-
-class ClientGone(Exception):  # noqa: N818
-    """The client closed the connection before its request was complete."""
 
 
 def problem_response(problem: HTTPException) -> Response:
@@ -163,29 +161,22 @@ class AddressLimits:
         self._full_at = {known: full for known, full in self._full_at.items() if full > now}
 
 
-class BodyShares:
-    """The bytes of bodies that have arrived and are not read to their end: a total, and a share of it per address."""
-
-    def __init__(self) -> None:
-        self._total = 0
-        self._of: dict[str, int] = {}
+class BodyShares(Counter[str]):
+    """The bytes of bodies that have arrived and are not read to their end, by address, and of all under ""."""
 
     def take(self, address: str, size: int) -> None:
         """Count bytes that arrived; raises a Problem if that is too much."""
-        mine = self._of.get(address, 0) + size
-        if mine > _MOST_BYTES_PER_ADDRESS:
+        if self[address] + size > _MOST_BYTES_PER_ADDRESS:
             raise Problem(429, "Too much is arriving from this address at once; try again.", {"Retry-After": "1"})
-        if self._total + size > _MOST_BYTES:
+        if self[""] + size > _MOST_BYTES:
             raise Problem(503, "Too many uploads are arriving at once; try again.", {"Retry-After": "1"})
-        self._total += size
-        self._of[address] = mine
+        self.update({address: size, "": size})
 
     def give_back(self, address: str, size: int) -> None:
         """Forget bytes that were counted."""
-        self._total -= size
-        left = self._of.pop(address, 0) - size
-        if left:
-            self._of[address] = left
+        self.subtract({address: size, "": size})
+        if not self[address]:
+            del self[address]
 
 
 class RequestBody:
@@ -194,13 +185,6 @@ class RequestBody:
     def __init__(self, shares: BodyShares, scope: Scope, receive: Receive) -> None:
         self._shares, self._receive, self._address = shares, receive, address_of(scope)
         self._complete = False
-        scope[_BODY] = self
-
-    @classmethod
-    def of(cls, scope: Scope) -> RequestBody:
-        """Return the body of a request, which `Guard` has prepared."""
-        found: RequestBody = scope[_BODY]
-        return found
 
     async def receive_json(self) -> Message:
         """Do as `receive` of ASGI does for a body of JSON: all of it at once."""
@@ -214,7 +198,7 @@ class RequestBody:
     async def _next(self) -> bytes:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnect
         self._complete = not message.get("more_body", False)
         part: bytes = message.get("body", b"")
         return part
@@ -247,13 +231,13 @@ class RequestBody:
         """
         response = problem_response(problem)
         if problem.status_code == 429:
-            await asyncio.sleep(_LONGEST_WAIT)
+            await asyncio.sleep(_WAIT_SECONDS)
         size = 0
         try:
             async with asyncio.timeout(0 if problem.status_code == 408 else _DRAIN_SECONDS):
                 while not self._complete and size <= _DRAINED_BYTES:
                     size += len(await self._next())
-        except (TimeoutError, ClientGone):
+        except (TimeoutError, ClientDisconnect):
             pass
         if not self._complete:
             response.headers["Connection"] = "close"
@@ -281,12 +265,12 @@ class Guard:
                 limits.take(address, len(message["body"]) / _BYTES_PER_UNIT, owed=True)
             await send(message)
 
+        body = scope[BODY] = RequestBody(self._node.arriving, scope, receive)
         wait = limits.take(address) if reads else 0.0
         if wait:
-            await asyncio.sleep(min(wait, _LONGEST_WAIT))
-            await problem_response(too_fast("requests", wait))(scope, receive, guarded)
+            response = await body.refuse(too_fast("requests", wait))
+            await response(scope, receive, guarded)
         else:
-            body = RequestBody(self._node.arriving, scope, receive)
             await self._app(scope, receive if reads else body.receive_json, guarded)
 
 

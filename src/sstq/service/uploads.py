@@ -7,6 +7,7 @@ import time
 from binascii import unhexlify
 from collections.abc import Mapping
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,7 +16,7 @@ from sstq.service.database import DatabaseUnavailable
 from sstq.service.node import Entry, Node
 from sstq.service.receiving import Refusal, Upload
 from sstq.service.security import (
-    ClientGone,
+    BODY,
     Problem,
     RequestBody,
     address_of,
@@ -50,7 +51,6 @@ _FORMS = {
     "SSTQ-Count": (re.compile(rb"[1-9][0-9]{0,9}"), "the number of messages, 1 or more"),
     "SSTQ-Digest": (re.compile(rb"[0-9a-f]{64}"), "the digest of the mechanism, 64 hexadecimal digits"),
 }
-_ONCE = (*_FORMS, "Authorization", "Origin", "Content-Type", "Content-Length", "Content-Encoding")
 
 
 class Uploads:
@@ -72,7 +72,7 @@ class Uploads:
         begun = time.perf_counter()
         entry: Entry | None = None
         headers: dict[str, str] = {}
-        body = RequestBody.of(scope)
+        body: RequestBody = scope[BODY]
         try:
             if scope["method"] not in ("POST", "OPTIONS"):
                 raise Problem(405, "This path does not support this method.", {"Allow": "OPTIONS, POST"})
@@ -83,7 +83,7 @@ class Uploads:
             else:
                 count = await self._take(entry, scope, body)
                 response = Response(b'{"count":%d}' % count, media_type="application/json")
-        except ClientGone:
+        except ClientDisconnect:
             return
         except Problem as problem:
             response = await body.refuse(problem)
@@ -107,13 +107,19 @@ class Uploads:
             raise Problem(409, f"The messages come from another mechanism: {told}")
         token, sender = _tokens(entry, headers)
         most = campaign.most_messages if sender is None else campaign.most_in_batch
+        anonymous = token is None and sender is None
         if count > most:
-            raise _too_many(campaign, count, most, anonymous=token is None and sender is None)
-        size = _size(headers, campaign, count, most)
+            what = "people" if campaign.shuffling is not None else "messages"
+            remedy = " Batches need a sender's token: ask the campaign's owner." if anonymous else ""
+            raise Problem(413, f"This upload to {campaign.name} must have at most {most} {what}, got {count}.{remedy}")
+        size = campaign.upload_bytes(count)
+        stated = headers.get(b"content-length", b"%d" % size)  # the server has checked that it is a number
+        if int(stated) != size:
+            raise _wrong_size(campaign, count, size, stated.decode())
         status = campaign.status(self._node.clock.now())
         if status == "scheduled":
             raise Problem(425, f"The campaign opens at {campaign.terms()['opens']}.")
-        if token is None and sender is None:
+        if anonymous:
             wait = self._node.sending.take(address_of(scope), count)
             if wait:
                 raise too_fast("messages", wait)
@@ -163,20 +169,8 @@ def _tokens(entry: Entry, headers: Mapping[bytes, bytes]) -> tuple[bytes | None,
     return None, digest
 
 
-def _too_many(campaign: Campaign, count: int, most: int, *, anonymous: bool) -> Problem:
-    what = "people" if campaign.shuffling is not None else "messages"
-    remedy = " Batches need a sender's token: ask the campaign's owner." if anonymous else ""
-    return Problem(413, f"This upload to {campaign.name} must have at most {most} {what}, got {count}.{remedy}")
-
-
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:
-    pairs = scope["headers"]
-    headers = dict(pairs)
-    if len(headers) < len(pairs):
-        names = [name for name, _ in pairs]
-        for name in _ONCE:
-            if names.count(name.lower().encode()) > 1:
-                raise Problem(400, f"The header {name} occurs twice.")
+    headers = dict(scope["headers"])
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != _BODY_TYPE or headers.get(b"content-encoding", b"identity") != b"identity":
         raise Problem(415, f"The Content-Type must be {_BODY_TYPE.decode()}, without a Content-Encoding.")
@@ -184,17 +178,6 @@ def _headers(scope: Scope) -> Mapping[bytes, bytes]:
         if not form.fullmatch(headers.get(name.lower().encode(), b"")):
             raise Problem(400, f"The header {name} must be {meaning}.")
     return headers
-
-
-def _size(headers: Mapping[bytes, bytes], campaign: Campaign, count: int, most: int) -> int:
-    """Return the size of this many messages in bytes; raises a Problem if Content-Length differs."""
-    size, largest = campaign.upload_bytes(count), campaign.upload_bytes(most)
-    stated = int(headers.get(b"content-length", size))  # the server has checked that it is a number
-    if stated > largest:
-        raise Problem(413, f"This upload to {campaign.name} must have at most {largest} bytes, got {stated}.")
-    if stated != size:
-        raise _wrong_size(campaign, count, size, str(stated))
-    return size
 
 
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
