@@ -42,7 +42,7 @@ SLEEP = sstq.FrameUnit(dim=7, epsilon=4.0, frames=16384)
 SMALL = sstq.FrameUnit(dim=6, epsilon=4.0)
 LONG = [f"A statement number {number} that is far too long for the space beside a bar" for number in range(6)]
 TRAVEL = sstq.GroupUnit(dim=3, epsilon=5.0, groups=4, frames=8192)
-RING = sstq.FrameUnit(dim=256, epsilon=6.0, frames=16384)
+RING = sstq.FrameUnit(dim=256, epsilon=6.0, frames=4096)
 
 
 def send(server, name, mechanism, X, groups=None):
@@ -235,27 +235,26 @@ def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, se
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1280, 400])
-def test_long_names_leave_room_for_the_bars(page, server, width):
-    name = f"long-{width}"
-    server.create(name, SMALL, labels=LONG)
-    send(server, name, SMALL, np.zeros((2000, 6)))
-    server.wait(name, 2000)
+def test_long_names_leave_room_for_the_bars(page, server):
+    server.create("long", SMALL, labels=LONG)
+    send(server, "long", SMALL, np.zeros((2000, 6)))
+    server.wait("long", 2000)
     as_owner(page)
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{server.url}/{name}")
-    playwright.expect(page.locator("#facts")).to_contain_text("passed")
-    area = page.evaluate(
-        "(() => { const {left, right} = Chart.getChart(document.querySelector('#estimate-figures canvas')).chartArea;"
-        " return right - left; })()"
-    )
-    assert area > 0.4 * min(width, 900)
-    ticks = page.evaluate(
-        "Chart.getChart(document.querySelector('#error-figures canvas')).scales.y.ticks"
-        ".map(({label}) => label).filter(Boolean)"
-    )
-    assert len(ticks) >= 2
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/long")
+        playwright.expect(page.locator("#facts")).to_contain_text("passed")
+        area = page.evaluate(
+            "(() => { const {left, right} = Chart.getChart(document.querySelector('#estimate-figures canvas'))"
+            ".chartArea; return right - left; })()"
+        )
+        assert area > 0.4 * min(width, 900)
+        ticks = page.evaluate(
+            "Chart.getChart(document.querySelector('#error-figures canvas')).scales.y.ticks"
+            ".map(({label}) => label).filter(Boolean)"
+        )
+        assert len(ticks) >= 2
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @needs_browser

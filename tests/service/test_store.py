@@ -14,7 +14,6 @@ from sstq.service import inbox as inbox_module
 from sstq.service import receiving
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.inbox import Inbox
-from sstq.service.observing import Health
 from sstq.service.security import Problem
 from sstq.service.store import Refusal, Store, Upload
 from tests.service import both
@@ -235,7 +234,7 @@ def test_the_inbox_answers_all(store):
     sent[7] = upload(campaign="none")
 
     async def run():
-        async with Inbox(store, Health(store)) as inbox:
+        async with Inbox(store) as inbox:
             return await asyncio.gather(*map(inbox.submit, sent))
 
     answers = asyncio.run(run())
@@ -264,7 +263,7 @@ def test_the_inbox_holds_a_bounded_number(monkeypatch):
     slow = _SlowStore()
 
     async def run():
-        async with Inbox(slow, Health(slow)) as inbox:
+        async with Inbox(slow) as inbox:
             first = asyncio.create_task(inbox.submit(upload()))
             while len(inbox) or not first.done():  # until the writer took it
                 await asyncio.sleep(0.001)
@@ -291,7 +290,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
     slow.go.set()
 
     async def run():
-        async with Inbox(slow, Health(slow)) as inbox:
+        async with Inbox(slow) as inbox:
             bad = await asyncio.gather(inbox.submit(upload(count=13)), return_exceptions=True)
             return bad, await inbox.submit(upload())
 
@@ -302,7 +301,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_other():
 
 def test_a_client_that_went_away_stops_nobody(store):
     async def run():
-        async with Inbox(store, Health(store)) as inbox:
+        async with Inbox(store) as inbox:
             gone = asyncio.create_task(inbox.submit(upload()))
             await asyncio.sleep(0)
             gone.cancel()

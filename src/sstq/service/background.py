@@ -147,15 +147,16 @@ class Folding(Rounds):
     """A thread that folds and estimates: of the quick campaigns, or of the slow ones in a process of their own."""
 
     work = "folding"
+    _node: Collector
 
     def __init__(self, collector: Collector, *, slow: bool = False) -> None:
         super().__init__(collector)
-        self._collector, self._slow = collector, slow
+        self._slow = slow
         self._estimate_due: dict[str, float] = {}
 
     def round(self) -> None:
         """Fold waiting uploads, renew and release the estimates that changed, and delete expired keys."""
-        store, known = self._collector.store, self._collector.entries
+        store, known = self._node.store, self._node.entries
         entries = {name: entry for name, entry in known.items() if _is_slow(entry.campaign.mechanism) == self._slow}
         if entries:
             # Uploads that arrive meanwhile wait for the next round: folding many costs little more than folding a few.
@@ -171,25 +172,25 @@ class Folding(Rounds):
                 due = name not in arriving or time.monotonic() >= self._estimate_due.get(name, 0.0)
                 if due and not self._stopping.is_set():
                     self.attempt(entries[name], self._renew)
-            now = self._collector.clock.now()
+            now = self._node.clock.now()
             results.release_last(store, [name for name, entry in entries.items() if entry.is_closed(now)])
         if not self._slow:
             self.purge()
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the store: slow ones in the other process, which only reads."""
-        store = self._collector.store
+        store = self._node.store
         if not self._slow:
             return store.run(function, *arguments)
         url = store.url.render_as_string(hide_password=False)
         return self._workers.submit(_read, url, function, *arguments).result()
 
     def _fold(self, entry: Entry) -> int:
-        return self._collector.store.fold(entry.campaign.name, self._collector.clock.hour(), self._run)
+        return self._node.store.fold(entry.campaign.name, self._node.clock.hour(), self._run)
 
     def _renew(self, entry: Entry) -> None:
         begun = time.monotonic()
-        results.refresh(self._collector.store, entry.campaign, entry.release_every, self._run)
+        results.refresh(self._node.store, entry.campaign, entry.release_every, self._run)
         pause = min(_ESTIMATE_PAUSE * (time.monotonic() - begun), _LONGEST_PAUSE)
         self._estimate_due[entry.campaign.name] = time.monotonic() + pause
 
@@ -208,20 +209,17 @@ class Opening(Rounds):
 
     work = "opening"
     processes = None  # as many as cores
-
-    def __init__(self, collector: Collector) -> None:
-        super().__init__(collector)
-        self._collector = collector
+    _node: Collector
 
     def round(self) -> None:
         """Open a batch of each campaign that has one, until none has."""
         opened = [True]
         while any(opened) and not self._stopping.is_set():
-            entries = list(self._collector.entries.values())
+            entries = list(self._node.entries.values())
             opened = [self.attempt(entry, self._open) for entry in entries if entry.sealing_keys]
 
     def _open(self, entry: Entry) -> bool:
-        collector = self._collector
+        collector = self._node
         secrets = collector.sealing_secrets(entry)
         if secrets and entry.stored.closed:
             collector.forget_sealing_keys(entry)

@@ -118,6 +118,7 @@ class Database:
         self.sqlite = self.url.drivername in ("sqlite", "sqlite+pysqlite")
         # In the order of asking: a lock of the standard library may starve a thread.
         self._writing = ThreadPoolExecutor(1, "sstq-writer")
+        self.failing, self.stored = False, time.monotonic()  # whether the database stored last, and when it did
         self._lock: sqlite3.Connection | None = None
         if self.sqlite:
             if not self.url.database or self.url.database == ":memory:":
@@ -176,7 +177,16 @@ class Database:
 
         The work must be safe to repeat: after a lost connection nobody knows whether it was committed.
         """
-        return self._writing.submit(_try_again, self._writer, work).result()
+        return self._writing.submit(self._write, work).result()
+
+    def _write(self, work: Callable[[sa.Connection], T]) -> T:
+        try:
+            found = _try_again(self._writer, work)
+        except DatabaseUnavailable:
+            self.failing = True
+            raise
+        self.failing, self.stored = False, time.monotonic()
+        return found
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work on one consistent snapshot; retried as in `write`."""

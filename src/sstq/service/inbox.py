@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from sstq.service.observing import Health
 from sstq.service.receiving import Answer, Upload
 from sstq.service.security import Problem
 from sstq.service.store import Store
@@ -20,8 +19,8 @@ class Inbox:
     Use it as an async context manager. On exit, everything submitted is written and answered.
     """
 
-    def __init__(self, store: Store, health: Health) -> None:
-        self._store, self._health = store, health
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._waiting: list[tuple[Upload, asyncio.Future[Answer]]] = []
         self._uploads = self._bytes = 0  # not answered yet
         self._closing = False
@@ -73,11 +72,9 @@ class Inbox:
             try:
                 answers = await loop.run_in_executor(self._thread, self._store.receive, [upload for upload, _ in batch])
             except Exception as error:
-                self._health.saw(stored=False)
                 for _, future in batch:
                     future.set_exception(error)
                     future.exception()  # its client may have disconnected
             else:
-                self._health.saw(stored=True)
                 for (_, future), answer in zip(batch, answers, strict=True):
                     future.set_result(answer)

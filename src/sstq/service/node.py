@@ -92,7 +92,7 @@ class Node(ABC):
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
         self.clock = Clock(store.last_hour())
         self.health = Health(self.store)
-        self.inbox = Inbox(self.store, self.health)
+        self.inbox = Inbox(self.store)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
         self.reading = AddressLimits(settings.reads_per_second, _READ_BURST)
         self.arriving = BodyShares()

@@ -8,6 +8,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,14 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # they are times, fi
 
 
 class Health:
-    """Whether the service could store last, in its uploads or by a try; asking for it waits for nothing."""
+    """Whether the service could store last; asking for it waits for nothing."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._stored, self._failed = store, time.monotonic(), False
-
-    def saw(self, *, stored: bool) -> None:
-        """Note whether something could be stored."""
-        self._failed = not stored
-        if stored:
-            self._stored = time.monotonic()
+        self._store = store
 
     def check(self) -> None:
         """Raise a Problem unless the service can store."""
-        if self._failed or time.monotonic() - self._stored > _STALE_SECONDS:
+        if self._store.failing or time.monotonic() - self._store.stored > _STALE_SECONDS:
             raise Problem(503, "The database is not available.", {"Retry-After": "5"})
         file = self._store.url.database
         if self._store.sqlite and file and shutil.disk_usage(Path(file).parent).free < _LEAST_FREE_BYTES:
@@ -47,13 +42,9 @@ class Health:
 
     def look(self) -> None:
         """Try to store something, unless something was stored recently; call it now and then, in a thread."""
-        if self._failed or time.monotonic() - self._stored > _IDLE_SECONDS:
-            try:
+        if self._store.failing or time.monotonic() - self._store.stored > _IDLE_SECONDS:
+            with suppress(DatabaseUnavailable):
                 self._store.ping()
-            except DatabaseUnavailable:
-                self.saw(stored=False)
-            else:
-                self.saw(stored=True)
 
 
 class Metrics:
