@@ -43,11 +43,9 @@ def test_a_client_imports_neither_the_server_nor_the_database():
 import sys
 for name in ("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "sqlalchemy", "psycopg"):
     sys.modules[name] = None  # as if it were not installed
-import sstq.service
 from sstq.client import Campaign, Client
-assert dir(sstq.service) == ["Settings", "create_app", "run"]
 try:
-    sstq.service.run
+    import sstq.service
 except ImportError as error:
     assert "pip install 'sstq[service]'" in str(error)
     sys.exit(0)
