@@ -51,6 +51,7 @@ _Node = TypeVar("_Node", bound=Node)
 _STOP_SECONDS = 30
 _LOOK_SECONDS = 2.0
 _ROUTE_THREADS = 6  # more would take the interpreter from uploads
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
 _DESCRIPTION = (
     "Collects ε-locally differentially private messages and estimates the mean. Every refusal is "
@@ -151,8 +152,9 @@ def _of_route(request: Request, error: Any) -> Problem:
     sentence, headers = error.detail, error.headers
     if error.status_code == 405:
         # The error names the methods of the first route with this path; there may be others.
-        routes = [route for route in request.app.routes if route.matches(request.scope)[0] is Match.PARTIAL]
-        allowed = sorted({method for route in routes for method in route.methods})
+        scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+        routes = request.app.routes
+        allowed = [method for method in _METHODS if any(r.matches(scopes[method])[0] is Match.FULL for r in routes)]
         sentence, headers = "This path does not support this method.", {"Allow": ", ".join(allowed)}
     elif sentence == "Not Found":
         sentence = "There is nothing at this path."
