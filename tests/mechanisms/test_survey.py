@@ -306,7 +306,7 @@ def test_the_tidy_table_and_the_picture():
     # The bias of the frames is in the intervals of means by group.
     by = result["age by country"]
     low, high = by.interval()
-    assert np.all((high - low) / 2 > 1.001 * student(0.95, 3, by.count) * by.stderr)
+    assert np.all((high - low) / 2 > 1.0001 * student(0.95, 3, by.count) * by.stderr)
     pytest.importorskip("matplotlib")
     panels = dict(zip(QUESTIONS, result.plot().axes, strict=True))
     # A number's panel is in its own units.
