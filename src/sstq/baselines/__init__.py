@@ -1,8 +1,8 @@
 """The mechanisms that ours are compared with: the paper's baselines and its rivals."""
 
+from sstq.baselines.candidates import RRSC as RRSC
+from sstq.baselines.candidates import CompressedPrivUnitG as CompressedPrivUnitG
 from sstq.baselines.clean import Clean as Clean
-from sstq.baselines.closest_candidates import RRSC as RRSC
-from sstq.baselines.closest_candidates import CompressedPrivUnitG as CompressedPrivUnitG
 from sstq.baselines.csgm import CSGM as CSGM
 from sstq.baselines.csgm import L2CSGM as L2CSGM
 from sstq.baselines.mmrc import MMRC as MMRC

@@ -80,9 +80,6 @@ class NoisyAggregator(Aggregator):
         secret = self._state[-2:, 0].tobytes() + self._sums.tobytes()
         source = _KeyedBits(secret) if rng is None else bit_source(rng)
         noise = np.ldexp(normals(source, (len(self._sums),)) * self._mechanism.noise_scale, _FRACTION_BITS)
-        largest = np.abs(noise).max() + np.ldexp(float(np.abs(self._sums).max()), _FRACTION_BITS)
-        if not largest < 2.0**62:
-            raise ValueError(f"the noise must fit into 62 bits, got {largest:g}; the mechanism is malformed")
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
         closed = np.zeros_like(self._state)
         closed[:-3, 0] = (self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64)

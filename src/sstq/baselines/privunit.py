@@ -47,13 +47,16 @@ class CapMechanism(Mechanism):
 
     exact = False
     aggregator_class = VectorAggregator
-    parameters_class: ClassVar[type[Parameters]] = CapParameters
+    parameters_class: ClassVar[type[CapParameters]] = CapParameters
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
     _on_sphere: ClassVar[bool] = True
 
     parameters: Any
     gain: float
+
+    def _hold_cap(self, cap: Cap, **others: Any) -> None:
+        self._hold(self.parameters_class(**others, mass=cap.mass, inside=cap.inside, gain=cap.gain))
 
     @cached_property
     def cap(self) -> Cap:
@@ -177,7 +180,7 @@ class PrivUnit(CapMechanism):
             cap = Cap.optimal(common["dim"], common["epsilon"])
         else:
             cap = Cap.of_mass(common["dim"], common["epsilon"], TOTAL // 2)
-        self._hold(PrivUnitParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain, split=split))
+        self._hold_cap(cap, **common, split=split)
 
 
 class PrivUnitG(CapMechanism):
@@ -202,5 +205,4 @@ class PrivUnitG(CapMechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
-        cap = Cap.optimal(common["dim"], common["epsilon"], on_sphere=False)
-        self._hold(CapParameters(**common, mass=cap.mass, inside=cap.inside, gain=cap.gain))
+        self._hold_cap(Cap.optimal(common["dim"], common["epsilon"], on_sphere=False), **common)

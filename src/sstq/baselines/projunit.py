@@ -126,16 +126,7 @@ class ProjUnit(CapMechanism):
         k = min(common["dim"], _DEFAULT_PROJECTED) if projected is None else projected
         k = check_number("projected", k, 2, common["dim"], integer=True)
         cap = Cap.optimal(k, common["epsilon"])
-        solved = ProjUnitParameters(
-            **common,
-            mass=cap.mass,
-            inside=cap.inside,
-            gain=cap.gain,
-            projected=k,
-            projection="gaussian",
-            alignment=mean_chi(k),
-        )
-        self._hold(solved)
+        self._hold_cap(cap, **common, projected=k, projection="gaussian", alignment=mean_chi(k))
 
     def _check_solved(self) -> None:
         check_number("projected", self.projected, 2, self.dim, integer=True)
