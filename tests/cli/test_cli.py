@@ -530,15 +530,6 @@ def test_a_bad_file_is_named_and_what_was_there_stays(tmp_path, mechanism, spec,
     assert summary_in(folder)["count"] == 500
 
 
-def test_bad_files_can_be_skipped_and_are_listed(tmp_path, spec, shards, truncated, foreign):
-    aggregate = ("-m", spec, "--skip-bad", "-o")
-    result = run("aggregate", truncated, *shards[0], foreign, *aggregate, tmp_path / "result", code=1)
-    for words in ("2 of 7 files were refused", str(truncated), str(foreign)):
-        assert words in result.stderr
-    assert summary_in(tmp_path / "result")["count"] == 500
-    assert "at least one message" in run("aggregate", truncated, *aggregate, tmp_path / "nothing", code=1).stderr
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
@@ -678,7 +669,6 @@ TASK = ("--dim", 9, "--epsilon", 1)
         (("spec", *TASK, "--name", "framunit"), "did you mean 'frameunit'?"),
         (("spec", *TASK, "--name", "privunit", "--set", "spilt=1"), "no option 'spilt'"),
         (("spec", *TASK, "--set", "clip=2"), "--set clip: use --clip"),
-        (("spec", "--name", "sqkr", *TASK, "--set", "k=1", "--set", "k=2"), "k is given twice"),
         (("spec", *TASK, "--set", "k"), "--set must be ARGUMENT=VALUE"),
         (("compare", "--dim", 9, "--epsilon", -1), "--epsilon must be"),
         (("compare", *TASK, "-o", "x.foo"), "must end in .json, .png"),

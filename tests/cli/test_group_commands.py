@@ -120,7 +120,6 @@ def test_groups_are_those_of_the_files_however_given(files, spec):
     for paths, options, words, code in (
         ((one,), (*by, files / "twice"), "mean.npy already exists; pass --force", 2),
         ((files / "plain.parquet",), (*by, files / "new"), "has no column country", 1),
-        ((one, files / "plain.parquet"), ("--skip-bad", *by, files / "new"), "1 of 2 files were refused", 1),
         ((one,), ("--state", files / "s.npz", *by, files / "new2"), "with --by pass all files at once", 2),
     ):
         assert words in run("aggregate", *paths, *options, code=code).stderr

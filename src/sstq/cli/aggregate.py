@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
@@ -20,7 +18,7 @@ from sstq.cli.common import (
     read_mechanism,
 )
 from sstq.cli.results import RESULTS, report_groups, report_mean
-from sstq.cli.terminal import complain, note, progress, warn
+from sstq.cli.terminal import note, progress, warn
 
 if TYPE_CHECKING:
     from sstq import Aggregator, Mechanism
@@ -41,20 +39,19 @@ def aggregate(
         str | None, option("Read the counts of this query of DuckDB or SQLite files.", metavar="SQL")
     ] = None,
     by: Annotated[str | None, option("Estimate one mean per group of this column.", metavar="COLUMN")] = None,
-    skip_bad: Annotated[bool, option("Continue without files that are refused; exit with 1.", "--skip-bad")] = False,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
     """Estimate the mean and its standard error from message files.
 
     The state is saved after every file, and files already counted are skipped. After an interruption, or when more
-    files have arrived, run the same command again. A file is added as a whole or not at all. Results are overwritten
-    only if the state that they come from exists, or with --force. Mechanisms that need a trusted aggregator (CSGM)
-    close the round here: noise is added once, and further files are refused.
+    files have arrived, run the same command again. A file is added as a whole or not at all; one that is refused ends
+    the command, and what was added before stays. Results are overwritten only if the state that they come from exists,
+    or with --force. Mechanisms that need a trusted aggregator (CSGM) close the round here: noise is added once, and
+    further files are refused.
 
     With --by country, a column of Parquet files (sstq encode --by), there is one mean per group and no state: pass
-    all files at once. A group is marked "too few" if it has fewer than 30 clients, and "within error" unless its mean
-    is longer than both the radius of its 95 % region and √2 times its error. Messages with a private group (GroupUnit)
+    all files at once. A group of fewer than 30 clients is marked "too few". Messages with a private group (GroupUnit)
     give shares, sums and means of every group in groups.npz, and one line per group in groups.csv.
 
     With --counts the files are tables that a SQL engine made of the messages. The result is the same bit for bit. A
@@ -87,19 +84,13 @@ def aggregate(
         add = partial(_add, sums, partial(_counted, shared, query=query, by=by))
     elif by is not None:
         add = partial(_add, sums, partial(_labelled, shared, by=by))
-    refusals: list[Exception] = []
     repeated = 0
     with progress("Aggregating", len(messages)) as advance:
         for path in messages:
-            try:
-                if not add(path):
-                    repeated += 1
-                elif by is None:
-                    whole.save(state_path)
-            except (ValueError, OSError) as error:
-                if not skip_bad:
-                    raise
-                refusals.append(error)
+            if not add(path):
+                repeated += 1
+            elif by is None:
+                whole.save(state_path)
             advance(1)
     if repeated:
         note(f"{repeated} of {len(messages)} files were already counted and skipped")
@@ -115,11 +106,6 @@ def aggregate(
         means = {label: part.mean() for label, part in sums.items()}
         simulated = known_simulated(any(mean.simulated for mean in means.values()), _sources(sums))
         report_groups(shared, means, simulated, by, output)
-    if refusals:
-        complain(f"{len(refusals)} of {len(messages)} files were refused and are not in the mean:")
-        for refusal in refusals:
-            complain(refusal)
-        raise typer.Exit(1)
 
 
 def _sources(sums: "dict[str, Aggregator]") -> set[str]:

@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 RESULTS = ("mean.npy", "stderr.npy", "summary.json", "groups.csv", "groups.npz", "survey.csv")
 """The names of all files that may be written to the folder."""
 
-_LEVEL = 0.95
 # The scatter of fewer messages says little about their error: two equal messages have none.
 _FEW = 30
-_NUMBERS = ("norm of mean", "error", f"{100 * _LEVEL:g} % radius", "mark")
-_CAPTION = "error: norm of the standard errors. within error: the norm is at most the radius, or √2 times the error."
+_NUMBERS = ("norm of mean", "error", "mark")
 # Of a question with many items a terminal shows the first ones.
 _SHOWN_ROWS = 12
 
@@ -107,7 +105,7 @@ def report_groups(
     labels = sorted(means, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0, text))
     found = [means[label] for label in labels]
     rows = [
-        {"label": label, "clients": round(mean.people), **_numbers(mean, mean.count < _FEW)}
+        {"label": label, "clients": round(mean.people), **_numbers(mean.value, mean.stderr, mean.count < _FEW)}
         for label, mean in zip(labels, found, strict=True)
     ]
     count, noted = sum(mean.count for mean in found), [label for label in labels if means[label].note]
@@ -134,7 +132,6 @@ def _report_private(estimate: Any, folder: Path) -> None:
     """Write shares, sums and means of private groups with their standard errors, and print them as a table."""
     import numpy as np
 
-    from sstq import Estimate
     from sstq.files.atomic import atomic_file
 
     names = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
@@ -142,26 +139,19 @@ def _report_private(estimate: Any, folder: Path) -> None:
         np.savez(file, **{name: getattr(estimate, name) for name in names})
     rows = []
     for group, (share, stderr) in enumerate(zip(estimate.shares, estimate.shares_stderr, strict=True)):
-        own = Estimate(estimate.means[group], estimate.means_stderr[group], estimate.count)
-        numbers = _numbers(own, bool(estimate.too_few[group]))
+        numbers = _numbers(estimate.means[group], estimate.means_stderr[group], bool(estimate.too_few[group]))
         rows.append({"group": str(group), "share": float(share), "share_stderr": float(stderr), **numbers})
     few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."
     _write_groups(folder, "private groups", ["group", "share", "± share"], rows, few)
 
 
-def _numbers(mean: "Estimate", few: bool) -> dict[str, Any]:
-    """Return the numbers of a line of groups.csv; a single message has no error.
-
-    "within error" says that zero is in the region, or that the true mean is probably shorter than its error. Of groups
-    whose true mean is zero, about one in twenty has no mark, and fewer in many dimensions.
-    """
+def _numbers(value: Any, stderr: Any, few: bool) -> dict[str, Any]:
+    """Return the numbers of a line of groups.csv; a single message has no error."""
     import numpy as np
 
-    norm, error = float(np.linalg.norm(mean.value)), float(np.linalg.norm(mean.stderr))
-    radius = mean.region(_LEVEL).radius
-    mark = "too few" if few else "within error" if norm <= max(radius, math.sqrt(2) * error) else ""
-    numbers = {"norm": norm, "error": error, "radius": radius}
-    return {name: None if math.isnan(value) else value for name, value in numbers.items()} | {"mark": mark}
+    numbers = {"norm": float(np.linalg.norm(value)), "error": float(np.linalg.norm(stderr))}
+    known = {name: None if math.isnan(number) else number for name, number in numbers.items()}
+    return known | {"mark": "too few" if few else ""}
 
 
 def _write_groups(folder: Path, title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:
@@ -170,7 +160,9 @@ def _write_groups(folder: Path, title: str, columns: list[str], rows: list[dict[
 
     write_csv(folder / "groups.csv", list(rows[0]), rows)
     cells = [[_printable(cell) if isinstance(cell, str) else cell for cell in row.values()] for row in rows]
-    show_table(f"{folder}: {title}", [*columns, *_NUMBERS], cells, caption=f"{_CAPTION} {caption}")
+    show_table(
+        f"{folder}: {title}", [*columns, *_NUMBERS], cells, caption=f"error: norm of the standard errors. {caption}"
+    )
 
 
 def _printable(label: str) -> str:

@@ -76,26 +76,18 @@ def spec(
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
-    """Read ARGUMENT=VALUE pairs; values that look like numbers become numbers.
-
-    Examples:
-        >>> _settings(["bits=2", "split=hemisphere"])
-        {'bits': 2, 'split': 'hemisphere'}
-    """
+    """Read ARGUMENT=VALUE pairs; values that look like numbers become numbers."""
     settings: dict[str, Any] = {}
     for text in texts:
         argument, separator, value = text.partition("=")
-        argument = argument.replace("-", "_")
         if not separator or not argument:
             raise WrongUsage(f"--set must be ARGUMENT=VALUE, got {text!r}")
         if argument in ("dim", "epsilon", "clip", "clients"):
             raise WrongUsage(f"--set {argument}: use --{argument}")
-        if argument in settings:
-            raise WrongUsage(f"--set {argument} is given twice")
-        settings[argument] = value
+        settings[argument.replace("-", "_")] = value
         for kind in (float, int):
             with suppress(ValueError):
-                settings[argument] = kind(value)
+                settings[argument.replace("-", "_")] = kind(value)
     return settings
 
 
