@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.accounting import shuffled_epsilon
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
-from sstq.learning.directions import Basis, energy_profile, fixed_basis, length_shares, public_basis
+from sstq.learning.directions import Basis, energy_profile, fixed_basis, public_basis
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
 from sstq.learning.estimators import (
     BaseEstimator,
@@ -67,7 +67,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         public: public examples without labels, like `X` of `fit`, for the centre, the directions and their covariance;
             None if there are none.
         classes: all labels, which are public; None takes those of `fit`, in simulation.
-        max_features: the maximum number of directions; None for a fifth of the public examples, or for all features.
         blocks: the blocks of `GroupUnit`; by default those of least error. 1 is FrameUnit on the ball.
         check_people: the share of people who judge the classifier; with 0 no accuracy is predicted. Half of them choose
             between two forms of the discriminant, half report the accuracy by class.
@@ -98,7 +97,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bounds: Any = None,
         public: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
-        max_features: int | None = None,
         blocks: int | None = None,
         check_people: float = 0.05,
         random_state: Any = None,
@@ -111,7 +109,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.bounds = bounds
         self.public = public
         self.classes = classes
-        self.max_features = max_features
         self.blocks = blocks
         self.check_people = check_people
         self.random_state = random_state
@@ -174,15 +171,13 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif self.messages > 1:
             raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
         check_number("check_people", self.check_people, 0, 0.5)
-        if self.max_features is not None:
-            check_number("max_features", self.max_features, 1, 2**20, integer=True)
         self.classes_ = labels
         self._begin_features(columns)
         first, last = ["centre"] * (self.public is None), ["check", "classes"] * bool(self.check_people)
         self._cohorts = [*first, "pilot", "main", *last]  # still to be asked
         self._asked: Question | None = None  # waiting for answers
         self._basis: Basis | None = None
-        self._level, self._sharpness = 1.0, 1.0
+        self._sharpness = 1.0
         self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
         delta = self.delta if shuffled else 0.0
         self._facts: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta, "local_epsilon": 0.0}
@@ -293,16 +288,17 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
         if self._basis is None:
             public = apply_features(self._map, cast(ArrayLike, self.public))
-            self._basis = public_basis(public, self.max_features)
+            self._basis = public_basis(public)
         basis, groups = self._basis, len(self.classes_)
         # The pilot is asked along the directions that all people would be asked along.
         everybody = people if cohort == "main" else max(1, round(people / _PILOT_PEOPLE))
         usual = self._vectors(_USUAL_DIRECTIONS, everybody, 0, groups)
         noise = groups * self._noise(usual, everybody) / _USUAL_DIRECTIONS
-        self._shares = length_shares(energy_profile(len(basis.rows), basis.decay, self._level), noise)
-        directions = basis.rows[: len(self._shares)] * np.sqrt(self._shares)[:, None]
-        mechanism = self._vectors(len(self._shares), people, seed, groups)
-        return Question("classes", mechanism, directions, basis.centre, self._map, self.classes_.tolist())
+        level = self._pilot.level(basis.decay) if cohort == "main" else 1.0
+        self._directions = basis.weighted(noise, level)
+        mechanism = self._vectors(len(self._directions.rows), people, seed, groups)
+        labels = self.classes_.tolist()
+        return Question("classes", mechanism, self._directions.rows, basis.centre, self._map, labels)
 
     def _vectors(self, dim: int, people: int, seed: int, groups: int | None = None) -> Any:
         """The mechanism of vectors, with private groups or without; behind a shuffler it chooses the blocks."""
@@ -340,10 +336,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         facts["people"][cohort], facts["message_bits"][cohort] = people, question.mechanism.message_bits
         facts["local_epsilon"] = max(facts["local_epsilon"], question.mechanism.bundle_epsilon)
         if cohort == "centre":
-            self._basis = fixed_basis(self._map, estimate.value, self.max_features)
+            self._basis = fixed_basis(self._map, estimate.value)
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, estimate)
-            self._level = self._pilot.level(cast(Basis, self._basis).decay)
         elif cohort == "main":
             self._main = question  # the centre and the directions of the classifier
             self._discriminate(self._class_sums(question, estimate))
@@ -369,23 +364,22 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
-        weights = cast(Basis, self._basis).weights(self._shares)
+        weights = self._directions.weights
         sums = estimate.value.reshape(len(self.classes_), -1)
         people = round(estimate.people)
         noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
         return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
 
     def _discriminate(self, own: ClassSums) -> None:
-        basis, shares = cast(Basis, self._basis), self._shares
-        found, weights, public = pooled_sums(self._pilot, own), basis.weights(shares), basis.unit_examples(shares)
-        if public is None:
-            self._discriminants = {"nearest": Discriminant.nearest(found, weights)}
+        found, sent = pooled_sums(self._pilot, own), self._directions
+        if sent.examples is None:
+            self._discriminants = {"nearest": Discriminant.nearest(found, sent.weights)}
         else:
-            decay = _SHRINKAGE_DECAY * basis.decay
-            energies = energy_profile(len(shares), decay, found.level(decay))
-            self._discriminants = Discriminant.forms(found, weights, energies, public)
+            decay = _SHRINKAGE_DECAY * cast(Basis, self._basis).decay
+            energies = energy_profile(len(sent.rows), decay, found.level(decay))
+            self._discriminants = Discriminant.forms(found, sent.weights, energies, sent.examples)
         majority, form = float(np.max(found.shares)), next(iter(self._discriminants))
-        self._facts |= {"directions": len(shares), "majority": majority, "form": form}
+        self._facts |= {"directions": len(sent.rows), "majority": majority, "form": form}
 
     # --- use
 

@@ -36,6 +36,21 @@ _LOG_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
+class Weighted:
+    """The first directions, each with its share of the unit length.
+
+    Attributes:
+        rows: the directions times the roots of their shares, (p, D).
+        weights: the factors between directions and unit features, (p,), by least squares.
+        examples: the unit features of the public examples, (n, p); None if there are none.
+    """
+
+    rows: Floats
+    weights: Floats
+    examples: Floats | None
+
+
+@dataclass(frozen=True)
 class Basis:
     """Directions with everything public about them.
 
@@ -51,47 +66,39 @@ class Basis:
     centre: Floats
     public: Floats | None = None
 
-    def weights(self, shares: Floats) -> Floats:
-        """The factors between these directions and unit features with these shares, by least squares."""
+    def weighted(self, noise: float, level: float) -> Weighted:
+        """The directions worth their noise, for a level of energy."""
+        shares = length_shares(energy_profile(len(self.rows), self.decay, level), noise)
+        count, roots = len(shares), np.sqrt(shares)
+        rows = self.rows[:count] * roots[:, None]
         if self.public is None:
-            return np.sqrt(shares)
-        weighted = self.public[:, : len(shares)] * np.sqrt(shares)
-        scale = float(np.sum(unit_rows(weighted) * weighted) / np.sum(weighted * weighted))
-        return scale * np.sqrt(shares)
-
-    def unit_examples(self, shares: Floats) -> Floats | None:
-        """The unit features of the public examples for these shares, (n, p)."""
-        return None if self.public is None else unit_rows(self.public[:, : len(shares)] * np.sqrt(shares))
+            return Weighted(rows, roots, None)
+        along = self.public[:, :count] * roots
+        examples = unit_rows(along)
+        return Weighted(rows, float(np.sum(examples * along) / np.sum(along * along)) * roots, examples)
 
 
-def public_basis(mapped: Floats, most: int | None) -> Basis:
+def public_basis(mapped: Floats) -> Basis:
     """The principal directions of public features, at most a fifth as many as there are examples."""
-    enough = len(mapped) // _EXAMPLES_PER_DIRECTION
     if len(mapped) < _LEAST_PUBLIC:
         raise ValueError(f"public must have at least {_LEAST_PUBLIC} examples, got {len(mapped)}: pass more or none")
-    if most is not None and most > enough:
-        needed = _EXAMPLES_PER_DIRECTION * most
-        raise ValueError(
-            f"public must have at least {needed} examples for {most} directions, got {len(mapped)}; "
-            f"pass more, or max_features={enough}"
-        )
     examples = unit_rows(mapped)
     centre = examples.mean(axis=0)
     _, lengths, rows = np.linalg.svd(examples - centre, full_matrices=False)
     spread = lengths / math.sqrt(len(examples))
-    kept = min(most or enough, int(np.sum(spread > _LEAST_SPREAD)))
+    kept = min(len(mapped) // _EXAMPLES_PER_DIRECTION, int(np.sum(spread > _LEAST_SPREAD)))
     if not kept:
         raise ValueError(f"public must be distinct examples, got {len(mapped)} in one direction")
     rows = rows[:kept] / spread[:kept, None]
     return Basis(rows, _PRINCIPAL_DECAY, centre, (examples - centre) @ rows.T)
 
 
-def fixed_basis(features: FeatureMap, centre: Floats, most: int | None) -> Basis:
+def fixed_basis(features: FeatureMap, centre: Floats) -> Basis:
     """Directions that need no examples: the feature map's cosines if it has them, or the features themselves."""
     if not hasattr(features, "cosines"):
-        return Basis(np.eye(len(centre))[:most], _PLAIN_DECAY, centre)
+        return Basis(np.eye(len(centre)), _PLAIN_DECAY, centre)
     rows, frequency = features.cosines()
-    return Basis((rows * (1 + frequency[:, None]) ** _COSINE_SPREAD)[:most], _COSINE_DECAY, centre)
+    return Basis(rows * (1 + frequency[:, None]) ** _COSINE_SPREAD, _COSINE_DECAY, centre)
 
 
 def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:

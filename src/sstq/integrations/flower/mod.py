@@ -127,8 +127,4 @@ def _warn_of_clear_replies(context: Context) -> None:
     """Warn once per run that more than private messages leaves the node."""
     if _WARNED not in context.state:
         context.state[_WARNED] = MetricRecord()
-        log(
-            WARNING,
-            "SstqMod: this run also asks for evaluations or queries. Their replies (loss, accuracy, numbers of "
-            "examples) leave this node without privacy; an app without @app.evaluate and @app.query sends none",
-        )
+        log(WARNING, "SstqMod: replies to evaluations and queries (loss, accuracy, …) leave this node without privacy")

@@ -121,9 +121,9 @@ class SstqStrategy(Strategy):
         mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
         self._arguments = arguments | {"clip": check_argument("clip", clip), "epsilon": epsilon}
         self._frozen = tuple(frozen)
-        self._min_replies = (
-            None if min_replies is None else check_number("min_replies", min_replies, 1, 10**9, integer=True)
-        )
+        if min_replies is not None:
+            check_number("min_replies", min_replies, 1, 10**9, integer=True)
+        self._min_replies = min_replies
         self._mechanism: Mechanism | None = None
         self._round: _Round | None = None
         self._halted = False
@@ -147,11 +147,8 @@ class SstqStrategy(Strategy):
     def summary(self) -> None:
         """Log the request to the clients, a warning if they also evaluate, and the inner strategy's summary."""
         if getattr(self.strategy, "fraction_evaluate", 0.0) > 0:
-            log(
-                WARNING,
-                "SstqStrategy: fraction_evaluate is above 0: what clients return from evaluations (loss, accuracy, "
-                "numbers of examples) is not private; pass fraction_evaluate=0.0 to the inner strategy to prevent this",
-            )
+            remedy = "pass fraction_evaluate=0.0 to the inner strategy"
+            log(WARNING, "SstqStrategy: what clients return from evaluations is not private; %s to prevent it", remedy)
         settings = ", ".join(f"{name}={value}" for name, value in self._arguments.items())
         log(INFO, "\t├──> SstqStrategy: %s(%s), unweighted mean", self._name, settings)
         self.strategy.summary()
@@ -205,13 +202,8 @@ class SstqStrategy(Strategy):
         count, needed = len(result.messages), self._needed(len(this.sent))
         self._state.save()
         if count < needed:
-            log(
-                WARNING,
-                "SstqStrategy: %s valid replies in round %s, fewer than min_replies = %s; the model is unchanged",
-                count,
-                server_round,
-                needed,
-            )
+            few = f"{count} valid replies in round {server_round}, fewer than min_replies = {needed}"
+            log(WARNING, "SstqStrategy: %s; the model is unchanged", few)
             return this.model, MetricRecord(self._metrics(this.request.mechanism, result, None))
         estimate = this.request.mechanism.aggregator().update(Messages.concatenate(result.messages)).mean()
         ours = self._metrics(this.request.mechanism, result, estimate)

@@ -67,8 +67,8 @@ class ServerState:
             # As text, since JSON parsers of other languages round integers beyond 2^53.
             "frame_seed": str(self.frame_seed),
             "rounds": self.rounds,
-            "asked": {str(node): count for node, count in sorted(self.asked.items())},
-            "answered": {str(node): count for node, count in sorted(self.answered.items())},
+            "asked": dict(sorted(self.asked.items())),
+            "answered": dict(sorted(self.answered.items())),
         }
         with atomic_file(self.path) as file:
             file.write(json.dumps(document, indent=1).encode() + b"\n")
@@ -82,14 +82,7 @@ class Turns:
     """Schedule nodes in cohorts of one size, so that each is asked at most `participation` times.
 
     Nodes come and go, so there is no schedule beforehand: those asked least often are next, in a public random order.
-
-    Args:
-        participation: how often a node is asked, "once" or a number.
-        cohort: the maximum number of nodes per round.
-        strategy: the inner strategy, which samples among the nodes of the cohort.
-
-    Raises:
-        ValueError: the strategy would wait forever for more nodes than a cohort has.
+    The inner strategy samples among them, and would wait for ever for more nodes than a cohort has.
     """
 
     def __init__(self, participation: Participation, cohort: int | None, strategy: Strategy) -> None:

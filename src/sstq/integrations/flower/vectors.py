@@ -21,17 +21,7 @@ def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
 
 
 def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the arrays whose updates are private: those of real numbers, except frozen ones.
-
-    Args:
-        record: the model.
-        frozen: names or patterns ("backbone.*"); each must match an array.
-
-    Examples:
-        >>> model = ArrayRecord({"w": Array(np.zeros(3)), "steps": Array(np.array(7)), "old.w": Array(np.zeros(9))})
-        >>> private_names(model, ["old.*"])
-        ('w',)
-    """
+    """Return the names of the arrays whose updates are private: real numbers, except frozen names or patterns."""
     for pattern in frozen:
         if not any(fnmatchcase(name, pattern) for name in record):
             raise ValueError(f"frozen must name arrays of the model ({', '.join(record)}), got {pattern!r}")
@@ -49,16 +39,7 @@ def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class PrivateArrays:
-    """The named arrays of a model as one vector, in the order of their names.
-
-    Examples:
-        >>> model = ArrayRecord({"w": Array(np.zeros((2, 2))), "b": Array(np.array(1.0)), "steps": Array(np.array(7))})
-        >>> arrays = PrivateArrays.of(model, ["w", "b"])
-        >>> arrays.dim, arrays.flatten(model)
-        (5, array([0., 0., 0., 0., 1.]))
-        >>> arrays.add(model, np.full(5, 0.5))["b"].numpy()
-        array(1.5)
-    """
+    """The named arrays of a model as one vector, in the order of their names."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -92,11 +73,7 @@ class PrivateArrays:
         return np.concatenate(parts)
 
     def add(self, record: ArrayRecord, vector: NDArray[np.float64]) -> ArrayRecord:
-        """Return the model with the vector added to these arrays; the others are unchanged.
-
-        Raises:
-            OverflowError: an array would hold numbers that are not finite in its dtype.
-        """
+        """Return the model with the vector added to these arrays; OverflowError if one would not be finite."""
         changed = dict(record)
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
         for name, piece in zip(self.names, pieces, strict=True):
