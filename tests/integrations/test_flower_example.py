@@ -101,28 +101,3 @@ def test_what_is_sent_to_nodes_is_the_package_alone(example, tmp_path):
         names = set(archive.namelist())
     modules = {f"flower_fashion/{path.name}" for path in (EXAMPLE / "flower_fashion").glob("*.py")}
     assert names - {".info/CONTENT", "pyproject.toml", "README.md"} == modules
-
-
-STUBBORN_CHILD = """
-import signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("ready", flush=True)
-time.sleep(600)
-"""
-PARENT = f"""
-import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", {STUBBORN_CHILD!r}], start_new_session=True)
-time.sleep(600)
-"""
-
-
-def test_whatever_a_process_started_is_stopped_with_it(example, tmp_path, monkeypatch):
-    processes = example("processes")
-    monkeypatch.setattr(processes, "_GRACE", 1.0)
-    process = processes.Process("parent", [sys.executable, "-c", PARENT], {}, tmp_path)
-    processes.wait_until("the child runs", lambda: "ready" in process.text(), [process], 60)
-    family = processes._descendants(process._process.pid)
-    assert len(family) == 1
-    processes.stop([process])
-    assert process.exit_code == -15
-    processes.wait_until("the child is gone", lambda: not any(map(processes._alive, family)), [], 60)
