@@ -217,7 +217,7 @@ def test_columns_of_one_name_are_refused(tmp_path):
 
 
 def test_nobodys_vector_has_numbers_of_somebody_else():
-    read = sstq.Vector(4).read
+    read = sstq.Vector(4)._read
     for flat in ([[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0, 3.0, 4.0]):
         assert not read(flat, "v", strict=False).any()
     hidden = np.ma.masked_array(np.ones((2, 4)), mask=[[True] * 4, [False] * 4])

@@ -130,13 +130,7 @@ def _without(rows: Rows, bad: Any, place: str = "") -> Rows:
 
 
 def plain_numbers(X: ArrayLike) -> Rows:
-    """Convert X to an array of floats in which whatever is not a number is nan: masked, missing, or anything else.
-
-    Examples:
-        >>> plain_numbers([[1, None], [2.5, "?"]])
-        array([[1. , nan],
-               [2.5, nan]])
-    """
+    """Convert X to an array of floats in which whatever is not a number is nan: masked, missing, or anything else."""
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, np.ma.getdata(X).astype(np.float64))
     values = np.asarray(X)

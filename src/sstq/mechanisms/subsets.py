@@ -277,11 +277,6 @@ def shares_from_hits(
     Independent messages leave the variance of a binomial, whose true rate is between those of an own category and of
     another one: a group that no message hit, or all did, has an error too. `spread` is another variance of `hits`,
     which is taken where it is larger (`AffineSets.spread`).
-
-    Examples:
-        >>> shares, errors = shares_from_hits(np.array([0, 50]), 100, (0.5, 0.1))
-        >>> shares.tolist(), errors.round(3).tolist()
-        ([-0.25, 1.0], [0.075, 0.126])
     """
     own, other = rates
     if not count:
@@ -295,12 +290,7 @@ def shares_from_hits(
 
 
 def onto_simplex(shares: Floats) -> Floats:
-    """The nearest shares that are not negative and sum to 1.
-
-    Examples:
-        >>> onto_simplex(np.array([1.1, -0.2]))
-        array([1., 0.])
-    """
+    """The nearest shares that are not negative and sum to 1."""
     ordered = np.sort(shares)[::-1]
     excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
     return np.asarray(np.maximum(shares - excess[np.flatnonzero(ordered > excess)[-1]], 0.0))

@@ -250,10 +250,6 @@ def alignments(epsilon: float, blocks: Ints) -> Floats:
     With a share f of the signed rows of the own block inside, and z their normal quantile, f = Q(z), the alignment of a
     block of d dimensions is m = (e^ε − 1)·φ(z)/(B + f·(e^ε − 1)), in units of 1/√d. It is largest where its derivative
     by f vanishes, at φ(z)/z − Q(z) = B/(e^ε − 1), and is z itself there. So a message has the second moment d/z².
-
-    Examples:
-        >>> round(float(2 / alignments(3.0, np.array([5]))[0] ** 2), 3)  # two groups in each block
-        5.177
     """
     from scipy.special import ndtr
 

@@ -54,7 +54,7 @@ class SurveyAggregator(SparseAggregator):
         for part, start, first, last in zip(survey.parts, survey.starts[:-1], ends[:-1], ends[1:], strict=True):
             answers = codes[first:last] - np.int64(start)
             found, aggregators = part.estimates(answers, counts[first:last], self._simulated)
-            results[part.name] = part.question.result(part.name, found, aggregators)
+            results[part.name] = part.question._result(part.name, found, aggregators)
             estimates += found
             notes += sorted({f"{part.name}: {each.note}" for each in found if each.note})
         values, errors = (np.concatenate([getattr(each, of) for each in estimates]) for of in ("value", "stderr"))
@@ -121,7 +121,7 @@ class Survey(RecordMechanism):
         shown: dict[str, Any] = {"questions": asked}
         if weights is not None:
             shown["weights"] = checked_weights("weights", weights)
-        parts = [best_part(name, asked[name].within(asked), common["epsilon"], people) for name in asked]
+        parts = [best_part(name, asked[name]._within(asked), common["epsilon"], people) for name in asked]
         draws, inner = drawn_by_weight(parts, shown.get("weights")), tuple((p.items, p.mechanism) for p in parts)
         self._hold(SurveyParameters(**common, **shown, people=people, draws=draws, parts=inner), **shown)
 
@@ -132,7 +132,7 @@ class Survey(RecordMechanism):
         if not len(asked) == len(inner) == len(self.draws):
             raise ValueError(f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}")
         return tuple(
-            Part(name, asked[name].within(asked), mechanism, items, draw / TOTAL)
+            Part(name, asked[name]._within(asked), mechanism, items, draw / TOTAL)
             for name, (items, mechanism), draw in zip(asked, inner, self.draws, strict=True)
         )
 
@@ -206,7 +206,7 @@ class Survey(RecordMechanism):
         nothing = [None] * len(next(iter(given.values())))
         rows = []
         for name, question in self.columns.items():
-            rows.append(question.read(given.get(name, nothing), name, strict))
+            rows.append(question._read(given.get(name, nothing), name, strict))
         return np.concatenate(rows, axis=1)
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
@@ -225,11 +225,11 @@ class Survey(RecordMechanism):
 
     def some_people(self, count: int, rng: np.random.Generator) -> dict[str, Any]:
         """Random columns with nulls."""
-        examples = {name: [*question.examples(), None] for name, question in self.columns.items()}
+        examples = {name: [*question._examples(), None] for name, question in self.columns.items()}
         return {name: [some[place] for place in rng.integers(len(some), size=count)] for name, some in examples.items()}
 
     def _trials(self) -> dict[str, Rows]:
-        some = [question.read(question.examples(), name, strict=True) for name, question in self.columns.items()]
+        some = [question._read(question._examples(), name, strict=True) for name, question in self.columns.items()]
         rows = [np.concatenate([each[place % len(each)] for each in some]) for place in range(max(map(len, some)))]
         return {f"record {place}": row[None] for place, row in enumerate(rows)}
 
@@ -326,5 +326,5 @@ def _check_questions(questions: Any) -> dict[str, Question]:
     if len(set(twice)) < len(twice):
         raise ArgumentError("questions", "must differ, got the same By twice")
     for question in questions.values():
-        question.within(questions)
+        question._within(questions)
     return dict(questions)

@@ -52,7 +52,7 @@ class Part:
 
     def records(self, held: Mapping[str, Rows]) -> Rows:
         """What the mechanism encodes, from the records of all columns."""
-        return self.question.records([held[column] for column in self.question.columns(self.name)], self.items)
+        return self.question._records([held[column] for column in self.question._columns(self.name)], self.items)
 
     def encode(self, held: Mapping[str, Rows], words: Words, item_words: Any) -> Ints:
         """The answers of some people."""
@@ -113,7 +113,7 @@ class Part:
         if not any(
             (inner.name, self.items) == (name, items)
             and all(getattr(inner, key) == value for key, value in options.items())
-            for name, options, items in self.question.candidates()
+            for name, options, items in self.question._candidates()
         ):
             raise ValueError(f"{about} be made for it, got {inner!r}")
         if inner.epsilon != epsilon:
@@ -125,7 +125,7 @@ class Part:
 def best_part(name: str, question: Question, epsilon: float, people: int) -> Part:
     """The candidate with the least variance."""
     found = []
-    for kind, options, items in question.candidates():
+    for kind, options, items in question._candidates():
         frames = {} if kind == "frequencies" else {"clients": people}
         found.append(Part(name, question, mechanism(kind, epsilon=epsilon, **options, **frames), items))
     return min(found, key=lambda part: part.item_variance)

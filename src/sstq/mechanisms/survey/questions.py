@@ -41,24 +41,24 @@ class Question(ABC):
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         return {"type": self.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
-    def within(self, questions: Mapping[str, "Question"]) -> "Question":  # noqa: ARG002 (By needs the others)
+    def _within(self, questions: Mapping[str, "Question"]) -> "Question":  # noqa: ARG002 (By needs the others)
         """The question as part of a survey."""
         return self
 
-    def columns(self, name: str) -> tuple[str, ...]:
+    def _columns(self, name: str) -> tuple[str, ...]:
         """The columns that it looks at."""
         return (name,)
 
     @abstractmethod
-    def candidates(self) -> Candidates:
+    def _candidates(self) -> Candidates:
         """The mechanisms that can answer the question."""
 
-    def records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002 (marks need the items)
+    def _records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002 (marks need the items)
         """What the mechanism encodes, from the records of its columns; one of `items` items is drawn."""
         return held[0]
 
     @abstractmethod
-    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
+    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
         """The result, from the estimates of all items and their aggregators."""
 
 
@@ -68,25 +68,25 @@ class Column(Question):
     width: int
 
     @abstractmethod
-    def examples(self) -> list[Any]:
+    def _examples(self) -> list[Any]:
         """Values of its column that differ as much as they can."""
 
     @abstractmethod
-    def record(self, value: Any, strict: bool) -> Any:
+    def _record(self, value: Any, strict: bool) -> Any:
         """The record of a value; TypeError with what it should be. A list may have other types, unless `strict`."""
 
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
+    def _read(self, values: Any, name: str, strict: bool) -> Floats:
         """The column as records, (n, width); ValueError for values of a wrong type if `strict`, else no answer."""
         cells = cells_of(values)
         rows = np.empty((len(cells), self.width))
         for row, value in enumerate(cells):
             try:
-                rows[row] = self.record(value, strict)
+                rows[row] = self._record(value, strict)
             except TypeError as wanted:
                 if strict:
                     got = f"got {repr(value)[:40]} in row {row}"
                     raise ValueError(f"column {name!r} must be {wanted}, {got}") from wanted
-                rows[row] = self.record(None, strict)
+                rows[row] = self._record(None, strict)
         return rows
 
 
@@ -120,24 +120,21 @@ class Choice(_Labelled):
     type = "choice"
     width = 1
 
-    def candidates(self) -> Candidates:
-        """Frequencies with one category more."""
+    def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": len(self.labels) + 1}, 1)]
 
-    def examples(self) -> list[Any]:
-        """Some labels, and no answer."""
+    def _examples(self) -> list[Any]:
         places = np.unique(np.linspace(0, len(self.labels), 4).astype(np.int64))
         return [(*self.labels, None)[place] for place in places]
 
-    def record(self, value: Any, strict: bool) -> int:  # noqa: ARG002
+    def _record(self, value: Any, strict: bool) -> int:  # noqa: ARG002
         """The number of the label; that of no answer is the last one."""
         label = as_label(value, self.kind)
         if label is not None and type(label) is not self.kind:
             raise TypeError(f"labels of type {self.kind.__name__}")
         return self.numbers.get(label, len(self.labels))
 
-    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
-        """The shares of the labels."""
+    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
         between = aggregators[0].covariance_with(len(self.labels))[:-1]
         return _shares(name, self.labels, found[0].value, found[0], between)
 
@@ -158,16 +155,15 @@ class MultiChoice(_Labelled):
         """A mark per label and one for no answer."""
         return len(self.labels) + 1
 
-    def candidates(self) -> Candidates:
+    def _candidates(self) -> Candidates:
         """One mark that is drawn, or all of them as a vertex of the cube [−1/2, 1/2]^width."""
         cube = {"dim": self.width, "clip": math.sqrt(self.width) / 2}
         return [("frequencies", {"categories": 2}, self.width), ("frameunit", cube, 1)]
 
-    def examples(self) -> list[Any]:
-        """Nothing, everything, the first label, and no answer."""
+    def _examples(self) -> list[Any]:
         return [[], list(self.labels), [self.labels[0]], None]
 
-    def record(self, value: Any, strict: bool) -> Floats:
+    def _record(self, value: Any, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
         listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
         if not listed and value is not None:
@@ -179,12 +175,10 @@ class MultiChoice(_Labelled):
         marks[known or ([-1] if chosen else [])] = 1.0
         return marks
 
-    def records(self, held: list[Rows], items: int) -> Rows:
-        """The marks, or the vertex of the cube."""
+    def _records(self, held: list[Rows], items: int) -> Rows:
         return held[0] if items > 1 else held[0] - 0.5
 
-    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
-        """The share of people who chose each label."""
+    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
         first = found[0]
         if len(found) == 1:
             # All marks come from one vector; their errors are correlated by at most 1.
@@ -232,15 +226,13 @@ class Number(Column):
         """The middle of the bounds."""
         return (self.low + self.high) / 2
 
-    def candidates(self) -> Candidates:
-        """Frequencies of bins, and of no answer."""
+    def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": self.bins + 1}, 1)]
 
-    def examples(self) -> list[Any]:
-        """Both ends, the middle, and no answer."""
+    def _examples(self) -> list[Any]:
         return [self.low, self.high, self.middle, None]
 
-    def record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
+    def _record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
         """The number within the bounds; nan for no answer. Python compares integers of any size."""
         if value is None:
             return math.nan
@@ -248,9 +240,9 @@ class Number(Column):
             raise TypeError("numbers")
         return float(min(max(value, self.low), self.high))
 
-    def read(self, values: Any, name: str, strict: bool) -> Floats:
+    def _read(self, values: Any, name: str, strict: bool) -> Floats:
         """The owner of the data is told how many were beyond the bounds."""
-        rows = super().read(values, name, strict)
+        rows = super()._read(values, name, strict)
         if strict:
             beyond = sum(not self.low <= value <= self.high for value in cells_of(values) if value is not None)
             if beyond:
@@ -258,15 +250,13 @@ class Number(Column):
                 warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
         return rows
 
-    def records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
-        """The bin of each number."""
+    def _records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
         values = held[0]
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
 
-    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> NumberEstimate:
-        """The histogram, with the covariances of its errors."""
+    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> NumberEstimate:
         labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
         shares = _shares(name, labels, found[0].value, found[0], 0.0)
         # To first order the errors of the ratios are these sums of the errors of all shares.
@@ -299,25 +289,22 @@ class Vector(Column):
         """The numbers of the vector."""
         return self.dim
 
-    def candidates(self) -> Candidates:
-        """FrameUnit."""
+    def _candidates(self) -> Candidates:
         return [("frameunit", {"dim": self.dim, "clip": self.clip}, 1)]
 
-    def examples(self) -> list[Any]:
-        """Two opposite vectors of norm clip, a long one and zero."""
+    def _examples(self) -> list[Any]:
         direction = np.cos(np.arange(self.dim)) * self.clip
         direction *= self.clip / np.linalg.norm(direction)
         return [direction, -direction, 10 * direction, None]
 
-    def record(self, value: Any, strict: bool) -> Floats:  # noqa: ARG002
+    def _record(self, value: Any, strict: bool) -> Floats:  # noqa: ARG002
         """The vector; zero for a missing one and for one with nan."""
         vector = np.zeros(self.dim) if value is None else vector_of(value, self.dim)
         if vector is None:
             raise TypeError(f"lists of {self.dim} numbers")
         return vector if np.isfinite(vector).all() else np.zeros(self.dim)
 
-    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
-        """The mean vector, over all people."""
+    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
         axes, first = tuple(map(str, range(self.dim))), found[0]
         return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
 
@@ -337,7 +324,7 @@ class By(Question):
     choice: Choice = field(init=False, repr=False, compare=False)
     measured: Number | Vector = field(init=False, repr=False, compare=False)
 
-    def within(self, questions: Mapping[str, Question]) -> Question:
+    def _within(self, questions: Mapping[str, Question]) -> Question:
         """The question with the two that it names."""
         group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
         if not isinstance(group, Choice):
@@ -347,17 +334,16 @@ class By(Question):
         vars(made).update(choice=group, measured=value)
         return made
 
-    def columns(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
-        """Those of both."""
+    def _columns(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
         return self.group, self.value
 
-    def candidates(self) -> Candidates:
+    def _candidates(self) -> Candidates:
         """GroupUnit with one group more; numbers are centred."""
         value = self.measured
         clip = value.clip if isinstance(value, Vector) else (value.high - value.low) / 2
         return [("groupunit", {"groups": len(self.choice.labels) + 1, "dim": value.width, "clip": clip}, 1)]
 
-    def records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
+    def _records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
         group, values = held
         if isinstance(self.measured, Number):
@@ -365,8 +351,7 @@ class By(Question):
         none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
         return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
 
-    def result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
-        """The means of all groups, in the units of the value."""
+    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
         value, first = self.measured, found[0]
         places = [""] if isinstance(value, Number) else [f" [{place}]" for place in range(value.dim)]
         items = tuple(f"{label}{place}" for label in self.choice.labels for place in places)

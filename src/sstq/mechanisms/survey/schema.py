@@ -29,13 +29,7 @@ _NUMBERS = r"age|income|salary|price|amount|count|number|score|size|height|weigh
 
 
 def survey_from_schema(text: str) -> Survey:
-    """Make the survey of a schema; ValueError for anything else, and for what is not filled in.
-
-    Examples:
-        >>> schema = '{"format": "sstq-survey", "epsilon": 2, "questions": {"os": {"type": "choice", "labels": ["a"]}}}'
-        >>> survey_from_schema(schema).questions
-        {'os': Choice(labels=('a',))}
-    """
+    """Make the survey of a schema; ValueError for anything else, and for what is not filled in."""
     data = read_json(text)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"format must be {FORMAT!r}, but this JSON is something else")
