@@ -159,19 +159,15 @@ def kept_token(folder: Path) -> tuple[str, str]:
 
     It is the one of the environment, or that of the folder, which is created if it does not exist.
     """
+    from sstq.files.atomic import atomic_file
     from sstq.service.security import new_token
 
-    given = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN")
+    given, path = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN"), folder / _TOKEN_FILE
     if given:
         return given, "as given"
-    path = folder / _TOKEN_FILE
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+    if path.exists():
         return path.read_text(encoding="ascii").strip(), f"in {path}"
     token = new_token()
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(f"{token}\n")
-        file.flush()
-        os.fsync(descriptor)
+    with atomic_file(path, private=True) as file:
+        file.write(f"{token}\n".encode())
     return token, token
