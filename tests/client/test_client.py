@@ -98,16 +98,6 @@ def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tm
     assert server.status("steps")["received"] == before
 
 
-def test_a_single_use_token_sends_one_message(server):
-    (token,) = server.administer("POST", "/v1/campaigns/once/tokens", json={"count": 1}).json()["tokens"]
-    client = Client(f"{server.url}/once", most_epsilon=2.0, token=token)
-    with pytest.raises(ValueError, match="X must be one vector per single-use token, got 24 and 1 tokens"):
-        client.send(X)
-    assert client.send(X[0]) == 1
-    with pytest.raises(ValueError, match=r"403.*used before.*\(0 of 1 messages were stored\)"):
-        client.send(X[0])
-
-
 def test_batches_are_all_made_before_anything_leaves(server, tmp_path):
     server.create("batches", MECHANISM, most_messages=10, senders="token")
     ledger = Ledger(tmp_path / "me.ledger", 2.0)
@@ -251,7 +241,6 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
 
 def test_what_cannot_be_served_is_one_sentence(tmp_path):
     (tmp_path / "a.pem").write_text("no certificate")
-    (tmp_path / "m.json").write_text(MECHANISM.to_json())
     folder, pem = tmp_path / "collector", tmp_path / "a.pem"
 
     def serve(*arguments, code):
@@ -260,10 +249,4 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     nowhere = "postgresql+psycopg://127.0.0.1:9/nothing"
     assert "the database is not available: connection failed" in serve("--database", nowhere, code=1)
     assert "must be a certificate chain and its key" in serve("--certificate", pem, "--private-key", pem, code=1)
-    assert "Invalid value for '--certificate'" in serve(
-        "--certificate", tmp_path / "b.pem", "--private-key", pem, code=2
-    )
     assert "certificate and private_key must be given together" in serve("--certificate", pem, code=2)
-    create = ("campaign", "create", "a", "-m", tmp_path / "m.json", "--token", "t")
-    said = sstq_run(*create, "--senders", "all", code=2)
-    assert all(choice in said for choice in ("everybody", "token", "single-use"))

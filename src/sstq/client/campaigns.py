@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -211,7 +211,7 @@ class Campaign:
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
         """Build a campaign from JSON values; ValueError for anything else. The mechanism may be one already."""
-        _check_fields("a campaign", data, cls, "name", "mechanism")
+        _check_fields("a campaign", data, cls)
         return cls(**{name: _from_json(name, value) for name, value in data.items() if value is not None})
 
     def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
@@ -274,14 +274,14 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
     return tuple(map(bytes.fromhex, stated))
 
 
-def _check_fields(what: str, data: Any, cls: Any, *needed: str) -> None:
-    """ValueError unless the JSON value is an object with fields of a dataclass and all that are needed."""
+def _check_fields(what: str, data: Any, cls: Any) -> None:
+    """ValueError unless the JSON value is an object with fields of a dataclass and all that have no default."""
     _require(isinstance(data, Mapping), what, f"must be a JSON object, got {data!r:.100}")
-    known = [own.name for own in fields(cls)]
+    needed = {own.name: own.default is MISSING for own in fields(cls)}
     for name in data:
-        _require(name in known, what, f"has no field {name!r:.100}{did_you_mean(name, known)}")
+        _require(name in needed, what, f"has no field {name!r:.100}{did_you_mean(name, needed)}")
     for name in needed:
-        _require(data.get(name) is not None, what, f"needs the field {name!r}")
+        _require(not needed[name] or data.get(name) is not None, what, f"needs the field {name!r}")
 
 
 def _require(allowed: object, name: str, problem: str) -> None:
@@ -361,7 +361,7 @@ def _from_json(name: str, value: Any) -> Any:
             pass
         raise ArgumentError(name, f"must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
     if name == "shuffling":
-        _check_fields(name, value, Shuffling, "url", "key", "sealing_key", "threshold")
+        _check_fields(name, value, Shuffling)
         return Shuffling(**value)
     return value
 
