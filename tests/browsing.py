@@ -21,3 +21,19 @@ def browsing():
             yield running
         finally:
             running.close()
+
+
+@contextmanager
+def quiet_page(browser, url):
+    """A page whose console must stay empty: a breach of the policy, an error or a file from elsewhere would be there."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True, color_scheme="light")
+    said = []
+    opened = context.new_page()
+    opened.set_default_timeout(1000 * PATIENCE)
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda request: request.url.startswith((url, "blob:")) or said.append(request.url))
+    opened.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))")
+    yield opened
+    context.close()
+    assert said == []

@@ -26,8 +26,7 @@ from sstq.service import Settings
 from sstq.service.node import Collector
 from sstq.service.pages import POLL, dashboard_routes, ensure_poll
 from sstq.service.security import CONTENT_POLICY
-from tests.browsing import CHROMIUM, browsing
-from tests.patience import PATIENCE
+from tests.browsing import CHROMIUM, browsing, quiet_page
 from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
@@ -77,20 +76,11 @@ def browser():
 
 @pytest.fixture
 def page(browser, server):
-    """The poll, opened; its console must stay empty: a breach of the policy or an error would be there."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
-    said = []
-    opened = context.new_page()
-    opened.set_default_timeout(1000 * PATIENCE)
-    opened.on("console", lambda message: said.append(message.text))
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda request: request.url.startswith(server.url) or said.append(request.url))
-    opened.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))")
-    opened.goto(f"{server.url}/demo/")
-    opened.wait_for_selector("#simulate:enabled")
-    yield opened
-    context.close()
-    assert said == []
+    """The poll, opened."""
+    with quiet_page(browser, server.url) as opened:
+        opened.goto(f"{server.url}/demo/")
+        opened.wait_for_selector("#simulate:enabled")
+        yield opened
 
 
 def answer(page):

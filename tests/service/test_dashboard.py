@@ -28,8 +28,7 @@ from sstq.client.sealing import envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
 from sstq.service.batches import Manifest
 from sstq.service.security import CONTENT_POLICY
-from tests.browsing import CHROMIUM, browsing
-from tests.patience import PATIENCE
+from tests.browsing import CHROMIUM, browsing, quiet_page
 from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
@@ -41,7 +40,7 @@ DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 SLEEP = sstq.FrameUnit(dim=7, epsilon=4.0, frames=16384)
 SMALL = sstq.FrameUnit(dim=6, epsilon=4.0)
 LONG = [f"A statement number {number} that is far too long for the space beside a bar" for number in range(6)]
-TRAVEL = sstq.GroupUnit(dim=3, epsilon=5.0, groups=4, frames=8192)
+TRAVEL = sstq.GroupUnit(dim=3, epsilon=5.0, groups=4, frames=1024)
 RING = sstq.FrameUnit(dim=256, epsilon=6.0, frames=4096)
 
 
@@ -89,18 +88,8 @@ def browser():
 
 @pytest.fixture
 def page(browser, server):
-    """A page whose console must stay empty: a breach of the policy, an error or a missing file would be there."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True, color_scheme="light")
-    said = []
-    opened = context.new_page()
-    opened.set_default_timeout(1000 * PATIENCE)
-    opened.on("console", lambda message: said.append(message.text))
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda request: request.url.startswith((server.url, "blob:")) or said.append(request.url))
-    opened.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))")
-    yield opened
-    context.close()
-    assert said == []
+    with quiet_page(browser, server.url) as opened:
+        yield opened
 
 
 def as_owner(page):

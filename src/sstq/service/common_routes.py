@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Request
@@ -12,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from sstq.client.campaigns import MOST_TOKENS
 from sstq.service.models import CampaignName, optional_token
 from sstq.service.node import Entry, Node
-from sstq.service.security import Problem, new_token, token_hash
+from sstq.service.security import Problem, new_token, token_hash, unauthorized
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
 _bearer = HTTPBearer(auto_error=False, description="A token of the administrator, of readers or of senders.")
@@ -27,7 +28,10 @@ Token = Annotated[str | None, Depends(_token)]
 
 
 async def _administrator(request: Request, token: Token) -> None:
-    request.app.state.node.require_administrator(token)
+    if token is None:
+        raise unauthorized("This needs the administrator's token.")
+    if not request.app.state.node.is_administrator(token):
+        raise Problem(403, "The token is not the administrator's.")
 
 
 async def _named(request: Request, name: CampaignName) -> Entry:
@@ -59,10 +63,11 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         return {"status": "ok"}
 
     @router.get("/metrics", response_class=PlainTextResponse)
-    def metrics(token: Token) -> Response:
+    async def metrics(request: Request, token: Token) -> Response:
         """Read the metrics for Prometheus, with the administrator's or the metrics token."""
-        node.require_metrics(token)
-        return Response(node.metrics.render(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        if not node.may_read_metrics(token):
+            await _administrator(request, token)
+        return Response(await asyncio.to_thread(node.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @router.get("/v1/key")
     async def key() -> dict[str, str]:

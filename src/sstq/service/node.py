@@ -30,7 +30,6 @@ from sstq.service.security import (
     is_token,
     new_token,
     token_hash,
-    unauthorized,
 )
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
@@ -160,17 +159,9 @@ class Node(ABC):
         """Whether this is the administrator's token."""
         return is_token(token, self._administrator)
 
-    def require_administrator(self, token: str | None) -> None:
-        """Raise a Problem unless the token is the administrator's."""
-        if token is None:
-            raise unauthorized("This needs the administrator's token.")
-        if not self.is_administrator(token):
-            raise Problem(403, "The token is not the administrator's.")
-
-    def require_metrics(self, token: str | None) -> None:
-        """Raise a Problem unless the token is the metrics token or the administrator's."""
-        if not is_token(token, self._metrics_reader):
-            self.require_administrator(token)
+    def may_read_metrics(self, token: str | None) -> bool:
+        """Whether this is the metrics token."""
+        return is_token(token, self._metrics_reader)
 
 
 class Collector(Node):
@@ -223,7 +214,8 @@ class Collector(Node):
                 self.store.remove_senders(campaign.name)
         finally:  # a new campaign may exist since an attempt before
             self.refresh()
-        if campaign.senders == "token" and not self.entries[campaign.name].stored.senders:
+        saved = self.entries.get(campaign.name)
+        if campaign.senders == "token" and saved is not None and not saved.stored.senders:
             tokens["send_token"] = self.add_sender(campaign, DEFAULT_PEOPLE)
         return tokens
 
