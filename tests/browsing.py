@@ -25,7 +25,7 @@ def browsing():
 
 @contextmanager
 def quiet_page(browser, url):
-    """A page whose console must stay empty: a breach of the policy, an error or a file from elsewhere would be there."""
+    """A page whose console must stay empty: it would have a breach of the policy, an error or a file from elsewhere."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True, color_scheme="light")
     said = []
     opened = context.new_page()

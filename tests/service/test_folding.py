@@ -82,7 +82,7 @@ def test_the_state_is_that_of_one_pass(store, seed, kind):
     assert {row.hour for row in rows(store, tables.arrivals)} == {5}
 
 
-@pytest.mark.parametrize("kind", ["frames", "groups", "sstq"])
+@pytest.mark.parametrize("kind", ["frames", "sstq"])
 def test_large_sparse_pieces_stay_and_all_add_up(store, seed, kind, monkeypatch):
     monkeypatch.setattr(folding, "MOST_BYTES", 4096)
     mechanism = MECHANISMS[kind]

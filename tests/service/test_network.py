@@ -26,10 +26,10 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from sstq.client import Client
-from sstq.service import Settings, create_app, node, protocol
+from sstq.service import protocol
 from sstq.service.protocol import HEADER_SECONDS
 from tests.patience import PATIENCE, until
-from tests.service.serving import ADMINISTRATOR, packed, serving
+from tests.service.serving import packed, serving
 
 pytestmark = pytest.mark.slow
 
@@ -41,20 +41,6 @@ inbox._QUEUE_UPLOADS = 2
 protocol.HEADER_SECONDS = security._BODY_SECONDS = 3  # far longer than honest requests take on a busy machine
 run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
 """
-
-
-def test_kernels_are_loaded_before_the_first_request(tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(node.Collector, "warm_up", lambda _: seen.append("loaded"))
-    application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
-    assert not seen
-
-    async def start():
-        async with application.router.lifespan_context(application):
-            seen.append("started")
-
-    asyncio.run(start())
-    assert seen == ["loaded", "started"]
 
 
 @pytest.fixture

@@ -97,31 +97,27 @@ def test_readers_see_steps_and_the_owner_sees_all(server):
     until(lambda: server.http.get(path).json()["count"] == 14)  # the 2 that remained came with the step from 8 to 12
 
 
-@pytest.mark.slow
-def test_fewer_than_a_step_in_all_stay_with_the_owner(server):
-    server.create("few", MECHANISM, readers="public", release_every=10)
-    server.send("few", MECHANISM, packed(MECHANISM, 9), 9)
-    server.wait("few", 9)
-    server.administer("PATCH", "/v1/campaigns/few", json={"closed": True})
-    time.sleep(0.5)  # several rounds
-    assert server.http.get("/v1/campaigns/few/estimate").json()["count"] == 0
-    assert server.administer("GET", "/v1/campaigns/few/estimate").json()["count"] == 9
-
-
-def test_steps_grow_with_the_campaign(tmp_path):
+def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(tmp_path):
     store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
-    store.create("c", MECHANISM, "{}")
-    campaign = Campaign("c", MECHANISM)
-    released = set()
-    for number in range(30):
-        store.receive([Upload("c", bytes([number]) * 16, 100, packed(MECHANISM, 100, number))])
-        while store.fold("c"):
-            pass
-        results.refresh(store, campaign, release_every=50)
-        released.add(results.covered(store, "public").get("c", 0))
-    steps = np.diff(sorted(released))
-    assert min(steps) >= 50
-    assert (steps >= 0.02 * np.array(sorted(released)[1:])).all()
+
+    def released(name, counts, every):
+        """What readers see after each of these uploads, and after the end."""
+        store.create(name, MECHANISM, "{}")
+        found = []
+        for number, count in enumerate(counts):
+            store.receive([Upload(name, bytes([number]) * 16, count, packed(MECHANISM, count, number))])
+            store.fold(name)
+            results.refresh(store, Campaign(name, MECHANISM), release_every=every)
+            found.append(results.covered(store, "public").get(name, 0))
+        results.release_last(store, [name])
+        return [*found, results.covered(store, "public").get(name, 0)]
+
+    seen = sorted(set(released("grows", [2000, *[20] * 20], 30)))
+    assert (seen[:2], seen[-1]) == ([0, 2000], 2400)
+    assert (np.diff(seen) >= 0.02 * np.array(seen[1:])).all()  # 40 messages and more, not 30
+    assert len(seen) > 6
+    assert released("few", [29, 20], 50) == [0, 0, 0]
+    assert results.covered(store)["few"] == 49
     store.close()
 
 
