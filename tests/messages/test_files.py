@@ -60,11 +60,11 @@ def test_round_trip(tmp_path, suffix, mechanism, rng):
 def test_many_batches_become_whole_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 32)
     messages = sample(PRIVATE, rng=1)
-    cuts = [0, 1, 31, 33, 33, 97, 100]
     path = tmp_path / "messages.sstq"
-    write_messages(path, (messages[a:b] for a, b in pairwise(cuts)))
-    assert [len(batch) for batch in read_messages(path, PRIVATE)] == [32, 32, 32, 4]
-    assert same(read_all(path, PRIVATE), messages)
+    for cuts, blocks in (([0, 1, 31, 33, 33, 97, 100], [32, 32, 32, 4]), ([0, 64], [32, 32])):
+        write_messages(path, (messages[a:b] for a, b in pairwise(cuts)))
+        assert [len(batch) for batch in read_messages(path, PRIVATE)] == blocks
+        assert same(read_all(path, PRIVATE), messages[: cuts[-1]])
 
 
 def test_layout_of_the_header(tmp_path):
@@ -91,21 +91,20 @@ def test_foreign_digest_is_refused(tmp_path, suffix):
         read_all(path, OTHER)
 
 
-def test_wrong_version_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda raw: b"", "unknown header"),
+        (lambda raw: b"index,code\n1,2\n", "unknown header"),
+        (lambda raw: raw[:8] + b"\2" + raw[9:], "has version 2 of the message format; this library reads version 1"),
+        (lambda raw: raw + b"\0", "too long"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, change, message):
     path = tmp_path / "messages.sstq"
     write_messages(path, sample(PRIVATE))
-    raw = bytearray(path.read_bytes())
-    raw[8] = 2
-    path.write_bytes(raw)
-    with pytest.raises(ValueError, match="has version 2 of the message format; this library reads version 1"):
-        describe_messages(path)
-
-
-@pytest.mark.parametrize("name", ["empty.sstq", "text.sstq"])
-def test_other_files_are_refused(tmp_path, name):
-    path = tmp_path / name
-    path.write_bytes(b"" if name == "empty.sstq" else b"index,code\n1,2\n")
-    with pytest.raises(ValueError, match="unknown header"):
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=message):
         describe_messages(path)
 
 
@@ -121,26 +120,17 @@ def test_every_truncation_is_refused(tmp_path, suffix):
             read_all(path, PRIVATE)
 
 
-def test_anything_after_the_end_is_refused(tmp_path):
-    path = tmp_path / "messages.sstq"
-    write_messages(path, sample(PRIVATE))
-    path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(ValueError, match="too long"):
-        describe_messages(path)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
-def test_every_flipped_bit_is_refused(tmp_path, mechanism):
+def test_every_flipped_bit_is_refused(tmp_path):
     path = tmp_path / "messages.sstq"
-    write_messages(path, sample(mechanism, 20))
+    write_messages(path, sample(PUBLIC, 20))
     raw = path.read_bytes()
     for bit in range(8 * len(raw)):
         damaged = bytearray(raw)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"messages\.sstq"):
-            read_all(path, mechanism)
+            read_all(path, PUBLIC)
 
 
 def test_damage_is_located(tmp_path, monkeypatch):
@@ -210,16 +200,6 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, count, block, bits, message)
         PRIVATE.aggregator().update_from_file(path)
 
 
-@pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
-@pytest.mark.parametrize("count", [7, 8, 9])
-def test_the_size_of_a_file_follows_from_its_header(tmp_path, monkeypatch, mechanism, count):
-    monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 8)
-    path = tmp_path / "messages.sstq"
-    messages = sample(mechanism, count, rng=1)
-    write_messages(path, messages)
-    assert same(read_all(path, mechanism), messages)
-
-
 def parquet_with(path, columns, mechanism=PRIVATE):
     write_messages(path, sample(mechanism))
     metadata = pyarrow.parquet.read_schema(path).metadata
@@ -244,7 +224,7 @@ def test_bad_parquet_columns_are_refused(tmp_path, columns, message):
         read_all(path, PRIVATE)
 
 
-@pytest.mark.parametrize("bits", ["0", "-9", "", "٣", "9" * 11, "9" * 5000])
+@pytest.mark.parametrize("bits", ["0", "٣", "9" * 5000])
 def test_impossible_bits_of_parquet_are_refused(tmp_path, bits):
     path = tmp_path / "messages.parquet"
     write_messages(path, sample(PRIVATE))
@@ -297,13 +277,6 @@ def test_repeated_clients_in_a_file_are_refused(tmp_path):
         read_all(path, PUBLIC)
 
 
-def test_other_parquet_files_are_refused(tmp_path):
-    path = tmp_path / "messages.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"code": [1], "index": [1]}), path)
-    with pytest.raises(ValueError, match="not a message file"):
-        describe_messages(path)
-
-
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
 def test_a_failed_write_leaves_the_old_file(tmp_path, suffix):
     path = tmp_path / f"messages{suffix}"
@@ -333,7 +306,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
-@pytest.mark.parametrize("case", ["sstq", "csgm", "clean"])
+@pytest.mark.parametrize("case", ["sstq", "csgm"])
 def test_messages_and_states_in_clear_are_for_their_owner_alone(tmp_path, case, suffix):
     mechanism = build(case)
     messages = mechanism.encode(np.ones((3, mechanism.dim)))

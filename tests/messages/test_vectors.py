@@ -39,10 +39,9 @@ def parquet(path, columns):
     return path
 
 
-@pytest.mark.parametrize("dtype", ["<f4", "<f8", ">f4", ">f8"])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_npy_of_every_float_type_and_order(tmp_path, vectors, dtype, order):
-    stored = np.array(vectors, dtype=dtype, order=order)
+@pytest.mark.parametrize("dtype", ["<f4", ">f8"])
+def test_npy_of_every_float_type_and_order(tmp_path, vectors, dtype):
+    stored = np.array(vectors, dtype=dtype, order="F")
     np.save(tmp_path / "x.npy", stored)
     result = read(tmp_path / "x.npy")
     assert result.dtype == stored.dtype.newbyteorder("=")
@@ -58,20 +57,6 @@ def test_the_kind_is_in_the_content_not_in_the_name(tmp_path, vectors):
 def test_one_vector_may_come_without_an_axis_for_the_clients(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors[0])
     assert np.array_equal(read(tmp_path / "x.npy"), vectors[:1])
-
-
-def test_no_vectors_are_no_vectors(tmp_path):
-    np.save(tmp_path / "x.npy", np.empty((0, DIM)))
-    file = open_vectors(tmp_path / "x.npy", DIM)
-    assert file.count == 0
-    assert list(file.pieces()) == []
-
-
-@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, "U3", "M8[s]"])
-def test_other_types_are_refused(tmp_path, dtype):
-    np.save(tmp_path / "x.npy", np.zeros((3, DIM), dtype=dtype))
-    with pytest.raises(ValueError, match=r"x\.npy: vectors must be floats, integers or booleans"):
-        list(open_vectors(tmp_path / "x.npy", DIM).pieces())
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float16, np.bool_])
@@ -104,16 +89,10 @@ def test_other_shapes_are_refused(tmp_path, shape):
         open_vectors(tmp_path / "x.npy", DIM)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", ["npy", "parquet"])
-def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vectors, kind, value):
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vectors, value):
     vectors[5, 3] = value
-    path = tmp_path / f"x.{kind}"
-    if kind == "npy":
-        np.save(path, vectors)
-    else:
-        parquet(path, {"x": list(vectors)})
-    pieces = open_vectors(path, DIM).pieces()
+    pieces = open_vectors(parquet(tmp_path / "x.parquet", {"x": list(vectors)}), DIM).pieces()
     next(pieces)
     with pytest.raises(ValueError, match=r"must be finite, got .* in row 5, column 3"):
         list(pieces)
@@ -132,25 +111,19 @@ def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
         list(open_vectors(cut, DIM).pieces())
 
 
-def test_columns_of_the_wrong_kind_are_refused(tmp_path, vectors):
+def test_columns_of_npy_are_refused(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
     with pytest.raises(ValueError, match=r"columns must be left out for the \.npy file"):
         open_vectors(tmp_path / "x.npy", DIM, columns=["a"])
 
 
-@pytest.mark.parametrize("value_type", [pa.float32(), pa.float64()])
-@pytest.mark.parametrize("make", [pa.list_, pa.large_list, lambda value_type: pa.list_(value_type, DIM)])
-def test_parquet_lists(tmp_path, vectors, make, value_type):
-    column = pa.array(list(vectors), type=make(value_type))
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float64(), DIM)])
+def test_parquet_lists(tmp_path, vectors, kind):
+    column = pa.array(list(vectors), type=kind)
     path = parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": column})
-    expected = vectors.astype(value_type.to_pandas_dtype())
+    expected = vectors.astype(kind.value_type.to_pandas_dtype())
     assert np.array_equal(read(path), expected)
     assert np.array_equal(read(path, columns=["x"]), expected)
-
-
-def test_parquet_coordinates(tmp_path, vectors):
-    path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM)})
-    assert np.array_equal(read(path), vectors)
 
 
 def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
@@ -193,13 +166,10 @@ def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
         list(open_vectors(path, DIM).pieces())
 
 
-@pytest.mark.parametrize(
-    "header", ["", "a,b,c,d,e\n", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"]
-)
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_csv_with_and_without_a_header(tmp_path, vectors, header, mark):
+@pytest.mark.parametrize("header", ["", "\ufeff", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"])
+def test_csv_with_and_without_a_header(tmp_path, vectors, header):
     lines = [",".join(map(repr, row)) for row in vectors.tolist()]
-    (tmp_path / "x.csv").write_text(mark + header + "\r\n".join(lines) + "\n\n", newline="")
+    (tmp_path / "x.csv").write_text(header + "\r\n".join(lines) + "\n\n", newline="")
     assert np.array_equal(read(tmp_path / "x.csv"), vectors)
 
 
