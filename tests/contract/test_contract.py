@@ -14,7 +14,7 @@ from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, RECORDS, build, b
 
 every_case = pytest.mark.parametrize("case", [*CASES, *RECORDS])
 vector_case = pytest.mark.parametrize("case", CASES)
-LONG = (testing.check_expectation, testing.check_privacy)
+LONG = (testing.check_estimates, testing.check_privacy)
 # The quick lane has the first vectors only, `make test` the second as well, and `make soak` all others.
 VECTORS, SECOND = ("gaussian", "spike", "zero"), ("constant", "short")
 OTHERS = ("heavy-tailed", "alternating", "block", "sparse", "hadamard")
@@ -43,17 +43,17 @@ def test_no_privacy_violation_in_samples(case, seed):
 
 @pytest.mark.parametrize("case", [*CASES, *RECORDS, *BOUNDED])
 @pytest.mark.usefixtures("remembered_streams")
-def test_expectation_is_the_stated_one(case, seed):
-    testing.check_expectation(build(case), seed, VECTORS)
+def test_mean_and_error_are_the_stated_ones(case, seed):
+    testing.check_estimates(build(case), seed, VECTORS)
 
 
 @pytest.mark.slow
 @vector_case
 @pytest.mark.parametrize("vectors", [SECOND, pytest.param(OTHERS, marks=pytest.mark.soak)], ids=["second", "others"])
 @pytest.mark.usefixtures("remembered_streams")
-def test_expectation_of_other_vectors_is_the_stated_one(case, vectors, seed):
+def test_mean_and_error_of_other_vectors_are_the_stated_ones(case, vectors, seed):
     assert {*VECTORS, *SECOND, *OTHERS} == testing.trials(build(case), seed).keys()
-    testing.check_expectation(build(case), seed, vectors)
+    testing.check_estimates(build(case), seed, vectors)
 
 
 def test_a_variant_shows_its_options_in_the_order_of_the_signature():

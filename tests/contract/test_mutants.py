@@ -83,7 +83,7 @@ def test_a_bias_is_found(seed):
             return 1.3 * mean, 1.69 * variance
 
     with pytest.raises(AssertionError, match="it says that it is unbiased"):
-        testing.check_expectation(Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",))
+        testing.check_estimates(Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",))
 
 
 def test_a_wrong_expectation_is_found(seed):
@@ -93,7 +93,7 @@ def test_a_wrong_expectation_is_found(seed):
 
     mutant = SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5)
     with pytest.raises(AssertionError, match="not the stated one"):
-        testing.check_expectation(mutant, seed, ("gaussian",))
+        testing.check_estimates(mutant, seed, ("gaussian",))
 
 
 def test_data_dependent_randomness_is_found(seed):
@@ -103,4 +103,4 @@ def test_data_dependent_randomness_is_found(seed):
 
 def test_an_understated_error_is_found(seed):
     with pytest.raises(AssertionError, match="not the expected one"):
-        testing.check_error(PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, count=20_000)
+        testing.check_estimates(PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, ("gaussian",), 20_000)

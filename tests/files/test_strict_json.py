@@ -57,7 +57,7 @@ def with_true(value):
     return True if value == 1 else value
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["sstq/metric-aware", "frameunit", "csgm"])
 def test_mechanisms_have_one_meaning(case):
     text = build(case, clip=1.0).to_json()
     for lie in (again(text), json.dumps(with_true(json.loads(text)))):
@@ -78,9 +78,8 @@ def test_a_weight_of_true_is_refused():
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])
-@pytest.mark.parametrize("dim", [4, 3000])
-def test_default_frames_are_within_the_bounds_of_cost(case, dim):
-    mechanism = build(case, dim)
+def test_default_frames_are_within_the_bounds_of_cost(case):
+    mechanism = build(case, 3000)
     assert sstq.from_json(mechanism.to_json()) == mechanism
 
 
