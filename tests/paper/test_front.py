@@ -1,7 +1,6 @@
 """The first screen: what README prints is what the record has, and the record is what mechanisms do."""
 
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import sstq
 from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RUNS, draw_errors, headline, measure_errors, read_errors
 from paper.glance import draw_glance
 from paper.orders import bit_widths
-from paper.page import read_curves
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -77,10 +75,3 @@ def test_the_page_of_sstq_has_the_errors_of_its_variants():
         assert cells in line, cells
     best = [min(errors["flat, optimized", epsilon, bits] for bits in (1, 2, 3, 4)) for epsilon in (1.0, 3.0, 6.0)]
     assert " | ".join(f"{error:.3g}" for error in best) in page
-
-
-@pytest.mark.parametrize("name", ["fashion-mnist", "cifar-10", "mse", "regression", "bitwidth"])
-def test_every_curve_of_the_record_can_be_drawn(name):
-    rows = read_curves(name)
-    assert all(isinstance(value, (int, float, str)) for row in rows for value in row.values())
-    assert re.fullmatch(r"[a-z0-9-]+", rows[0]["method"])

@@ -39,15 +39,6 @@ def test_gradients_of_the_regression_are_those_of_its_loss(seed):
         np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-def test_the_start_depends_on_the_seed_alone():
-    model = HiddenLayer(inputs=784)
-    assert model.dim == 25_450
-    np.testing.assert_array_equal(model.initial(3), model.initial(3))
-    assert np.any(model.initial(3) != model.initial(4))
-    assert model.initial(3).dtype == np.float32
-    assert np.abs(model.initial(3)[: 784 * 32]).max() <= 1 / 28
-
-
 def test_he_starts_with_the_variance_of_its_inputs_and_no_biases(seed):
     model = HiddenLayer(inputs=800, hidden=50, classes=40, start="he")
     parameters = model.initial(seed)

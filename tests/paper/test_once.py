@@ -1,31 +1,18 @@
 """The experiment in which everybody answers once, on the digits: jobs, methods, table and picture."""
 
 import csv
-import math
 
 import numpy as np
 import pytest
 
-from paper.reproduction.jobs import Job, run_job
 from paper.reproduction.lines import write_record
-from paper.reproduction.methods import FULL, Scale
-from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS, once_jobs, once_section
+from paper.reproduction.methods import Scale
+from paper.reproduction.once import ONCE_LABELS, once_jobs, once_section
 from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
 from paper.reproduction.runner import read_result, run_jobs
 from paper.tables import draw_tables, flights_table, learn_table
-from sstq.accounting import gaussian_sigma
 
 DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_dataset="digits")
-
-
-def test_every_method_runs_at_every_epsilon():
-    jobs = once_jobs(FULL)
-    fashion = {(job.method, job.epsilon) for job in jobs if job.kind == "once-fashion-mnist"}
-    for epsilon in (1.0, 3.0, 4.0, 6.0):
-        assert {method for method, own in fashion if own == epsilon} == set(ONCE_LABELS) - {"none", "logistic"}
-    assert {method for method, own in fashion if own == 0.25} == set(TRUST_METHODS) - {"none", "logistic"}
-    assert {("none", math.inf), ("logistic", math.inf)} <= fashion
-    assert len({job.path for job in jobs}) == len(jobs)
 
 
 @pytest.mark.slow
@@ -45,24 +32,6 @@ def test_the_table_and_the_picture_on_digits(tmp_path):
         assert (tmp_path / "once" / name).read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "once" / "curves.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == set(ONCE_LABELS)
-
-
-@pytest.mark.slow
-def test_a_job_is_a_function_of_its_description_():
-    first, second = (run_job(Job("once-digits", "groupunit", 1, 0, 1, epsilon=6.0)) for _ in range(2))
-    assert first.pop("seconds") > 0 < second.pop("seconds")
-    assert first == second
-
-
-# Balle and Wang, ICML 2018, Theorem 8, by bisection in mpmath with 50 digits.
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-5), (1.0, 1e-6), (6.0, 1e-6)])
-def test_the_gaussian_has_exactly_its_delta(epsilon, delta):
-    mpmath = pytest.importorskip("mpmath")
-    sigma = gaussian_sigma(epsilon, delta)
-    with mpmath.workdps(50):
-        first = mpmath.ncdf(mpmath.mpf(0.5) / sigma - epsilon * sigma)
-        second = mpmath.exp(epsilon) * mpmath.ncdf(-mpmath.mpf(0.5) / sigma - epsilon * sigma)
-        assert float(first - second) == pytest.approx(delta, rel=1e-4)
 
 
 def people(count, seed):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from paper.reproduction import EXPERIMENTS
 from paper.reproduction.images import image_jobs, image_section
 from paper.reproduction.jobs import Job, nonprivate_norm_scaled_mean, run_job
-from paper.reproduction.lines import interval, judge
+from paper.reproduction.lines import judge
 from paper.reproduction.methods import FULL, METHODS, QUICK, Scale
-from paper.reproduction.printed import PAPER, paper_number
+from paper.reproduction.printed import paper_number
 from paper.reproduction.regression import bitwidth_section
 from paper.reproduction.runner import read_result, run_jobs
 
@@ -123,31 +122,7 @@ def test_processes_give_what_one_process_gives(tmp_path):
         assert (tmp_path / "two" / job.path).read_bytes() == (tmp_path / "one" / job.path).read_bytes()
 
 
-def test_a_failure_keeps_what_was_done(tmp_path):
-    bad = replace(SMALL_JOB, dim=-1)
-    with pytest.raises(ValueError, match="negative dimensions"):
-        run_jobs([SMALL_JOB, bad], tmp_path, workers=1)
-    assert read_result(SMALL_JOB, tmp_path) is not None
-    assert read_result(bad, tmp_path) is None
-    assert not list(tmp_path.rglob(".*"))
-
-
 # --- the paper's numbers
-
-
-def test_the_papers_numbers_are_printed_once_and_for_known_methods():
-    keys = [(number.experiment, number.setting, number.method) for number in PAPER]
-    assert len(set(keys)) == len(keys)
-    assert all(number.method in METHODS and number.place for number in PAPER)
-
-
-def test_intervals_are_students():
-    values = [3.1, 2.7, 3.9, 3.3, 2.2]
-    mean, half = interval(values)
-    # t of four degrees of freedom at 97.5 % is 2.776 (any table of Student's distribution).
-    assert mean == pytest.approx(statistics.mean(values))
-    assert half == pytest.approx(2.776445 * statistics.stdev(values) / math.sqrt(5), rel=1e-6)
-    assert math.isnan(interval([1.0])[1])
 
 
 # --- sections
