@@ -11,10 +11,9 @@ to μ, whatever their vectors are. Put α = (1 − γ)/(E − 1), and α = 1/(E 
 
 Z₁, …, Z_n being independent. A two-level draw of one of M candidates, a share κ of them inside, has α = κ/(κE + 1 − κ).
 
-docs/proofs.md has the proof, and why every step of the computation errs on the safe side. It takes the pair of
-worlds in which a of n messages are in the first inside set, b in the second and r elsewhere. With c = a + b, (c, r)
-comes from independent draws of probabilities 2α and 1 − α(E + 1) and a ~ Bin(c, 1/2), times (r + E·a + b)/n or
-(r + a + E·b)/n.
+docs/proofs.md has the proof, and why every step errs on the safe side. Computed is the pair of worlds in which a of n
+messages are in the first inside set, b in the second and r elsewhere: with c = a + b, (c, r) comes from independent
+draws of probabilities 2α and 1 − α(E + 1) and a ~ Bin(c, 1/2), times (r + E·a + b)/n or (r + a + E·b)/n.
 
 References:
     Balle, Bell, Gascón, Nissim: The Privacy Blanket of the Shuffle Model. CRYPTO 2019.

@@ -89,10 +89,8 @@ def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tup
     """
     if isinstance(mechanism, RecordMechanism):
         trials = list(mechanism._trials().items())
-        return {
-            f"{name} and {other}": (x[0], y[0])
-            for (name, x), (other, y) in zip(trials, trials[1:] + trials[:1], strict=True)
-        }
+        neighbours = zip(trials, trials[1:] + trials[:1], strict=True)
+        return {f"{name} and {other}": (x[0], y[0]) for (name, x), (other, y) in neighbours}
     vectors = structured_vectors(mechanism.dim, rng)
     gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
     near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
@@ -162,34 +160,27 @@ def _test_pair(
     mechanism: Mechanism, name: str, pair: Pair, samples: int, share: float, source: np.random.Generator | None
 ) -> PairResult:
     half = samples // 2
-    x, other = (np.asarray(vector) for vector in pair)
     # Both inputs meet the same public coins.
     clients = None if mechanism.coin == "private" else np.arange(samples)
     # Private groups differ as well.
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
-    inputs = mechanism._held(np.stack([x, other]), groups)
+    inputs = mechanism._held(np.stack(pair), groups)
     sent = [
         mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None, 1)
         for row in inputs
     ]
     choices = []
-    x, other = mechanism._estimated(inputs)
-    for event, labels in _partitions(mechanism, sent, x, other, half):
+    for event, labels in _partitions(mechanism, sent, mechanism._estimated(inputs), half):
         for rows in (labels, labels[::-1]):
             likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)
-            chosen, bound = _choose(likely, unlikely, half, share)
-            choices.append((bound, event, chosen, rows))
+            # The event is made of the labels with the highest ratios, as many as give the best bound.
+            order = np.argsort(-(likely + 0.5) / (unlikely + 0.5), kind="stable")
+            bounds = _log_ratio(np.cumsum(likely[order]), np.cumsum(unlikely[order]), half, share)
+            best = int(np.argmax(bounds))
+            choices.append((float(bounds[best]), event, order[: best + 1], rows))
     _, event, chosen, rows = max(choices, key=lambda choice: choice[0])
-    hits, misses = (int(np.count_nonzero(chosen[row[half:]])) for row in rows)
+    hits, misses = (int(np.isin(row[half:], chosen).sum()) for row in rows)
     return PairResult(name, event, hits, misses, float(_log_ratio(hits, misses, samples - half, share)))
-
-
-def _choose(likely: Labels, unlikely: Labels, count: int, share: float) -> tuple[NDArray[np.bool_], float]:
-    """The labels of the event: those with the highest ratios, as many as give the best bound."""
-    order = np.argsort(-(likely + 0.5) / (unlikely + 0.5), kind="stable")
-    bounds = _log_ratio(np.cumsum(likely[order]), np.cumsum(unlikely[order]), count, share)
-    best = int(np.argmax(bounds))
-    return np.isin(np.arange(len(order)), order[: best + 1]), float(bounds[best])
 
 
 def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Any:
@@ -202,9 +193,7 @@ def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Any:
         return np.log(low) - np.log(high)
 
 
-def _partitions(
-    mechanism: Mechanism, sent: list[Messages], x: Floats, other: Floats, half: int
-) -> Iterator[tuple[str, Labels]]:
+def _partitions(mechanism: Mechanism, sent: list[Messages], inputs: Floats, half: int) -> Iterator[tuple[str, Labels]]:
     """Yield classifications of the messages as labels, (2, n), which may depend only on the first half of messages."""
     layout = sent[0].layout
     # Continuous messages, and very long ones, do not occur twice.
@@ -213,12 +202,10 @@ def _partitions(
         columns = zip(*(messages.columns for messages in sent), strict=True)
         whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
         yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)
-    directions = np.stack([x - other, x, other], axis=1)
+    directions = np.stack([inputs[0] - inputs[1], *inputs], axis=1)
     chunks = row_chunks(len(sent[0]), mechanism.estimate_dim)
     scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
-    for number, name in enumerate(("difference", "first vector", "second vector")):
-        if np.any(directions[:, number]):
-            yield f"projections on the {name}", _bins(scores[:, :, number], half, _BINS)
+    yield "projections on the difference", _bins(scores[:, :, 0], half, _BINS)
     first, second = (_bins(scores[:, :, number], half, _BINS_PER_SIDE) for number in (1, 2))
     yield "projections on both vectors", first * (_BINS_PER_SIDE + 1) + second
 
