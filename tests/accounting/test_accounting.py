@@ -129,37 +129,6 @@ def test_a_crowd_of_one_gives_nothing():
 # Shuffling
 
 
-def clone_distributions(epsilon, clients, chance):
-    """P and Q of the clone reduction by plain enumeration of all clones, with fractions of the doubles."""
-    truth = 1 / (1 + Fraction(math.exp(-epsilon)))
-    first, second = Counter(), Counter()
-    for clones in range(clients):
-        many = math.comb(clients - 1, clones) * chance**clones * (1 - chance) ** (clients - 1 - clones)
-        for a in range(clones + 1):
-            mass = many * math.comb(clones, a) / Fraction(2) ** clones
-            for own, probability in ((1, truth), (0, 1 - truth)):
-                first[a + own, clones - a + 1 - own] += mass * probability
-                second[a + 1 - own, clones - a + own] += mass * probability
-    return first, second
-
-
-def enumerated_delta(epsilon, clients, total, chance):
-    first, second = clone_distributions(epsilon, clients, chance)
-    return float(sum(max(0, first[key] - Fraction(math.exp(total)) * second[key]) for key in first))
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 3.0, 9.0])
-@pytest.mark.parametrize("clients", [1, 2, 12])
-def test_shuffled_delta_is_the_enumeration(epsilon, clients):
-    chance = 2 / (Fraction(math.exp(epsilon)) + 1)
-    for fraction in (0.0, 0.1, 0.5, 0.99):
-        total = fraction * epsilon
-        delta = shuffled_delta(epsilon, clients, total)
-        expected = enumerated_delta(epsilon, clients, total, chance)
-        # Losses are split between points of a grid, which costs at most a few percent of δ.
-        assert expected * (1 - 1e-12) <= delta <= expected * 1.03
-
-
 def shuffled_distribution(rows):
     """The distribution of the histogram of independent messages with these distributions."""
     histograms = Counter({(0,) * len(rows[0]): 1.0})
