@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.kernels.compiling import compiled
-from sstq.kernels.threads import row_chunks, run_in_chunks
+from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, row_chunks, run_in_chunks
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -86,6 +86,9 @@ def _log2(name: str, size: int) -> int:
 def _run_rows(name: str, elements_per_row: int, by_row: tuple[NDArray[Any], ...], *shared: Any) -> None:
     """Call a kernel with parts of the arrays `by_row`, which cover their rows, in several threads if that is faster."""
     kernel = compiled(name, *by_row, *shared)
+    if len(by_row[0]) * elements_per_row < MIN_ELEMENTS_A_THREAD:  # slicing takes as long as a small transform
+        kernel(*by_row, *shared)
+        return
     run_in_chunks(lambda part: kernel(*(array[part] for array in by_row), *shared), len(by_row[0]), elements_per_row)
 
 
