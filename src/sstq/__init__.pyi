@@ -47,6 +47,5 @@ from sstq.planning import Plan as Plan
 from sstq.planning import plan as plan
 from sstq.randomness.streams import mix_seed as mix_seed
 from sstq.scalar.codebooks import Codebook as Codebook
-from sstq.scalar.densities import Density as Density
 from sstq.simulation import Simulation as Simulation
 from sstq.simulation import simulate as simulate

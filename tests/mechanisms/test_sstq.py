@@ -10,7 +10,6 @@ from sstq import testing
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.randomness import streams
-from sstq.scalar.densities import Density
 from tests.contract.cases import reread
 from tests.patience import PATIENCE
 
@@ -358,9 +357,8 @@ def test_indices_behind_a_public_coin_come_from_the_public_stream():
         ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
         ({"frame_size": 24}, "power of two"),
         ({"frame_seed": 2**64}, "frame_seed must be"),
-        ({"density": Density.uniform()}, "density must be left out unless"),
         ({"codebook": "loss-optimal"}, "'loss-optimal' unless channel='metric-aware'"),
-        ({"codebook": "panter-dite", "kashin": "paper"}, "density must be given"),
+        ({"codebook": "panter-dite", "kashin": "paper"}, "kashin must be 'certified'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -409,13 +407,13 @@ def test_memory_does_not_grow_with_the_clients(kashin):
     assert peaks[1] - peaks[0] < 2_000_000
 
 
-def test_a_density_of_ones_own_is_in_the_repr_and_json_does_not_pretend_to_hold_it():
-    mechanism = sstq.SSTQ(64, 3.0, bits=2, codebook="panter-dite", density=sstq.Density([0.5, 0.3, 0.1, 0.1]))
-    assert eval(repr(mechanism), vars(sstq)) == mechanism  # noqa: S307
+def test_a_rate_is_not_in_the_json_and_is_asked_for():
+    mechanism = sstq.SSTQ(64, 3.0, bits=2, channel="metric-aware", rate="paper")
     again = sstq.from_json(mechanism.to_json())
     assert again.replace(clip=2.0) == mechanism.replace(clip=2.0)
-    with pytest.raises(ValueError, match="JSON does not hold a custom density"):
+    with pytest.raises(ValueError, match="replace needs the rate"):
         again.replace(bits=3)
+    assert again.replace(bits=3, rate="paper") == mechanism.replace(bits=3)
 
 
 @pytest.mark.parametrize("option", ["codebook", "decoder"])
@@ -465,7 +463,7 @@ def test_the_bias_that_a_rescaled_decoder_may_leave_is_in_the_error_bars(seed):
 def test_rescaled_belongs_to_the_laplace_channels():
     with pytest.raises(ValueError, match="use 'unbiased'"):
         make("flat-optimized", decoder="rescaled")
-    with pytest.raises(ValueError, match="density must be given for decoder='rescaled'"):
+    with pytest.raises(ValueError, match="kashin must be 'certified' with 'rescaled'"):
         make("metric-aware-rescaled", kashin="paper")
     with pytest.raises(ValueError, match="positive factor"):
         reread(make("metric-aware-rescaled"), decoder_values=(-make("metric-aware").codebook.values).tolist())

@@ -204,7 +204,7 @@ def test_json_carries_and_rechecks_everything():
         ({"codebook": "uniform"}, "codebook must be 'optimal' with channel='optimal', got 'uniform'"),
         ({"decoder": "identity"}, "decoder must be 'unbiased' with channel='optimal', got 'identity'"),
         ({"rate": "paper"}, "rate must be left out unless channel='metric-aware'"),
-        ({"kashin": "paper"}, "density must be given"),
+        ({"kashin": "paper"}, "kashin must be 'certified'"),
         ({"channel": "flat", "codebook": "optimal"}, "codebook must not be 'optimal' unless channel='optimal'"),
     ],
 )

@@ -226,11 +226,9 @@ class Agreement(ABC):
         options, known = {**self.options, **changes}, inspect.signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
             return restored(type(self), replace(self.parameters, **self._checked(**changes)), options)
-        # JSON does not hold a density; nothing else is lost there.
-        if "density" in known and "density" not in self.options and type(self)(**self.options) != self:
-            raise ValueError(
-                "replace needs all options, but JSON does not hold a custom density: build the mechanism again"
-            )
+        # JSON does not hold a rate; nothing else is lost there.
+        if "rate" in known and "rate" not in options and type(self)(**self.options) != self:
+            raise ValueError("replace needs the rate, which JSON does not hold: pass it as well")
         return type(self)(**options)
 
     def to_json(self) -> str:

@@ -30,13 +30,15 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import Channel, FlatChannel, TableChannel
+from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel, TableChannel
 from sstq.scalar.codebooks import Codebook, interpolation, stochastic_round
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate
+from sstq.scalar.optimal import OPTIMAL, check_unbiased
 
 # Errors are predicted on frames of no more than twice as many dimensions.
 _TYPICAL_DIM = 1024
+_LARGEST_VALUE = 1e100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,8 +90,6 @@ class SSTQ(KashinMechanism):
             `sstq.aggregation.strata`).
         messages: m, the messages per client, each with its own coordinate, for a shuffler that mixes every slot
             separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
-        density: the public density of the coordinates for the optimal channel, the last two codebooks and the rescaled
-            decoder; the default is that of a typical certified representation.
         bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
             scaled into the ball, and the mean is in their units. Other vectors must be scaled to the ball before.
         frame: a name, or a `HadamardFrame`, `OrthogonalFrame` or `FourierFrame`, which also has the size and the seed.
@@ -140,7 +140,6 @@ class SSTQ(KashinMechanism):
         frame: FrameName | Frame = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
-        density: Density | None = None,
         bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
@@ -155,30 +154,37 @@ class SSTQ(KashinMechanism):
             bounds = read_ranges(bounds, common["dim"])
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
-        typical = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
-        built, words, decoded_by, values = parts.build_scalar(
-            common["bits"], common["epsilon"], channel, codebook, decoder, rate, density, typical
-        )
-        names: Any = {"channel": built.name, "codebook": words.name, "decoder": decoded_by}
-        weights: dict[str, Any]
-        if isinstance(built, FlatChannel):
-            weights = {"own": built.own, "other": built.other}
-        else:
-            weights = {"weights": built.matrix}
-        solved = SSTQParameters(
-            **common,
-            **framed,
-            coin=coin,
-            bounds=bounds,
-            **names,
-            codebook_values=words.values,
-            decoder_values=values,
-            **weights,
-        )
-        self._hold(solved, **shown)
+        density = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
+        scalar = parts.solve_scalar(common["bits"], common["epsilon"], channel, codebook, decoder, rate, density)
+        self._hold(SSTQParameters(**common, **framed, **scalar, coin=coin, bounds=bounds), **shown)
 
     def _check_solved(self) -> None:
-        parts.check_scalar(self.bits, self.decoder, self.decoding_values, self.channel, self.codebook)
+        """Refuse a channel, a codebook and decoding values that do not belong together."""
+        values, words, codes = self.decoding_values, self.codebook.values, 1 << self.bits
+        if values.ndim != 1 or not np.all(np.abs(values) <= _LARGEST_VALUE) or not values.any():
+            raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
+        inputs, outputs = self.channel.shape
+        tokens = inputs if self.channel.name == OPTIMAL else codes
+        if not inputs == len(words) == tokens or not outputs == len(values) == codes:
+            raise ValueError(
+                f"channel, codebook and decoder must have {tokens} tokens and 2^bits = {codes} codes, got a channel "
+                f"from {inputs} to {outputs}, {len(words)} codewords and {len(values)} decoded values"
+            )
+        if OPTIMAL in (self.channel.name, self.codebook.name):
+            if not self.channel.name == self.codebook.name == OPTIMAL or self.decoder != "unbiased":
+                raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
+            check_unbiased(self.channel, self.codebook, values)
+        if self.decoder == "unbiased":
+            off = self.channel.moments(values)[0] - words
+        else:
+            # The last codeword is 1, so the last value is the factor.
+            factor = 1.0 if self.decoder == "identity" else float(values[-1])
+            if not factor > 0:
+                raise ValueError(f"decoder 'rescaled' must have a positive factor, got {factor:g}")
+            off = values / factor - words
+        if not np.abs(off).max() <= RESIDUAL_MAX:
+            wrong = f"got values that differ by {np.abs(off).max():g}"
+            raise ValueError(f"decoder {self.decoder!r} must have its own values, {wrong}")
 
     @cached_property
     def channel(self) -> Channel:
