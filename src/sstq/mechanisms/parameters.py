@@ -101,7 +101,7 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
     others = [each for each in kinds if each is not NoneType and get_origin(each) is not Literal]
     if words and (isinstance(value, str) or not others):
-        return check_option(name, value, words)
+        return value if value in words else check_option(name, value, words)
     return others[0].__metadata__[0](name, value) if _is_annotated(others[0]) else _number(name, value, others[0])
 
 
@@ -163,7 +163,6 @@ class Agreement(ABC):
     that name.
 
     Attributes:
-        options: the arguments as given, in their order; where it was read from JSON, those that JSON holds.
         parameters: integers and decoding values, a frozen dataclass of `parameters_class`.
         name: that of the mechanism in JSON.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
@@ -175,8 +174,12 @@ class Agreement(ABC):
     seed_option: ClassVar[str | None] = None
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
-    options: Mapping[str, Any]
     parameters: Parameters
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments as given, in their order; of an object read from JSON, those that JSON holds."""
+        return _shown(type(self), self.parameters.options())
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Note the options as given; `__init__` checks them."""
@@ -261,11 +264,16 @@ Made = TypeVar("Made", bound=Agreement)
 
 def restored(cls: type[Made], parameters: Any, options: Mapping[str, Any] | None = None) -> Made:
     """An object with these parameters, which are not checked, and with these options, or those that they hold."""
-    made, known = object.__new__(cls), inspect.signature(cls).parameters
-    given = parameters.options() if options is None else options
-    shown = {name: given[name] for name in known if name in given}
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in shown.items()}
+    made = object.__new__(cls)
     parts = {name for name in vars(parameters) if isinstance(getattr(cls, name, None), cached_property)}
-    fields_of = {name: value for name, value in vars(parameters).items() if name not in parts}
-    vars(made).update(fields_of, parameters=parameters, options=MappingProxyType(plain))
+    vars(made).update({name: value for name, value in vars(parameters).items() if name not in parts})
+    vars(made)["parameters"] = parameters
+    if options is not None:
+        vars(made)["options"] = _shown(cls, options)
     return made
+
+
+def _shown(cls: type[Agreement], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options in the order of the arguments, with plain numbers."""
+    known = {name: options[name] for name in inspect.signature(cls).parameters if name in options}
+    return MappingProxyType({name: v.item() if isinstance(v, np.generic) else v for name, v in known.items()})
