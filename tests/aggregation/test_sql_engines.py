@@ -20,13 +20,9 @@ from tests.contract.cases import encode
 N, DIM = 20_000, 6
 BAR = {
     "SSTQ flat": sstq.SSTQ(DIM, 3.0, bits=3),
-    "SSTQ optimal": sstq.SSTQ(DIM, 3.0, bits=3, channel="optimal"),
-    "FrameUnit, one frame": sstq.FrameUnit(DIM, 3.0),
     "FrameUnit, 2^16 frames": sstq.FrameUnit(DIM, 3.0, frames=1 << 16),
     "GroupUnit with shares": sstq.GroupUnit(DIM, 2.0, groups=5, blocks=2, frames=20, frame_size=32),
-    "vqSGD": sstq.VqSGD(DIM, 3.0),
     "SSTQ, public coin": sstq.SSTQ(DIM, 3.0, bits=3, coin="public"),
-    "FrameUnit, public rows": sstq.FrameUnit(DIM, 3.0, bits=4),
     "SQKR": sstq.SQKR(DIM, 3.0, k=2),
 }
 

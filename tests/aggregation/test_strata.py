@@ -1,17 +1,14 @@
 """Means by strata. z-tests use |z| < 6 (false-failure rate 2e-9 each, fewer than 200 of them)."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy.stats import binom
-from typer.testing import CliRunner
 
 import sstq
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, _count_chances, stratified_variance
-from sstq.cli import app
 from sstq.frames.tight import OrthogonalFrame
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
@@ -140,7 +137,7 @@ def test_error_bars_cover(seed):
     assert margin < 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_drop_outs_that_depend_on_the_coordinate_do_no_harm(seed):
     """Three of four clients of every third stratum are lost: strata do not notice, the plain mean is far off."""
     rng = np.random.default_rng(seed)
@@ -227,14 +224,3 @@ def test_private_messages_have_strata_too():
 def test_coordinates_that_depend_on_the_data_are_no_strata():
     with pytest.raises(ValueError, match="without looking at the data for strata, got FrameUnit"):
         StratifiedAggregator(sstq.mechanism("frameunit", dim=6, epsilon=2.0))
-
-
-@pytest.mark.parametrize(("count", "estimator"), [(LEAST - 1, "mean"), (LEAST, "strata")])
-def test_the_command_line_says_which(count, estimator, tmp_path):
-    (tmp_path / "mechanism.json").write_text(SMALL.to_json())
-    sstq.write_messages(tmp_path / "messages.sstq", sample(count))
-    arguments = ["aggregate", "messages.sstq", "--mechanism", "mechanism.json", "--output", "out"]
-    result = CliRunner().invoke(app, [str(tmp_path / a) if "." in a or a == "out" else a for a in arguments])
-    assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["estimator"] == estimator
-    assert estimator in result.output

@@ -61,18 +61,10 @@ def test_more_clients_than_all_frames_suffice_for():
     assert "unbiased" in note
 
 
-@pytest.mark.parametrize(("dim", "epsilon", "clients"), [(25_450, 8.0, 2500), (384, 8.0, 4159), (1000, 6.0, 100)])
-def test_few_clients_with_much_epsilon_are_warned(dim, epsilon, clients):
-    """Bias over noise is 3.1, 16 and 0.7 here: the bias grows with ε as the noise falls."""
-    assert "pass frames=" in FrameUnit(dim, epsilon).note(clients)
-
-
 @pytest.mark.parametrize(
     "wish",
     [
         {"dim": 384, "clients": 50_000, "epsilon": 2.0},
-        {"dim": 784, "clients": 1000, "epsilon": 0.4},
-        {"dim": 3, "clients": 10**6, "epsilon": 20.0},
         {"dim": 1000, "clients": 12_345, "epsilon": 7.0, "coin": "public"},
         {"dim": 1000, "epsilon": 3.0, "target_error": 0.2},
     ],
@@ -109,9 +101,12 @@ def test_clients_and_frames_exclude_each_other():
     assert sstq.from_json(made.to_json()) == made == FrameUnit(300, 3.0, frames=made.frames)
 
 
-@pytest.mark.parametrize(("dim", "frames", "epsilon"), [(256, 1, 3.0), (600, 8, 8.0), (5000, 1, 1.0), (300, 40, 6.0)])
-def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon):
-    mechanism, x = FrameUnit(dim, epsilon, frames=frames), typical_vector(dim)
+@pytest.mark.parametrize(
+    ("dim", "frames", "epsilon", "bits"),
+    [(256, 1, 3.0, None), (600, 8, 8.0, None), (5000, 1, 1.0, None), (300, 40, 6.0, None), (200, 1, 6.0, 3)],
+)
+def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon, bits):
+    mechanism, x = FrameUnit(dim, epsilon, frames=frames, bits=bits), typical_vector(dim)
     seeds = [sstq.mix_seed(3, number) for number in range(max(2, 40 // frames))]
     errors = [mechanism.with_seed(seed).expected_mse(x, clients=50) for seed in seeds]
     typical = mechanism.typical_error(clients=50)
@@ -119,7 +114,7 @@ def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon
     assert np.mean([error.bias2 for error in errors]) == pytest.approx(typical.bias2, rel=0.1)
 
 
-@pytest.mark.parametrize(("size", "inside"), [(256, 1), (256, 2), (256, 63), (256, 256), (1024, 5)])
+@pytest.mark.parametrize(("size", "inside"), [(256, 1), (256, 63), (256, 256)])
 def test_the_scatter_of_the_part_along_the_vector(size, inside, seed):
     """Of 10,000 directions; its standard error is below 2 %, so that 14 % fail falsely below 1e-9."""
     g = np.abs(np.random.default_rng(seed).standard_normal((10_000, size)))
@@ -127,14 +122,7 @@ def test_the_scatter_of_the_part_along_the_vector(size, inside, seed):
     assert _length_scatter(size, inside) == pytest.approx(np.var(lengths) / np.mean(lengths) ** 2, rel=0.14)
 
 
-def test_one_dimension_has_a_bias_too():
-    """All of it is along the vector. The mean of 300 frames scatters by 8 %."""
-    mechanism = FrameUnit(1, 8.0)
-    exact = np.mean([mechanism.with_seed(seed).expected_mse(np.ones(1)).bias2 for seed in range(300)])
-    assert mechanism.typical_error().bias2 == pytest.approx(exact, rel=0.4)
-
-
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):
     """64 of 128 frames stand for all. Without what they leave more than 128 do, the variance would be 1 % too small.
 

@@ -201,7 +201,7 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [1.0, 0.4, pytest.param(0.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("length", [0.4, *(pytest.param(norm, marks=pytest.mark.soak) for norm in (0.0, 1.0))])
 def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""
     mechanism, rounds = FrameUnit(6, 2.0, clip=0.5), 400
@@ -246,8 +246,7 @@ def test_bits_on_the_wire(dim, options, bits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.01, 20.0])
-@pytest.mark.parametrize("dim", [1, 10**6])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 0.01), (1, 20.0), (10**6, 20.0)])
 def test_stable_for_all_budgets_and_dimensions(dim, epsilon):
     mechanism = FrameUnit(dim, epsilon, clip=0.1)
     assert epsilon - 1e-8 < mechanism.privacy_loss() <= epsilon
@@ -308,18 +307,6 @@ def test_the_chance_of_being_inside_is_hypergeometric(size, taking_part):
     draw = best_draw(1.0, taking_part)
     expected = hypergeom.cdf(draw.inside - 1, size - 1, np.arange(size), taking_part - 1)
     np.testing.assert_allclose(inside_by_rank(taking_part, draw.inside, size), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("options", [{}, {"bits": 3}, {"bits": 6}, {"frames": 2}])
-@pytest.mark.parametrize("epsilon", [1.0, 6.0])
-def test_the_bias_of_the_frames_on_average(options, epsilon):
-    """The closed form against the exact bias of 60 frames, within 6 standard errors of that and 3 % of model."""
-    dim = 200
-    mechanism, x = FrameUnit(dim, epsilon, clip=2.0, **options), 2 * structured(dim)["gaussian"]
-    frames = [mechanism.with_seed(sstq.mix_seed(6, r)) for r in range(60)]
-    biases = np.array([frame.expected_mse(x).bias2 for frame in frames])
-    typical = mechanism.typical_error().bias2
-    assert abs(biases.mean() - typical) < 6 * biases.std() / 60**0.5 + 0.03 * typical
 
 
 def test_a_million_clients_of_dimension_256():

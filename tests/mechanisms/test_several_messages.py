@@ -15,7 +15,6 @@ from sstq.checks import RANGES
 from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.base import LocalReport
 from sstq.messages.vectors import open_vectors
-from tests.contract.cases import CASES
 
 EVERY = [
     sstq.FrameUnit(8, 2.0, frames=4),
@@ -81,16 +80,6 @@ def test_a_public_coin_allows_one_message():
     assert RANGES["messages"][1] == 4096
 
 
-def test_mechanisms_that_cannot_be_shuffled_refuse_messages_by_name():
-    """Public coins, continuous values, a trusted aggregator, no privacy."""
-    able = {type(one).name for one in EVERY}
-    for case, options in CASES.items():
-        name = case.split("/")[0]
-        if name not in able and name in sstq.list_mechanisms():
-            with pytest.raises(TypeError, match=f"^{name} takes no option 'messages'; it takes dim, "):
-                sstq.mechanism(name, dim=8, **options, messages=2)
-
-
 def test_the_epsilon_of_a_bundle_is_rounded_up():
     """It is the least double that is not below the exact product; rounding to nearest fails in 4 of 10 cases."""
     below = 0
@@ -117,23 +106,6 @@ def test_ledgers_charge_the_bundle(tmp_path):
         capped.spend(ledger_price(MECHANISM), "first")
 
 
-def test_a_large_bundle_is_paid_for_where_its_owner_allows_it(tmp_path):
-    """256 messages of 2.8 are 717 if the shuffler cheats, and (1, 1e-6) if it does not."""
-    large = sstq.FrameUnit(1000, 2.8, frames=2**10, messages=256, inside=300)
-    assert ledger_price(large) == price(large) == 256 * 2.8
-    cautious = Ledger(tmp_path / "cautious", 1000.0, round_cap=100.0)
-    with pytest.raises(BudgetExhausted, match=r"got 716\.8; .* a new one may have round_cap=716\.8$"):
-        cautious.spend(price(large), "first")
-    assert cautious.rounds_left(price(large)) == 0
-    for options in ({}, {"round_cap": 716.8}):
-        open_ = Ledger(tmp_path / f"open {len(options)}", 1500.0, **options)
-        open_.spend(price(large), "first")
-        assert (open_.spent, open_.rounds_left(price(large))) == (pytest.approx(716.8), 1)
-        assert Ledger(open_.path).entries == open_.entries
-    low, high, _ = RANGES["answer_epsilon"]
-    assert (low, high) == (RANGES["round_epsilon"][0], RANGES["messages"][1] * RANGES["epsilon"][1])
-
-
 def test_more_messages_are_as_more_people():
     """In expected and typical errors, in the estimates, and for the shuffler."""
     large = sstq.SSTQ(5000, 2.0, bits=2)  # whose typical error is that of a smaller frame
@@ -154,11 +126,8 @@ def test_more_messages_are_as_more_people():
 
 def test_more_messages_are_as_more_people_but_for_the_bias():
     several, one = MECHANISM.replace(frames=4), MECHANISM.replace(frames=4, messages=1)
-    for error, same in (
-        (several.expected_mse(X[0], clients=30), one.expected_mse(X[0], clients=150)),
-        (several.typical_error(30), one.typical_error(150)),
-    ):
-        assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
+    error, same = several.expected_mse(X[0], clients=30), one.expected_mse(X[0], clients=150)
+    assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
     assert several.frames_for(1000) == one.frames_for(5000) > one.frames_for(1000)
     assert several.clients_allowed == one.clients_allowed // 5
     assert sstq.FrameUnit(8, 2.0, clients=1000, messages=5).frames == one.frames_for(5000)
@@ -179,11 +148,10 @@ def test_estimates_know_the_people():
     assert half.mean().people == 22.5
 
 
-@pytest.mark.parametrize("frames", [8, 64])
-def test_standard_errors_are_of_the_mean_of_these_people(frames, seed):
+def test_standard_errors_are_of_the_mean_of_these_people(seed):
     """With false failures below 1e-8: the noise has at least half as many directions as there are coordinates."""
     dim, rounds = 16, 24
-    mechanism = sstq.FrameUnit(dim, 3.0, frames=frames, messages=8, frame_size=256)
+    mechanism = sstq.FrameUnit(dim, 3.0, frames=8, messages=8, frame_size=256)
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((60, dim))
     x /= np.linalg.norm(x, axis=1, keepdims=True)

@@ -25,15 +25,6 @@ def test_known_order_statistics(count, expected):
     np.testing.assert_allclose(means, -means[::-1], atol=1e-11)
 
 
-@pytest.mark.parametrize("count", [2, 3, 8, 63, 256, 1024, 4096])
-def test_order_statistics_sum_to_the_moments_of_a_sample(count):
-    means, squares = normal_order_statistics(count)
-    assert means.sum() == pytest.approx(0, abs=1e-9)
-    assert squares.sum() == pytest.approx(count, rel=1e-10)
-    # Jensen: a squared mean is below the mean square.
-    assert np.all(means**2 < squares)
-
-
 def test_order_statistics_against_adaptive_quadrature():
     from scipy.integrate import quad
     from scipy.stats import beta, norm
@@ -71,8 +62,8 @@ def test_uniform_pick_is_exact_integer_arithmetic(seed):
         assert uniform_below(before << np.uint64(2), np.full(limit - 1, limit)).tolist() == list(range(limit - 1))
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 3.0, 8.0, 16.0, 20.0])
-@pytest.mark.parametrize("size", [2, 8, 256, 4096])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("size", [2, 256, 4096])
 def test_threshold_is_the_largest_private_one(epsilon, size):
     choice = k_closest(epsilon, size, lambda first, second: 1 / first**2)
     bound = exp_lower(epsilon)
