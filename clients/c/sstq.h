@@ -3,7 +3,7 @@
  *
  * Mechanisms: FrameUnit, GroupUnit, SSTQ with the flat channel, the Hadamard frame and kashin="certified", Frequencies,
  * and surveys of all types of questions.
- * Nothing is allocated: sstq_sizes_of tells how much memory to hand over. `sstq inspect --c-header` writes the parameters.
+ * Nothing is allocated: sstq_sizes_of tells how much memory to hand over. `clients/c/header.py` writes the parameters.
  *
  * The arithmetic is IEEE 754: compile without -ffast-math, with -ffp-contract=off, and leave subnormal numbers on.
  * Privacy does not depend on that, only agreement with the library to the last bit does.
@@ -22,7 +22,7 @@ typedef enum { SSTQ_FRAMEUNIT = 1, SSTQ_GROUPUNIT = 2, SSTQ_FLAT = 3, SSTQ_FREQU
 
 typedef enum {
     SSTQ_OK = 0,
-    SSTQ_BAD_PARAMETERS,   /* the parameters contradict each other: write them again with `sstq inspect --c-header` */
+    SSTQ_BAD_PARAMETERS,   /* the parameters contradict each other: write them again with `clients/c/header.py` */
     SSTQ_BAD_ARGUMENT,     /* a pointer is NULL */
     SSTQ_BAD_LENGTH,       /* the vector does not have `dim` numbers */
     SSTQ_BUFFER_TOO_SMALL, /* see sstq_sizes_of */

@@ -293,7 +293,6 @@ def test_outputs_need_a_folder(tmp_path, spec):
 NUMBERS = ("--dim", 8, "--epsilon", 1)
 WRITERS = {
     "spec": (("spec", *NUMBERS, "--output"), "m.json"),
-    "inspect": (("inspect", "{spec}", "--c-header"), "c.h"),
     "encode": (("encode", "{vectors}", "-m", "{spec}", "--output"), "m.sstq"),
 }
 

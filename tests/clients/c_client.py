@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import sstq
-from sstq.mechanisms.c_header import c_parameters, c_questions
+from clients.c.header import c_parameters, c_questions
 from tests.clients.cases import Words, vectors
 from tests.clients.written import FOLDER
 
@@ -158,7 +158,7 @@ Random = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c
 
 
 def parameters_of(mechanism):
-    """What `sstq inspect --c-header` writes for a mechanism, in memory."""
+    """What `clients/c/header.py` writes for a mechanism, in memory."""
     given = c_parameters(mechanism) | {"mechanism": _ALL_KINDS[mechanism.name], "digest": mechanism.digest().encode()}
     for field, table in given.items():
         if isinstance(table, np.ndarray):

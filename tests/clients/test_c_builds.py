@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sstq
+from clients.c import header
 from tests.cli.test_cli import run
 from tests.clients import c_client
 
@@ -71,8 +72,9 @@ def test_the_example_of_the_readme(compiler, tmp_path, monkeypatch):
     specify, build = re.findall("```console\n(.*?)\n```", text, flags=re.DOTALL)
     (program,) = re.findall("```c\n(.*?)```", text, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    for command in specify.splitlines():
-        run(*command.split()[1:])
+    specify, write = specify.splitlines()
+    run(*specify.split()[1:])
+    assert header.main(write.split()[2:]) is None
     Path("example.c").write_text(program)
     Path("clients").symlink_to(c_client.SOURCES.parent)
     compile_it, start_it = build.removeprefix("cc ").split(" && ")

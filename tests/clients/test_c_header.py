@@ -1,15 +1,13 @@
-"""`sstq inspect --c-header`: a program that includes it sends the messages of the vectors."""
+"""`clients/c/header.py`: a program that includes it sends the messages of the vectors."""
 
 import json
-import re
 import subprocess
 
 import numpy as np
 import pytest
 
 import sstq
-from sstq.mechanisms.c_header import c_header
-from tests.cli.test_cli import run
+from clients.c.header import c_header, main
 from tests.clients import survey_steps
 from tests.clients.c_client import compile_client, compilers
 from tests.clients.test_c_builds import BUILDS, refuse_without
@@ -174,15 +172,11 @@ def test_the_header_says_how_many_messages_a_person_sends():
 def test_the_command_writes_the_header(tmp_path):
     there, mechanism = tmp_path / "living-rooms.h", sstq.FrameUnit(16, 4.0)
     (tmp_path / "m.json").write_text(mechanism.to_json())
-    options = ("inspect", tmp_path / "m.json", "--c-header", there)
-    assert f"wrote {there}" in run(*options).stderr
+    assert main([str(tmp_path / "m.json"), str(there)]) is None
     assert there.read_text() == c_header(mechanism, "living_rooms_params")
     assert mechanism.digest() in there.read_text()
-    there.write_text("mine")
-    assert f"--c-header {there} already exists; pass --force" in run(*options, code=2).stderr
-    assert there.read_text() == "mine"
-    run(*options, "--force")
-    assert there.read_text() == c_header(mechanism, "living_rooms_params")
+    assert "usage" in main([])
+    assert "No such file" in main([str(tmp_path / "none.json"), str(there)])
 
 
 @pytest.mark.parametrize(
@@ -191,18 +185,12 @@ def test_the_command_writes_the_header(tmp_path):
         (sstq.VqSGD(8, 1.0), "m.h", "for the C client, got 'vqsgd'"),
         (sstq.SSTQ(8, 1.0, channel="metric-aware"), "m.h", "got channel='metric-aware'"),
         (sstq.SSTQ(8, 1.0, kashin="paper"), "m.h", "got kashin='paper'"),
-        (sstq.FrameUnit(8, 1.0), "2026.h", "--c-header must be a file such as rooms.h"),
-        (sstq.FrameUnit(8, 1.0), "räume.h", "--c-header must be a file such as rooms.h"),
+        (sstq.FrameUnit(2, 1.0, bounds=[[0, 1], [0, 1]]), "m.h", "bounds must be left out for the C client: scale"),
+        (sstq.FrameUnit(8, 1.0), "2026.h", "the header's name must be letters, digits and underscores"),
+        (sstq.FrameUnit(8, 1.0), "räume.h", "the header's name must be letters, digits and underscores"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, mechanism, header, words):
     (tmp_path / "m.json").write_text(mechanism.to_json())
-    refused = run("inspect", tmp_path / "m.json", "--c-header", tmp_path / header, code=2)
-    assert words in re.sub(r"\s+", " ", refused.stderr)
+    assert words in main([str(tmp_path / "m.json"), str(tmp_path / header)])
     assert not (tmp_path / header).exists()
-
-
-def test_bounds_are_refused_with_a_remedy():
-    mechanism = sstq.FrameUnit(2, 1.0, bounds={"age": (0, 110), "bmi": (10, 60)})
-    with pytest.raises(ValueError, match="bounds must be left out for the C client: scale the vectors before"):
-        c_header(mechanism, "params")

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 import sstq
+from clients.c import header
 from tests.browsing import CHROMIUM, browsing
 from tests.cli.test_cli import run
 from tests.clients.c_client import compilers
@@ -31,7 +32,8 @@ def server(tmp_path_factory):
     """A collector with the campaign whose mechanism the page's commands write."""
     folder = tmp_path_factory.mktemp("sending")
     for command in shell_lines(PAGE):
-        run(*(folder / word if word.startswith("rooms.") else word for word in command.split()[1:]))
+        words = [str(folder / word) if word.startswith("rooms.") else word for word in command.split()]
+        assert run(*words[1:]) if words[0] == "sstq" else header.main(words[2:]) is None
     with serving(folder) as running:
         running.create("rooms", sstq.from_json((folder / "rooms.json").read_text()), origins=["*"])
         running.folder = folder

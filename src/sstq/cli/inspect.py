@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import (
-    ForceOption,
     VerboseOption,
-    WrongUsage,
     argument,
-    check_output,
-    check_usage,
     describe_mechanism,
     option,
     privacy_of,
     read_mechanism,
-    write_text,
 )
 from sstq.cli.terminal import Facts, complain, progress, show_facts, warn
 
@@ -32,9 +27,7 @@ def inspect(
     mechanism: Annotated[
         Path | None, option("Check that the file belongs to this mechanism.", "--mechanism", "-m")
     ] = None,
-    c_header: Annotated[Path | None, option("Write the parameters for the C client to this header.")] = None,
     verbose: VerboseOption = False,
-    force: ForceOption = False,
 ) -> None:
     """Show the content of a mechanism, a message file or an aggregator's state.
 
@@ -42,19 +35,12 @@ def inspect(
     its checksums are verified and every message is checked.
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
-
-    Example: sstq inspect mechanism.json --c-header rooms.h
     """
-    check_output(c_header, force, "--c-header")
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
     if start.lstrip()[:1] == b"{":
-        described = read_mechanism(path)
-        if c_header is not None:
-            with check_usage():
-                write_text(c_header, _c_header(described, c_header))
-        facts = describe_mechanism(described)
+        facts = describe_mechanism(read_mechanism(path))
     else:
         facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(path, shared)
     digest, simulated = str(dict(facts)["digest"]), dict(facts).get("randomness") == _SEED
@@ -68,16 +54,6 @@ def inspect(
     if shared is not None and not matches:
         complain(f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
         raise typer.Exit(1)
-
-
-def _c_header(mechanism: "Mechanism", path: Path) -> str:
-    """Return the text of the header; the parameters are named after the file."""
-    from sstq.mechanisms.c_header import c_header
-
-    stem = path.stem.replace("-", "_")
-    if not stem.isascii() or not stem.isidentifier() or stem.startswith("_"):
-        raise WrongUsage(f"--c-header must be a file such as rooms.h, whose name is used in C, got {path}")
-    return c_header(mechanism, f"{stem}_params")
 
 
 def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:

@@ -1,11 +1,17 @@
-"""A mechanism as a C header: the parameters of the client in `clients/c`, every number exact."""
+"""Writes a mechanism as a C header, the parameters of the client beside this file, every number exact.
+
+python clients/c/header.py rooms.json rooms.h
+"""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import sstq
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.frameunit.rows import RowMechanism
@@ -31,23 +37,11 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     """Write a C header that defines `static const sstq_params NAME`, or `sstq_survey NAME`.
 
     ValueError for what the C client cannot do.
-
-    Examples:
-        >>> import sstq
-        >>> print(c_header(sstq.FrameUnit(dim=3, epsilon=2.0), "rooms"))
-        /* frameunit, dim = 3, epsilon = 2.0, clip = 1.0, 9 bits per message.
-         * Written by `sstq inspect --c-header`; all of it is public. */
-        #ifndef SSTQ_PARAMETERS_ROOMS
-        #define SSTQ_PARAMETERS_ROOMS
-        <BLANKLINE>
-        #include "sstq.h"
-        <BLANKLINE>
-        static const sstq_params rooms = {
-            .mechanism = SSTQ_FRAMEUNIT,
-        ...
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
-        raise ValueError(f"name must be letters, digits and underscores and begin with a letter, got {name!r}")
+        raise ValueError(
+            f"the header's name must be letters, digits and underscores and begin with a letter, got {name!r}"
+        )
     about, kind, encoder = f"epsilon = {mechanism.epsilon!r}", "sstq_params", "sstq_encode"
     if isinstance(mechanism, Survey):
         tables, values = _survey(mechanism, name)
@@ -69,7 +63,7 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     values["digest"] = f'"{mechanism.digest()}"'
     guard = f"SSTQ_PARAMETERS_{name.upper()}"
     lines += [
-        " * Written by `sstq inspect --c-header`; all of it is public. */",
+        " * Written by clients/c/header.py; all of it is public. */",
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
@@ -209,3 +203,20 @@ def _hexadecimal(value: float) -> str:
     """A number as C99 writes it exactly, without zeros at the end."""
     digits, exponent = value.hex().split("p")
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}p{exponent}"
+
+
+def main(arguments: list[str]) -> str | None:
+    """Write the header of a mechanism's JSON; returns what is wrong. The parameters are named after the header."""
+    if len(arguments) != 2:
+        return "usage: python clients/c/header.py MECHANISM.json HEADER.h"
+    mechanism, header = map(Path, arguments)
+    try:
+        text = c_header(sstq.from_json(mechanism.read_text()), f"{header.stem.replace('-', '_')}_params")
+        header.write_text(text)
+    except (OSError, ValueError) as error:
+        return f"error: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
