@@ -323,10 +323,10 @@ def test_the_page_is_served_from_the_checkout_under_the_policy_of_the_dashboard(
 def test_a_poll_that_is_there_stays_as_it_is(tmp_path):
     collector = Collector(Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR))
     ensure_poll(collector)
-    (entry,) = collector.refresh()
-    collector.change(entry, replace(entry.campaign, most_messages=2), {})
+    entry = collector.entries[POLL]
+    collector.save(replace(entry.campaign, most_messages=2), {}, entry)
     ensure_poll(collector)
-    (entry,) = collector.refresh()
+    (entry,) = collector.entries.values()
     assert entry.campaign.most_messages == 2
     assert (entry.campaign.name, entry.campaign.senders, entry.campaign.readers) == (POLL, "everybody", "public")
     collector.store.close()
