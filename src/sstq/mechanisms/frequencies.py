@@ -238,8 +238,7 @@ class Frequencies(RecordMechanism):
         return _one_each(as_vectors(X)).astype(np.float64)
 
     def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        if groups is not None:
-            raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
+        rows = super()._held(rows, groups)
         wrong = np.flatnonzero(~self._known(rows))
         if len(wrong):
             wanted = f"finite integers from 0 to {self.categories - 1}"

@@ -134,14 +134,11 @@ class GroupUnit(RowMechanism):
         size = check_frame_size(size, block_dim, blocks)
         parts: dict[str, Any] = {"blocks": blocks, "groups_per_block": groups_per_block, "share_people": share_people}
         solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, **parts)
-        shares: dict[str, Any] = {}
+        given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": coin or "private"}
         if share_people:
-            share_draw = affine_draw(epsilon, groups)
-            shares = {"share_size": share_draw.size, "share_inside": share_draw.inside}
-            shares["share_threshold"] = share_draw.threshold
-        coin = "private" if coin is None else coin
-        given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": coin}
-        self._hold(GroupUnitParameters(**common, **solved, **given, **shares))
+            draw = affine_draw(epsilon, groups)
+            given |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+        self._hold(GroupUnitParameters(**common, **solved, **given))
 
     def _check_solved(self) -> None:
         blocks = check_number("blocks", self.blocks, 1, self.groups, integer=True)

@@ -205,9 +205,9 @@ class Survey(RecordMechanism):
         given = columns_of(X, list(self.columns), strict)
         nothing = [None] * len(next(iter(given.values())))
         rows = []
-        for name, question in self.columns.items():
+        for name, question in self.columns.items():  # no comprehension: a warning names the line that called encode
             rows.append(question._read(given.get(name, nothing), name, strict))
-        return np.concatenate(rows, axis=1)
+        return np.hstack(rows)
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
         return self._records_of(X, strict=True)
@@ -229,8 +229,9 @@ class Survey(RecordMechanism):
         return {name: [some[place] for place in rng.integers(len(some), size=count)] for name, some in examples.items()}
 
     def _trials(self) -> dict[str, Rows]:
-        some = [question._read(question._examples(), name, strict=True) for name, question in self.columns.items()]
-        rows = [np.concatenate([each[place % len(each)] for each in some]) for place in range(max(map(len, some)))]
+        some = {name: question._examples() for name, question in self.columns.items()}
+        most = range(max(map(len, some.values())))
+        rows = self._check_vectors({name: [each[place % len(each)] for place in most] for name, each in some.items()})
         return {f"record {place}": row[None] for place, row in enumerate(rows)}
 
     def _by_question(self, rows: Rows) -> dict[str, Rows]:
@@ -325,6 +326,4 @@ def _check_questions(questions: Any) -> dict[str, Question]:
     twice = [by for by in questions.values() if isinstance(by, By)]
     if len(set(twice)) < len(twice):
         raise ArgumentError("questions", "must differ, got the same By twice")
-    for question in questions.values():
-        question._within(questions)
     return dict(questions)
