@@ -71,13 +71,6 @@ def _transform_low(a: Any, offset: int, size: int, bits: int) -> None:
         transform(a, offset, bits)
 
 
-@njit(inline="always")
-def _add_lanes(lanes: Any, sums: Any) -> None:
-    """Add up the parts of ‖a‖², ⟨a, s⟩ and ‖s‖², in double precision: single would not do for the sum of millions."""
-    for k in range(lanes.size):
-        sums[k // SUM_LANES] += np.float64(lanes[k])
-
-
 @njit
 def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Row by row: all bits forward, one step, all bits backward; ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums."""
@@ -89,25 +82,10 @@ def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) 
         for block in range(0, row_size, block_size):
             lanes[:] = 0
             _step_block(a, offset + block, t, t_offset + block, split, factors, lanes)
-            _add_lanes(lanes, sums)
+            # In double precision: single would not do for the sum of millions.
+            for k in range(lanes.size):
+                sums[k // SUM_LANES] += np.float64(lanes[k])
         transform_bits(a, offset, row_size, block_bits, row_bits)
-
-
-@njit(inline="always")
-def _relaxation(row: Any, last: Any, before: Any) -> Any:
-    """The r of a step from its row of the schedule and the sums of the last step and of the one before."""
-    reduction = 2 * before[1] - before[0] + last[0]
-    quotient = before[2] / max(reduction, LEAST_REDUCTION)
-    return max(row[0], np.float32(min(row[1] * quotient, LONGEST_STEP)))
-
-
-@njit(inline="always")
-def _copy_columns(
-    x: Any, offset: int, stride: int, y: Any, y_offset: int, y_stride: int, count: int, step: int, y_step: int
-) -> None:
-    """Butterfly of `count` columns of eight vectors from x to y; the columns are `step` and `y_step` floats apart."""
-    for k in range(count):
-        vectors.butterfly(_PASS_BITS, x, offset + k * step, stride, y, y_offset + k * y_step, y_stride)
 
 
 @njit
@@ -130,7 +108,8 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     first_bit, last_bit = VECTOR_BITS + masked_bits, VECTOR_BITS + inner_bits
     for word in range(words_per_row):
         column = word * VECTOR_WIDTH
-        _copy_columns(a, column, outer_stride, tile, 0, tile_stride, inner_count, pitch, VECTOR_WIDTH)
+        for k in range(inner_count):
+            vectors.butterfly(_PASS_BITS, a, column + k * pitch, outer_stride, tile, k * VECTOR_WIDTH, tile_stride)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for group in range(1 << (row_count_bits - masked_bits)):
@@ -138,7 +117,8 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
             vectors.masked(masked_bits, tile, group * masked_size, VECTOR_WIDTH, mask, mask_offset, words_per_row)
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
-        _copy_columns(tile, 0, tile_stride, a, column, outer_stride, inner_count, VECTOR_WIDTH, pitch)
+        for k in range(inner_count):
+            vectors.butterfly(_PASS_BITS, tile, k * VECTOR_WIDTH, tile_stride, a, column + k * pitch, outer_stride)
 
 
 @njit
@@ -195,8 +175,10 @@ def _solve(x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: A
             _project_rows(a, split, mask, tile)
             scale = np.float32(1 / (1 << bits))  # a arrives from H·mask·H, without the factor of P
         before, last = sums[step & 1], sums[~step & 1]
-        rate = _relaxation(schedule[step], last, before) * scale
-        factors = scale, rate, schedule[step, 2], schedule[step, 3]
+        relaxation, stretch, cap, box = schedule[step]
+        quotient = before[2] / max(2 * before[1] - before[0] + last[0], LEAST_REDUCTION)
+        rate = max(relaxation, np.float32(min(stretch * quotient, LONGEST_STEP)))
+        factors = scale, rate * scale, cap, box
         before[:] = 0
         _step_rows(a, t, split, factors, lanes, before)
         # Give a its scale in ‖a‖² and ⟨a, s⟩.
