@@ -109,6 +109,17 @@ def test_pooling_has_the_least_variance():
     np.testing.assert_allclose(both.shares, [0.65, 0.35])
 
 
+def test_classes_further_apart_are_worth_more_directions():
+    """With a fixed seed: 42 and 52 directions at equal noise, so only the pilot's answers tell the two apart."""
+    counts = []
+    for apart in (0.0, 6.0):
+        public, (X, y) = people(500, 0, dim=60, apart=apart)[0], people(4000, 50, dim=60, apart=apart)
+        counts.append(
+            PrivateClassifier(4.0, public=public, check_people=0, random_state=0).fit(X, y).report_.directions
+        )
+    assert counts[0] < counts[1]
+
+
 def test_units_of_columns_do_not_matter():
     X, y = people(5000, 0)
     units = 2.0 ** np.arange(-4, 4)
