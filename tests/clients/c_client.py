@@ -199,11 +199,13 @@ def load(path):
 class Encoder:
     """A mechanism in C, with its buffers; `asked` are the bytes that it has asked the source for, call by call."""
 
+    sizes_of, made_of = "sstq_sizes_of", staticmethod(parameters_of)
+
     def __init__(self, library, mechanism, parameters=None):
         self.library, self.mechanism = library, mechanism
-        self.parameters = parameters_of(mechanism) if parameters is None else parameters
+        self.parameters = self.made_of(mechanism) if parameters is None else parameters
         sizes = Sizes()
-        self._refuse(library.sstq_sizes_of(self.parameters, sizes))
+        self._refuse(getattr(library, self.sizes_of)(self.parameters, sizes))
         self.floats, self.words = np.empty(sizes.floats, np.float32), np.empty(sizes.words, np.uint32)
         self.buffers = Buffers(self.floats.ctypes.data, self.words.ctypes.data, sizes)
         self.asked, self._script, self._source = [], b"", Random(self._hand_out)
@@ -242,14 +244,7 @@ class Encoder:
 class SurveyEncoder(Encoder):
     """The same for a survey."""
 
-    def __init__(self, library, survey, parameters=None):
-        self.library, self.mechanism = library, survey
-        self.parameters = survey_of(survey) if parameters is None else parameters
-        sizes = Sizes()
-        self._refuse(library.sstq_survey_sizes(self.parameters, sizes))
-        self.floats, self.words = np.empty(sizes.floats, np.float32), np.empty(sizes.words, np.uint32)
-        self.buffers = Buffers(self.floats.ctypes.data, self.words.ctypes.data, sizes)
-        self.asked, self._script, self._source = [], b"", Random(self._hand_out)
+    sizes_of, made_of = "sstq_survey_sizes", staticmethod(survey_of)
 
     def answer(self, record, words):
         """The message of a person's record."""
