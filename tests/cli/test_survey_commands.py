@@ -3,7 +3,6 @@
 import csv
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 import sstq
@@ -61,37 +60,16 @@ def test_what_is_no_schema(tmp_path):
     assert (tmp_path / "other.json").read_text() == schema.read_text()
 
 
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ([1], "question 'age' must have a type, got [1]"),
-        ({"type": "number", "low": "a", "high": 1}, "question 'age': low must be a number"),
-        ({"type": "number", "low": 9, "high": 1}, "question 'age': low must be below high"),
-        ({"type": ["text"]}, "question 'age': type of a question must be one of choice"),
-        ({"type": "text"}, "question 'age': type of a question must be one of choice"),
-    ],
-)
-def test_errors_name_the_question(tmp_path, question, words):
-    schema = tmp_path / "survey.json"
-    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": {"age": question}}))
-    code, output = run("inspect", schema)
-    assert (code, words in output) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("age\nold\n", "column 'age' must have numbers, got 'old'"),
-        ("years\n3\n", "people.csv must have the columns age, got none called age"),
-    ],
-)
-def test_errors_name_the_table(tmp_path, text, words):
+def test_errors_name_the_question_and_the_table(tmp_path):
     table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
-    table.write_text(text)
-    questions = {"age": {"type": "number", "low": 0, "high": 110}}
-    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": questions}))
+    number = {"type": "number", "low": 9, "high": 1}
+    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": {"age": number}}))
+    code, output = run("inspect", schema)
+    assert (code, "question 'age': low must be below high" in output) == (1, True)
+    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": {"age": number | {"low": 0}}}))
+    table.write_text("age\nold\n")
     code, output = run("encode", table, "-m", schema, "-o", tmp_path / "messages.sstq")
-    assert (code, words in output) == (1, True)
+    assert (code, "column 'age' must have numbers, got 'old'" in output) == (1, True)
 
 
 def test_a_question_that_nobody_answered(tmp_path):

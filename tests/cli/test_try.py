@@ -42,15 +42,10 @@ def test_try_compares_with_the_truth(people):
 
 
 def test_files_that_need_an_option_name_it(tmp_path, people):
-    for text, remedy in (
-        ("id,a\n1,2\n2,3\n", "--columns must be given for"),
-        ("a,b\n1,x\n2,y\n", "got 'x' in line 2; fill or drop it, or keep the columns a"),
-    ):
-        path = tmp_path / "odd.csv"
-        path.write_text(text)
-        found = run("try", path, "--epsilon", 3)
-        assert found.exit_code in (1, 2)
-        assert remedy in found.stderr
+    path = tmp_path / "odd.csv"
+    path.write_text("id,a\n1,2\n2,3\n")
+    found = run("try", path, "--epsilon", 3)
+    assert (found.exit_code, "--columns must be given for" in found.stderr) == (2, True)
     wrong = tmp_path / "wrong.json"
     wrong.write_text("[1]")
     assert run("try", people, "--epsilon", 3, "--bounds", wrong).exit_code == 2
