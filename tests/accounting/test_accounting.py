@@ -264,10 +264,10 @@ def test_account_of_a_mechanisms_shuffled_messages(tmp_path):
     crowd = ("--clients", 10_000, "--delta", 1e-6, "--messages", 4)
     result = run("--mechanism", path, "--rounds", 2, *crowd)
     rows = table(result)
-    own, any_other, cheating = (float(row["epsilon"]) for row in rows.values())
+    by_law, any_other, cheating = (float(row["epsilon"]) for row in rows.values())
     expected = shuffled_epsilon(mechanism, 10_000, 1e-6, messages=4, rounds=2)
-    assert expected <= own <= expected * (1 + 1e-5)
-    assert own < any_other < cheating == pytest.approx(32, rel=1e-9)
+    assert expected <= by_law <= expected * (1 + 1e-5)
+    assert by_law < any_other < cheating == pytest.approx(32, rel=1e-9)
     assert "trusted shuffler" in result.stderr
 
 

@@ -58,8 +58,8 @@ def test_the_largest_local_epsilon_has_ends():
 @pytest.mark.parametrize(("clients", "messages", "expected"), [(10**5, 16, 5.34), (10**5, 256, 2.79)])
 def test_many_messages_against_numbers_computed_elsewhere(clients, messages, expected):
     """The local ε of a message at (1, 1e-6), by two floating-point programs; the best κ is not known from them."""
-    found = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in np.geomspace(0.003, 0.4, 6)]
-    assert min(found) < expected < max(found)
+    local = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in np.geomspace(0.003, 0.4, 6)]
+    assert min(local) < expected < max(local)
 
 
 def test_slots_and_rounds_are_the_same():

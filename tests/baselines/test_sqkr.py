@@ -289,7 +289,6 @@ OWN, OTHER = make("default").channel.own, make("default").channel.other
         {"epsilon": 1.0},
         {"k": 3},
         {"own": str(OWN + 3), "other": str(OTHER - 1)},
-        {"own": str(OWN + 1)},
         {"own": str(TOTAL // 4), "other": str(TOTAL // 4)},
     ],
 )
