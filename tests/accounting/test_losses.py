@@ -98,6 +98,7 @@ def test_a_long_sum_is_done_on_a_coarser_grid(monkeypatch):
     monkeypatch.setattr("sstq.accounting.losses._POINTS", 64)
     coarse = response(0.5).times(300, 1e-12)
     assert coarse.step > fine.step
+    assert coarse.masses.sum() == pytest.approx(1, abs=1e-3)
     for total in (60.0, 70.0, 76.0):
         exact = optimal_delta(0.5, 300, total)
         assert exact <= fine.delta(total) <= exact * 1.001 + 1e-11
