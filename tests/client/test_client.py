@@ -178,6 +178,21 @@ def test_a_changed_document_is_refused(stubborn):
         Client(stubborn.url, most_epsilon=2.0)
 
 
+def test_a_redirect_is_not_followed(stubborn, monkeypatch):
+    """Who else answers would get the token, and could be a shuffler of its own."""
+    answered, elsewhere = Stubborn._answer, {"Location": f"{stubborn.url.removesuffix('steps')}other"}
+    asked = []
+
+    def redirect(handler, _, body, __):
+        asked.append(handler.path)
+        answered(handler, 307, body, elsewhere)
+
+    monkeypatch.setattr(Stubborn, "_answer", redirect)
+    with pytest.raises(ValueError, match="refused the request \\(307\\)"):
+        Client(stubborn.url, most_epsilon=2.0)
+    assert asked == ["/v1/campaigns/steps"]
+
+
 def test_an_answer_that_is_cut_off_is_asked_for_again(stubborn):
     """As of a server that is killed between the headers and the body."""
     stubborn.seen += [None, None]  # the next try is answered
