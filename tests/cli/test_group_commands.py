@@ -110,6 +110,13 @@ def test_groups_are_those_of_the_files_however_given(files, spec):
     assert "1 of 3 files were already counted" in again.stderr
     for name in ("mean.npy", "stderr.npy", "groups.csv", "summary.json"):
         assert (files / "once" / name).read_bytes() == (files / "twice" / name).read_bytes()
+    # Each mean is that of its own messages, to the last bit.
+    mechanism = sstq.from_json(spec.read_text())
+    alone = mechanism.aggregator()
+    for path in (one, two):
+        for messages in sstq.read_messages(path, mechanism, by="country"):
+            alone.update(messages[messages.labels == "DE"])
+    assert np.array_equal(np.load(files / "once" / "mean.npy")[0], alone.mean().value)
     for path, options, words, code in (
         (one, (*by, files / "twice"), "mean.npy already exists; pass --force", 2),
         (files / "plain.parquet", (*by, files / "new"), "has no column country", 1),
