@@ -131,7 +131,10 @@ class Aggregator(ABC):
             True
         """
         layout = self._mechanism.counted_layout
-        check_source(source, self._sources)
+        if source is not None and (not isinstance(source, str) or not 1 <= len(source) <= _LONGEST_SOURCE):
+            raise ValueError(f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}")
+        if source in self._sources:
+            raise ValueError(f"source {source!r} is counted already: its messages would count twice")
         table, times = read_counts(columns, counts, layout)
         messages = self._mechanism.counted_messages(table, simulated)
         added = int(times.sum())
@@ -295,14 +298,6 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
         5
     """
     return _read_state(path)[0]
-
-
-def check_source(source: str | None, counted: set[str]) -> None:
-    """Raise ValueError for a name that no table can have, or that is counted already; None is no name."""
-    if source is not None and (not isinstance(source, str) or not 1 <= len(source) <= _LONGEST_SOURCE):
-        raise ValueError(f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}")
-    if source in counted:
-        raise ValueError(f"source {source!r} is counted already: its messages would count twice")
 
 
 def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:

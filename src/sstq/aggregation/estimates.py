@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
-
-_MOST_BARS = 40  # beyond this many coordinates a line with a band is easier to read
-
 
 @dataclass(frozen=True)
 class Region:
@@ -107,30 +103,9 @@ class Estimate:
             >>> figure = Estimate(np.array([0.3, -0.1]), np.full(2, 0.05), count=1000).plot(labels=["rain", "sun"])
             >>> figure.savefig("estimate.png")  # doctest: +SKIP
         """
-        dim, half_width = len(self.value), self.region(level).half_width
-        labels = self.names or None if labels is None else labels
-        if labels is not None and len(labels) != dim:
-            raise ValueError(f"labels must be {dim}, one per coordinate, got {len(labels)}")
-        if axes is None:
-            require_matplotlib()
-            from matplotlib import pyplot
+        from sstq.plots.estimates import draw_estimate
 
-            # Created by pyplot, so that notebooks show it; closed, so that no global state is left.
-            figure, axes = pyplot.subplots(figsize=(7.0, 3.2), layout="constrained")
-            pyplot.close(figure)
-        places = np.arange(dim)
-        if dim <= _MOST_BARS:
-            axes.bar(places, self.value, color=ACCENT, alpha=0.75)
-            axes.errorbar(places, self.value, half_width, fmt="none", ecolor=INK, capsize=3, linewidth=1)
-        else:
-            axes.plot(places, self.value, color=ACCENT, linewidth=0.8)
-            axes.fill_between(places, self.value - half_width, self.value + half_width, color=ACCENT, alpha=0.2)
-        if labels is not None:
-            axes.set_xticks(places, labels, rotation=45 if dim > 6 else 0)
-        axes.axhline(0, color=INK, linewidth=0.6)
-        axes.set_title(f"Mean of {self.count:,} messages, all intervals hold at {100 * level:g} %", fontsize=10)
-        tidy(axes)
-        return axes.figure
+        return draw_estimate(self, labels, level, axes)
 
     @property
     def people(self) -> float:

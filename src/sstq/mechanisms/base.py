@@ -267,7 +267,7 @@ class Mechanism(Agreement):
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
-        bias, directions, advice = self._bias_of_mean(round(estimate.people))
+        bias, directions, advice = self._bias_of_mean(estimate.count)
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
             estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=advice)
@@ -283,8 +283,8 @@ class Mechanism(Agreement):
         )
         return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
 
-    def _bias_of_mean(self, clients: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
-        """A bound of the bias that a decoder or frames leave in a mean, its directions, and advice about it."""
+    def _bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
+        """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
         return 0.0, 1, ""
 
     def _encode_slots(

@@ -249,7 +249,7 @@ class SSTQ(KashinMechanism):
         off = self.channel.moments(self.decoding_values)[0] - self.codebook.values
         return math.sqrt(self.dim) * self.bound * float(np.abs(off).max())
 
-    def _bias_of_mean(self, clients: int) -> tuple[float, int, str]:  # noqa: ARG002
+    def _bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002
         return self.decoder_bias, 1, ""
 
     @property

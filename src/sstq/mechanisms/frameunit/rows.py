@@ -331,9 +331,9 @@ class RowMechanism(Mechanism):
 
         return bisect_left(range(1, CLIENTS_MAX + 1), True, key=matters)
 
-    def _bias_of_mean(self, clients: int) -> tuple[float, int, str]:
+    def _bias_of_mean(self, count: int) -> tuple[float, int, str]:
         """The worst case is that of people who are all alike: in one frame it is orthogonal to their vector."""
-        return math.sqrt(self.typical_error().bias2), max(self.frame.dim - 1, 1), self.note(clients)
+        return math.sqrt(self.typical_error().bias2), max(self.frame.dim - 1, 1), self.note(-(-count // self.messages))
 
     def note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
