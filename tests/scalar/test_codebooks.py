@@ -18,7 +18,6 @@ from sstq.scalar.codebooks import (
 from sstq.scalar.densities import Density
 
 TYPICAL = Density.kashin(1.8, 2.575)
-SKEWED = Density(np.arange(1, 65) / 2080 * 0.9, edges=(0.02, 0.08))
 
 
 # --- the class ---
@@ -125,7 +124,7 @@ def test_panter_dite_of_the_uniform_density_is_uniform(bits: int) -> None:
     )
 
 
-@pytest.mark.parametrize("density", [TYPICAL, SKEWED, Density([0.5, 0.0, 0.0, 0.5]), Density([0.0, 1.0, 0.0, 0.0])])
+@pytest.mark.parametrize("density", [TYPICAL, Density([0.5, 0.0, 0.0, 0.5]), Density([0.0, 0.5, 0.5, 0.0])])
 @pytest.mark.parametrize("bits", [2, 4, 8, 12])
 def test_panter_dite_gaps_carry_equal_shares_of_the_cube_root(density: Density, bits: int) -> None:
     book = panter_dite_codebook(bits, density)
@@ -133,13 +132,7 @@ def test_panter_dite_gaps_carry_equal_shares_of_the_cube_root(density: Density, 
     # Between the outermost codewords that were not moved to the anchors, shares are 1/(M − 1).
     cumulative = np.interp(book.values[1:-1], density.grid, np.append(0, np.cumsum(weights)) / weights.sum())
     np.testing.assert_allclose(cumulative, np.arange(1, book.size - 1) / (book.size - 1), atol=1e-9)
-    if density.symmetric:
-        assert np.array_equal(book.values, -book.values[::-1])
-
-
-def test_panter_dite_needs_mass_inside() -> None:
-    with pytest.raises(ValueError, match="must have mass strictly between"):
-        panter_dite_codebook(2, Density([0.0], edges=(0.5, 0.5)))
+    assert np.array_equal(book.values, -book.values[::-1])
 
 
 # --- rounding ---

@@ -96,7 +96,7 @@ def test_metric_aware_loss_without_privacy_is_the_rounding_error(density: Densit
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("density", [Density.uniform(64), TYPICAL, SKEWED, Density([0.5, 0.0, 0.0, 0.5])])
+@pytest.mark.parametrize("density", [Density.uniform(64), TYPICAL, Density([0.5, 0.0, 0.0, 0.5])])
 @pytest.mark.parametrize("rate", ["paper", "calibrated"])
 @pytest.mark.parametrize("bits", [2, 4])
 def test_loss_optimal_codebook_is_no_worse_than_the_others(density: Density, rate: str, bits: int) -> None:
@@ -105,8 +105,7 @@ def test_loss_optimal_codebook_is_no_worse_than_the_others(density: Density, rat
         best = metric_aware_loss(book, density, epsilon, rate)
         for other in (uniform_codebook(bits), panter_dite_codebook(bits, density)):
             assert best <= metric_aware_loss(other, density, epsilon, rate)
-        if density.symmetric:
-            assert np.array_equal(book.values, -book.values[::-1])
+        assert np.array_equal(book.values, -book.values[::-1])
 
 
 def test_loss_optimal_arguments() -> None:

@@ -140,15 +140,7 @@ def test_exact_integers_have_the_moment_of_the_search():
     assert built.channel.used.tolist() == [True] * 6 + [False] * 2
 
 
-def test_a_lopsided_density_counts_as_its_symmetric_part():
-    lopsided = Density([0.1, 0.2, 0.3, 0.3], edges=(0.1, 0.0))
-    even = Density([0.2, 0.25, 0.25, 0.2], edges=(0.05, 0.05))
-    assert optimal_channel(2, 3.0, lopsided) is optimal_channel(2, 3.0, even)
-
-
-@pytest.mark.parametrize(
-    "density", [Density.uniform(), Density([0.0, 0.0], (0.5, 0.5)), Density([0.0, 1.0, 1e-30, 0.0])]
-)
+@pytest.mark.parametrize("density", [Density.uniform(), Density([0.0, 0.0], (0.5, 0.5)), Density([0.0, 0.5, 0.5, 0.0])])
 @pytest.mark.parametrize("epsilon", [0.01, 3.0, 20.0])
 def test_extreme_densities(density, epsilon):
     solved = optimal_channel(3, epsilon, density)

@@ -170,7 +170,7 @@ def metric_aware_loss(codebook: Codebook, density: Density, epsilon: float, rate
 
 
 def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rate = "calibrated") -> Codebook:
-    """Return the codebook of least ℒ*_MA-SSTQ (paper, Section 5.1), symmetric when the density is.
+    """Return the codebook of least ℒ*_MA-SSTQ (paper, Section 5.1) for a symmetric density.
 
     By a descent from the uniform and the Panter–Dite codebooks; a calibrated rate follows the codebook at every step.
     The loss is not convex, so the best of all that was seen is returned: never worse than the two starts.
@@ -199,14 +199,13 @@ def _descend(start: Vector, density: Density, epsilon: float, rate: Rate) -> Vec
     from scipy.optimize import minimize
 
     gap = np.arange(start.size - 1)
-    # A gap and its mirror image share one variable when the density is symmetric.
-    variable = np.minimum(gap, gap[::-1]) if density.symmetric else gap
+    variable = np.minimum(gap, gap[::-1])  # a gap and its mirror image share one
 
     def codewords(logs: Vector) -> Vector:
         gaps = np.exp(logs[variable])
         gaps *= 2 / gaps.sum()
         values = np.concatenate([[-1.0], -1.0 + np.cumsum(gaps[:-1]), [1.0]])
-        return (values - values[::-1]) / 2 if density.symmetric else values
+        return np.asarray((values - values[::-1]) / 2)
 
     def objective(logs: Vector) -> float:
         values = codewords(logs)

@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment
 from sstq.scalar.codebooks import Codebook, rounding_moments
@@ -79,26 +78,22 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
             raise ValueError(f"{problem}: the channel would be biased")
 
 
+@lru_cache(maxsize=64)
 def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChannel:
-    """Return the channel with 2^bits codes for the symmetric part of a density; solved once, in up to a few seconds.
+    """Return the channel with 2^bits codes for a symmetric density; solved once, in up to a few seconds.
+
+    It is the better one of the search and the solution for one bit less.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
         >>> solved.values.round(2), solved.channel.inputs
         (array([-1.2 , -0.33,  0.33,  1.2 ]), 6)
     """
-    even = Density((density.masses + density.masses[::-1]) / 2, (sum(density.edges) / 2,) * 2)
-    return _solve(check_argument("bits", bits), check_argument("epsilon", epsilon), even)
-
-
-@lru_cache(maxsize=64)
-def _solve(bits: int, epsilon: float, density: Density) -> OptimalChannel:
-    """Return the better one of the search and the solution for one bit less."""
     codes, candidates = 1 << bits, []
     if bits <= _SEARCHED_BITS:
         candidates.append(from_windows(search(bits, epsilon, density), epsilon, codes))
     if bits > 1:
-        smaller = _solve(bits - 1, epsilon, density)
+        smaller = optimal_channel(bits - 1, epsilon, density)
         candidates.append(_padded(smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes))
     return min(candidates, key=lambda candidate: candidate.second_moment(density))
 
