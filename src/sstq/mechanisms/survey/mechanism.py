@@ -231,7 +231,8 @@ class Survey(RecordMechanism):
     def _trials(self) -> dict[str, Rows]:
         some = {name: question._examples() for name, question in self.columns.items()}
         most = range(max(map(len, some.values())))
-        rows = self._check_vectors({name: [each[place % len(each)] for place in most] for name, each in some.items()})
+        table = {name: [each[place % len(each)] for place in most] for name, each in some.items()}
+        rows = self._records_of(table, strict=True)
         return {f"record {place}": row[None] for place, row in enumerate(rows)}
 
     def _by_question(self, rows: Rows) -> dict[str, Rows]:
