@@ -1,4 +1,4 @@
-"""Envelopes against HPKE written down from its primitives, which opens the vectors of RFC 9180 (test_specification)."""
+"""Envelopes against HPKE written down from its primitives, which test_vectors checks with the vectors of RFC 9180."""
 
 import secrets
 
