@@ -23,7 +23,7 @@ def flat_moment(bits, epsilon, density, book):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "beta"), [(0.5, 1.6), (3.0, 2.0), (8.0, 1.6)])
+@pytest.mark.parametrize(("epsilon", "beta"), [(0.5, 1.6), (3.0, 2.0), (12.0, 1.6), (20.0, 1.6)])
 def test_no_worse_than_flat_and_never_grows_with_bits(epsilon, beta):
     density = Density.kashin(beta, REDUNDANCY)
     before = np.inf

@@ -15,8 +15,9 @@ lacks of 2^62 is one and the same integer for all rows: a window of that length 
 Whatever the L_i, rows sum to 2^62 and no ratio exceeds e^ε. The tokens' positions are then *computed* from the
 integers, c_k = Σ_i P(i|k)·w_i, so that the channel is unbiased as implemented.
 
-The solution for one bit less is always a candidate, compared by its exact integers, and that for one bit is randomized
-response: the result is never worse with more bits.
+Flat randomized response is such a channel as well, with equal lengths and a window of one code. With the uniform and
+the optimized codebook it is always a candidate, and so is the solution for one bit less: the result is never worse than
+flat channels of up to 2^8 codes, and never worse with more bits.
 """
 
 import math
@@ -29,13 +30,14 @@ from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment
-from sstq.scalar.codebooks import Codebook, rounding_moments
+from sstq.scalar.codebooks import Codebook, optimized_codebook, rounding_moments, uniform_codebook
 from sstq.scalar.densities import Density, Vector
 
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
 
-_SEARCHED_BITS = 5  # more codes gain a thousandth at most
+# More codes than 2^5 gain a thousandth at most; flat channels are candidates up to 2^8.
+_SEARCHED_BITS, _FLAT_BITS = 5, 8
 _LARGEST_BIAS = Fraction(1, 1 << 51)
 # Codes of less weight are left out, as are tokens that are closer; in the search, closer ones are the same.
 _THIN, _CLOSE, _SAME = 1 << 22, 1e-6, 1e-11
@@ -82,16 +84,20 @@ def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None
 def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChannel:
     """Return the channel with 2^bits codes for a symmetric density; solved once, in up to a few seconds.
 
-    It is the better one of the search and the solution for one bit less.
+    It is the best of the search, the flat channels and the solution for one bit less.
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
         >>> solved.values.round(2), solved.channel.inputs
         (array([-1.2 , -0.33,  0.33,  1.2 ]), 6)
     """
-    codes, candidates = 1 << bits, []
-    if bits <= _SEARCHED_BITS:
-        candidates.append(from_windows(search(bits, epsilon, density), epsilon, codes))
+    codes, half = 1 << bits, 1 << (bits - 1)
+    shapes = [search(bits, epsilon, density)] if bits <= _SEARCHED_BITS else []
+    if bits <= _FLAT_BITS:
+        books = uniform_codebook(bits), optimized_codebook(bits, epsilon)
+        shapes += [Windows(book.values[half:], np.full(half, 0.5 / half), 0.5 / half) for book in books]
+    best = sorted(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])[:1]
+    candidates = [from_windows(shape, epsilon, codes) for shape in best]
     if bits > 1:
         smaller = optimal_channel(bits - 1, epsilon, density)
         candidates.append(_padded(smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes))
