@@ -112,7 +112,7 @@ def _variant(mechanism: Mechanism, factor: float) -> Mechanism:
 
 def held(mechanism: Mechanism, x: Any, group: int = 1) -> Any:
     """What people hold who have these rows."""
-    return mechanism._held(x, None if mechanism.groups is None else np.full(len(x), group))
+    return mechanism._records(x, None if mechanism.groups is None else np.full(len(x), group))
 
 
 def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:

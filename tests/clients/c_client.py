@@ -296,7 +296,7 @@ def random_inputs(mechanism, count, rng):
 
 def sent_by_library(mechanism, rows, groups, clients, words):
     """The fields of the library's messages, one list each."""
-    columns = mechanism._encode_rows(mechanism._held(rows, groups), clients, Words(words), None)
+    columns = mechanism._encode_rows(mechanism._records(rows, groups), clients, Words(words), None)
     return np.stack([column.astype(np.int64) for column in columns], axis=1).tolist()
 
 

@@ -115,7 +115,7 @@ def people(mechanism, count, rng):
 
 def messages(mechanism, rows, groups, words):
     """What the library sends, one column per field."""
-    held = mechanism._held(rows, groups)
+    held = mechanism._records(rows, groups)
     columns = mechanism._encode_rows(held, None, Words(words), None)
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
 

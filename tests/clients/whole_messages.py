@@ -85,7 +85,7 @@ def corner_vectors(dim, label):
 
 def encode(mechanism, x, group, drawn, client=None):
     """The fields of the message that those words make."""
-    held = mechanism._held(x[None], None if group is None else [group])
+    held = mechanism._records(x[None], None if group is None else [group])
     clients = None if client is None else np.array([client], dtype=np.uint64)
     columns = mechanism._encode_rows(held, clients, ScriptedBits(drawn), None)
     return {field.name: int(column[0]) for field, column in zip(mechanism.layout.fields, columns, strict=True)}
@@ -155,7 +155,7 @@ def _slots(label, mechanism):
     x = np.stack([corner_vectors(mechanism.dim, label)[name] for name in ("dense", "spike")])
     groups = None if mechanism.groups is None else [1, 3]
     drawn = hashed_words(f"{label}/slots", people * mechanism.messages * mechanism.words_each)
-    rows = mechanism._held(x, groups)
+    rows = mechanism._records(x, groups)
     sent = mechanism._encode_slots(rows, ScriptedBits(drawn), None, None, mechanism.messages)
     case = {"mechanism": label, "x": [singles(row) for row in x]} | ({} if groups is None else {"groups": groups})
     messages = np.stack([sent.column(field.name) for field in mechanism.layout.fields], axis=1)

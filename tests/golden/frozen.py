@@ -59,7 +59,7 @@ def record(case, dim):
         rows = np.concatenate(list(mechanism._trials().values()))
     else:
         rows = vectors(dim)
-        rows = mechanism._held(rows, mechanism.groups_in_turn(len(rows)))
+        rows = mechanism._records(rows, mechanism.groups_in_turn(len(rows)))
     clients = np.arange(1, len(rows) + 1, dtype=np.uint64) if mechanism.coin == "public" else None
     columns = mechanism._encode_rows(rows, clients, HashedBits(f"{LABELS.get(case, case)}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))

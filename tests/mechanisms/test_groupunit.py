@@ -43,7 +43,7 @@ def output_distribution(mechanism, x, group, flip=1 << 63):
         if mechanism.coin == "public":
             numbers = mechanism._public_frames(np.arange(10_000, dtype=np.uint64), 10_000)
             clients = np.full(len(words), np.flatnonzero(numbers == frame)[0], dtype=np.uint64)
-        rows = mechanism._held(mechanism.clip * np.tile(x, (len(words), 1)), np.full(len(words), group))
+        rows = mechanism._records(mechanism.clip * np.tile(x, (len(words), 1)), np.full(len(words), group))
         source = ScriptedBits(words[:, : mechanism.words_each])
         sent = mechanism._encode_rows(rows, clients, source, None)[0].reshape(-1, 4)
         assert np.all(sent == sent[:, :1])
@@ -170,7 +170,7 @@ def test_it_is_unbiased_over_frames(name, options, frames):
     vectors["short"] = 0.3 * vectors["gaussian"]
     x = vectors[name]
     mechanism = sstq.GroupUnit(dim, groups=groups, frames=frames, frame_size=256, share_people=0.0, **options)
-    rows = mechanism._held(x[None], [groups - 1])
+    rows = mechanism._records(x[None], [groups - 1])
     _, padded = mechanism._in_block(rows)
     from sstq.mechanisms.frameunit.alignment import moments_of_frame
 

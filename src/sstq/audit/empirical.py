@@ -164,7 +164,7 @@ def _test_pair(
     clients = None if mechanism.coin == "private" else np.arange(samples)
     # Private groups differ as well.
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
-    inputs = mechanism._held(np.stack(pair), groups)
+    inputs = mechanism._records(np.stack(pair), groups)
     sent = [
         mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None, 1)
         for row in inputs

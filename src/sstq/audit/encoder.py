@@ -121,7 +121,7 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
         rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
         scales = [0.0] if costly else [0.0, 0.3, 1e200]
         rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
-        inputs = mechanism._held(mechanism.clip * rows, mechanism.groups_in_turn(len(rows)))
+        inputs = mechanism._records(mechanism.clip * rows, mechanism.groups_in_turn(len(rows)))
     frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, inputs[0]), dtype=np.uint64)
     return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in inputs]
 

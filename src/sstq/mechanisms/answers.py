@@ -100,7 +100,7 @@ def encode_files(
                 stop = start + len(rows)
                 ids = None if clients is None else clients[start:stop]
                 try:
-                    whole = mechanism._held(rows, None if groups is None else groups[start:stop])
+                    whole = mechanism._records(rows, None if groups is None else groups[start:stop])
                 except ValueError as error:
                     raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
                 # Each vector is reported once.

@@ -256,7 +256,7 @@ class Mechanism(Agreement):
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True
         """
-        rows = self._held(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
+        rows = self._records(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
         if self._clips and self.groups is None:
             warn_if_clipped(rows, self.clip)
         return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
@@ -463,7 +463,7 @@ class Mechanism(Agreement):
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
-        rows = self._held(self._check_vectors(x), groups)
+        rows = self._records(self._check_vectors(x), groups)
         if len(rows) != 1 and clients not in (None, len(rows)):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
@@ -508,7 +508,7 @@ class Mechanism(Agreement):
         """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
         return check_vectors(X, self.dim)
 
-    def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
+    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
         """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
         if self.groups is None:
             if groups is not None:

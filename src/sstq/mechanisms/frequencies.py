@@ -237,8 +237,8 @@ class Frequencies(RecordMechanism):
     def _check_vectors(self, X: ArrayLike) -> Rows:
         return _one_each(as_vectors(X)).astype(np.float64)
 
-    def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        rows = super()._held(rows, groups)
+    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
+        rows = super()._records(rows, groups)
         wrong = np.flatnonzero(~self._known(rows))
         if len(wrong):
             wanted = f"finite integers from 0 to {self.categories - 1}"

@@ -15,7 +15,7 @@ from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
 from sstq.service.models import Change, NewCampaign
-from sstq.service.node import Collector, Entry, is_open_to_batches, take_own
+from sstq.service.node import Collector, RunningCampaign, is_open_to_batches, take_own
 from sstq.service.security import BODY, Problem
 
 _BODY_TYPE = "application/octet-stream"
@@ -120,7 +120,7 @@ def _refuse_batches(campaign: Campaign) -> None:
         )
 
 
-def _manifest(entry: Entry, request: Request, text: str, signature: str) -> Manifest:
+def _manifest(entry: RunningCampaign, request: Request, text: str, signature: str) -> Manifest:
     """Return the manifest of a request; raise a Problem unless it fits the campaign."""
     campaign = entry.campaign
     if campaign.shuffling is None:

@@ -22,7 +22,7 @@ from sstq.mechanisms import Mechanism
 from sstq.service import results
 from sstq.service.batches import open_next, shuffled_claim
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.node import Collector, Entry, Node
+from sstq.service.node import Collector, Node, RunningCampaign
 from sstq.service.store import Store, UnknownCampaign
 
 _PURGE_SECONDS = 3600.0
@@ -73,7 +73,7 @@ class Rounds(threading.Thread, ABC):
             self._node.metrics.rounds.labels(done).inc()
             ended = time.monotonic()
 
-    def attempt(self, entry: Entry, step: Callable[[Entry], Any]) -> Any:
+    def attempt(self, entry: RunningCampaign, step: Callable[[RunningCampaign], Any]) -> Any:
         """Run one step for a campaign; returns its result, or None. An error does not hold up other campaigns."""
         try:
             return step(entry)
@@ -185,10 +185,10 @@ class Folding(Rounds):
         url = store.url.render_as_string(hide_password=False)
         return self._workers.submit(_read, url, function, *arguments).result()
 
-    def _fold(self, entry: Entry) -> int:
+    def _fold(self, entry: RunningCampaign) -> int:
         return self._node.store.fold(entry.campaign.name, self._node.clock.hour(), self._run)
 
-    def _renew(self, entry: Entry) -> None:
+    def _renew(self, entry: RunningCampaign) -> None:
         begun = time.monotonic()
         results.refresh(self._node.store, entry.campaign, entry.release_every, self._run)
         pause = min(_ESTIMATE_PAUSE * (time.monotonic() - begun), _LONGEST_PAUSE)
@@ -218,7 +218,7 @@ class Opening(Rounds):
             entries = list(self._node.entries.values())
             opened = [self.attempt(entry, self._open) for entry in entries if entry.sealing_keys]
 
-    def _open(self, entry: Entry) -> bool:
+    def _open(self, entry: RunningCampaign) -> bool:
         collector = self._node
         secrets = collector.sealing_secrets(entry)
         if secrets and entry.stored.closed:

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from sstq.client.campaigns import MOST_TOKENS
 from sstq.service.models import CampaignName, optional_token
-from sstq.service.node import Entry, Node
+from sstq.service.node import Node, RunningCampaign
 from sstq.service.security import Problem, new_token, token_hash, unauthorized
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
@@ -34,15 +34,15 @@ async def _administrator(request: Request, token: Token) -> None:
         raise Problem(403, "The token is not the administrator's.")
 
 
-async def _named(request: Request, name: CampaignName) -> Entry:
-    found: Entry = await request.app.state.node.entry(name)
+async def _named(request: Request, name: CampaignName) -> RunningCampaign:
+    found: RunningCampaign = await request.app.state.node.entry(name)
     return found
 
 
 ADMINISTRATOR = [Depends(_administrator)]
 """For routes that need the administrator's token."""
 
-Named = Annotated[Entry, Depends(_named)]
+Named = Annotated[RunningCampaign, Depends(_named)]
 """The campaign of a route's path."""
 
 NOT_MODIFIED = {"description": "The client has this version already."}

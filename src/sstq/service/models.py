@@ -115,7 +115,7 @@ class _Region(_Model):
     half_width: _Numbers
 
 
-class Estimate(_Model):
+class EstimateAnswer(_Model):
     """The newest estimate with the number of messages it covers; unknown values are null."""
 
     campaign: _Name

@@ -46,7 +46,7 @@ _OWN = ("origins", "release_every", "read_token", "sealing_keys")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RunningCampaign:
     """A campaign with everything that the routes need, prepared once."""
 
     stored: StoredCampaign
@@ -99,7 +99,7 @@ class Node(ABC):
         self.key = SigningKey(self.store.setting("signing-key", lambda: SigningKey.generate().secret))
         self._administrator = token_hash(settings.administrator_token)
         self._metrics_reader = None if settings.metrics_token is None else token_hash(settings.metrics_token)
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, RunningCampaign] = {}
         self._lock = threading.Lock()
         self.refresh()
 
@@ -115,11 +115,11 @@ class Node(ABC):
         """What this service shows of its keys, in hexadecimal."""
         return {"key": self.key.public.hex()}
 
-    def signatures(self, entry: Entry) -> dict[str, str]:
+    def signatures(self, entry: RunningCampaign) -> dict[str, str]:
         """The signatures of a campaign's document, as headers."""
         return {"SSTQ-Signature": entry.signature}
 
-    def unpacked(self, entry: Entry, raw: bytes) -> bytes:  # noqa: ARG002
+    def unpacked(self, entry: RunningCampaign, raw: bytes) -> bytes:  # noqa: ARG002
         """Return what to store of an upload's body, whose messages the store checks; raises a Problem if nothing."""
         return raw
 
@@ -134,14 +134,14 @@ class Node(ABC):
                 for name, stored in self.store.campaigns().items()
             }
 
-    async def entry(self, name: str) -> Entry:
+    async def entry(self, name: str) -> RunningCampaign:
         """Return the campaign with this name; raises a Problem (404) if there is none."""
         if name not in self.entries:
             raise Problem(*Refusal.UNKNOWN.value)
         return self.entries[name]
 
     @abstractmethod
-    def _read(self, stored: StoredCampaign) -> Entry:
+    def _read(self, stored: StoredCampaign) -> RunningCampaign:
         """Prepare what the routes need of a campaign."""
 
     def purge(self) -> None:
@@ -172,21 +172,21 @@ class Collector(Node):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
 
-    def _read(self, stored: StoredCampaign) -> Entry:
+    def _read(self, stored: StoredCampaign) -> RunningCampaign:
         terms = json.loads(stored.terms)
         own = take_own(terms)
         keys = tuple(map(bytes.fromhex, own.get("sealing_keys", ())))
         campaign = Campaign.from_dict({"name": stored.name, "mechanism": stored.mechanism} | terms)
         document = campaign.document([self.key.public], keys)
         token = None if "read_token" not in own else bytes.fromhex(own["read_token"])
-        origins, every = tuple(own.get("origins", ())), own.get("release_every", Entry.release_every)
-        return Entry(stored, campaign, document, self.key.sign(document), keys, token, origins, every)
+        origins, every = tuple(own.get("origins", ())), own.get("release_every", RunningCampaign.release_every)
+        return RunningCampaign(stored, campaign, document, self.key.sign(document), keys, token, origins, every)
 
     def save(
         self,
         campaign: Campaign,
         own: Mapping[str, Any],
-        entry: Entry | None = None,
+        entry: RunningCampaign | None = None,
         renewed: Collection[str] = (),
         **columns: bool,
     ) -> dict[str, str]:
@@ -226,7 +226,7 @@ class Collector(Node):
         self.refresh()
         return token
 
-    def delete(self, entry: Entry) -> None:
+    def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
         self.store.delete(entry.campaign.name)
         self.forget_sealing_keys(entry)
@@ -244,12 +244,12 @@ class Collector(Node):
 
     # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
 
-    def sealing_secrets(self, entry: Entry) -> dict[str, bytes]:
+    def sealing_secrets(self, entry: RunningCampaign) -> dict[str, bytes]:
         """A campaign's secret keys, by the crowds that sealed for them."""
         found = {crowd: self.store.known_setting(_sealing_setting(key)) for crowd, key in entry.crowds.items()}
         return {name: secret for name, secret in found.items() if secret is not None}
 
-    def forget_sealing_keys(self, entry: Entry) -> None:
+    def forget_sealing_keys(self, entry: RunningCampaign) -> None:
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
 

@@ -21,8 +21,8 @@ from sstq.service import results
 from sstq.service.batches import count_batches, shuffled_claim
 from sstq.service.common_routes import ADMINISTRATOR, BINARY, NOT_MODIFIED, Named, Token, matches
 from sstq.service.database import OUTCOMES
-from sstq.service.models import Estimate, Progress, Status, optional_token
-from sstq.service.node import Collector, Entry
+from sstq.service.models import EstimateAnswer, Progress, Status, optional_token
+from sstq.service.node import Collector, RunningCampaign
 from sstq.service.observing import gauge
 from sstq.service.rendering import as_csv, describe
 from sstq.service.security import Problem, unauthorized
@@ -76,7 +76,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/estimate",
         responses={
-            200: {"model": Estimate, "content": {"text/csv": {"schema": {"type": "string"}}}},
+            200: {"model": EstimateAnswer, "content": {"text/csv": {"schema": {"type": "string"}}}},
             304: NOT_MODIFIED,
         },
         openapi_extra=optional_token,
@@ -139,7 +139,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     return router
 
 
-def _statuses(collector: Collector, entries: list[Entry], audience: results.Audience) -> list[Status]:
+def _statuses(collector: Collector, entries: list[RunningCampaign], audience: results.Audience) -> list[Status]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
     now, seen = collector.clock.now(), audience == "owner"
     counts, covered = collector.store.counts(), results.covered(collector.store, audience)
@@ -162,7 +162,7 @@ def _statuses(collector: Collector, entries: list[Entry], audience: results.Audi
     return found
 
 
-def _estimate(collector: Collector, entry: Entry, audience: results.Audience) -> bytes:
+def _estimate(collector: Collector, entry: RunningCampaign, audience: results.Audience) -> bytes:
     found = results.latest(collector.store, entry.campaign.name, audience)
     if found is not None:
         return found
@@ -170,7 +170,7 @@ def _estimate(collector: Collector, entry: Entry, audience: results.Audience) ->
 
 
 @lru_cache(maxsize=8)
-def _csv(collector: Collector, entry: Entry, audience: results.Audience, covered: int) -> bytes:  # noqa: ARG001
+def _csv(collector: Collector, entry: RunningCampaign, audience: results.Audience, covered: int) -> bytes:  # noqa: ARG001
     """The CSV of an estimate, made once per number of messages that it covers."""
     return as_csv(entry.campaign, json.loads(_estimate(collector, entry, audience))).encode()
 

@@ -29,7 +29,7 @@ from sstq.service.batches import Manifest
 from sstq.service.common_routes import ADMINISTRATOR, Named, common_routes
 from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.models import ShufflerStatus
-from sstq.service.node import Entry, Node
+from sstq.service.node import Node, RunningCampaign
 from sstq.service.observing import gauge
 from sstq.service.security import Guard, Problem
 from sstq.service.settings import ShufflerSettings
@@ -78,17 +78,17 @@ class Shuffler(Node):
         """What this shuffler shows of its keys, in hexadecimal."""
         return super().public_keys | {"sealing_key": self.sealing_key.public.hex()}
 
-    def _read(self, stored: StoredCampaign) -> Entry:
+    def _read(self, stored: StoredCampaign) -> RunningCampaign:
         terms = json.loads(stored.terms)
         raw = terms["document"].encode()
         document = read_document(raw)
-        return Entry(stored, document.campaign, raw, terms["signature"], document.sealing_keys)
+        return RunningCampaign(stored, document.campaign, raw, terms["signature"], document.sealing_keys)
 
-    def signatures(self, entry: Entry) -> dict[str, str]:
+    def signatures(self, entry: RunningCampaign) -> dict[str, str]:
         """The collector's signature of the document and the shuffler's, the same for every client."""
         return super().signatures(entry) | {"SSTQ-Shuffler-Signature": self.key.sign(entry.document, SHUFFLER_PREFIX)}
 
-    def unpacked(self, entry: Entry, raw: bytes) -> bytes:
+    def unpacked(self, entry: RunningCampaign, raw: bytes) -> bytes:
         """Open the cover of a person's envelopes, which the shuffler cannot open."""
         crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
         if crowd.hex() not in entry.crowds:
@@ -98,7 +98,7 @@ class Shuffler(Node):
             raise Problem(422, "The cover of the envelopes does not open.")
         return crowd + envelopes
 
-    async def entry(self, name: str) -> Entry:
+    async def entry(self, name: str) -> RunningCampaign:
         """Return the campaign with this name, which the collector is asked for once; a Problem if there is none."""
         if name not in self.entries and re.fullmatch(NAME_PATTERN, name):
             async with self._asking:
@@ -146,7 +146,7 @@ class Shuffler(Node):
             return
         self.refresh()
 
-    def _forbidden_change(self, known: Entry, document: Document) -> str:
+    def _forbidden_change(self, known: RunningCampaign, document: Document) -> str:
         """What has changed although people relied on it, if anything: the document that was first seen holds."""
         kept, agreed = known.campaign.agreed().decode(), document.campaign.agreed().decode()
         if kept != agreed:
@@ -163,12 +163,12 @@ class Shuffler(Node):
                 f"collector_key must be the one stored before, {kept}, got {key}; pass an empty database to change it"
             )
 
-    def closed_for(self, entry: Entry, time: timedelta) -> bool:
+    def closed_for(self, entry: RunningCampaign, time: timedelta) -> bool:
         """Whether a campaign closed at least this long ago."""
         closes = entry.campaign.closes
         return closes is not None and self.clock.now() >= closes + time
 
-    def has_ended(self, entry: Entry) -> bool:
+    def has_ended(self, entry: RunningCampaign) -> bool:
         """Whether no more envelopes of a campaign can arrive, not even late ones: small crowds are dropped then."""
         return self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds)) and not self.clock.doubtful
 
@@ -197,7 +197,7 @@ class Work(Rounds):
                 self._forwarding &= self._forward(entry)  # after a failure not before the next fetch
         self.purge()
 
-    def _fetch(self, entry: Entry) -> None:
+    def _fetch(self, entry: RunningCampaign) -> None:
         if self._shuffler.closed_for(entry, timedelta(hours=self._shuffler.settings.grace_hours)):
             return  # the collector accepts no more batches
         try:
@@ -205,7 +205,7 @@ class Work(Rounds):
         except ValueError as error:  # keep using the old document
             logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
 
-    def _mix(self, entry: Entry) -> None:
+    def _mix(self, entry: RunningCampaign) -> None:
         """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
         store, campaign, terms = self._shuffler.store, entry.campaign, entry.campaign.shuffling
         if terms is None or not self._shuffler.has_ended(entry) or not waiting(store, campaign.name):
@@ -217,7 +217,7 @@ class Work(Rounds):
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
                 logger.warning(said, campaign.name, people)
 
-    def _forward(self, entry: Entry) -> bool:
+    def _forward(self, entry: RunningCampaign) -> bool:
         """Send the waiting parts of a campaign; returns False if one must be sent again later."""
         store, name = self._shuffler.store, entry.campaign.name
         while not self._stopping.is_set() and (part := next_part(store, name)) is not None:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.node import Entry, Node
+from sstq.service.node import Node, RunningCampaign
 from sstq.service.receiving import Refusal, Upload
 from sstq.service.security import (
     BODY,
@@ -70,7 +70,7 @@ class Uploads:
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        entry: Entry | None = None
+        entry: RunningCampaign | None = None
         headers: dict[str, str] = {}
         body: RequestBody = scope[BODY]
         try:
@@ -96,7 +96,7 @@ class Uploads:
                 self._node.metrics.seconds.observe(time.perf_counter() - begun)
         await response(scope, receive, send)
 
-    async def _take(self, entry: Entry, scope: Scope, body: RequestBody) -> int:
+    async def _take(self, entry: RunningCampaign, scope: Scope, body: RequestBody) -> int:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
         if campaign.shuffling is not None and self._node.role != "shuffler":
@@ -137,7 +137,7 @@ class Uploads:
         return answer
 
 
-def _of_origin(entry: Entry, scope: Scope) -> dict[str, str]:
+def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
     """The headers that let a web page read the answer; raises a Problem if pages of its origin may not send."""
     found = dict(scope["headers"])
     origin, host = (found.get(name, b"").decode("latin-1") for name in (b"origin", b"host"))
@@ -152,7 +152,7 @@ def _of_origin(entry: Entry, scope: Scope) -> dict[str, str]:
     return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} | _READABLE
 
 
-def _tokens(entry: Entry, headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bytes | None]:
+def _tokens(entry: RunningCampaign, headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bytes | None]:
     """Return the hashes of the single-use token and of the sender's token; raises a Problem for any other."""
     senders, stated = entry.campaign.senders, headers.get(b"authorization")
     given = bearer_token(None if stated is None else stated.decode("latin-1"))

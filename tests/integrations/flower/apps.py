@@ -6,7 +6,7 @@ from flwr.clientapp import ClientApp
 
 import sstq
 from sstq.integrations.flower import SstqMod
-from sstq.integrations.flower.wire import RECORD, Request
+from sstq.integrations.flower.wire import RECORD, MessageRequest
 
 DIM = 6
 
@@ -44,7 +44,7 @@ def train_to(values, **metrics):
 
 def request_message(mechanism, *, number=1, node=2, start=None, names=NAMES, message_id="m1"):
     content = RecordDict({"arrays": model(start)})
-    content[RECORD] = Request(mechanism, number, tuple(names)).to_record()
+    content[RECORD] = MessageRequest(mechanism, number, tuple(names)).to_record()
     message = Message(content, dst_node_id=node, message_type="train")
     message.metadata.__dict__["_message_id"] = message_id
     return message

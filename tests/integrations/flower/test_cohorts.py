@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 from sstq.accounting import Ledger
 from sstq.integrations.flower import SstqStrategy
 from sstq.integrations.flower.turns import ServerState, Turns
-from sstq.integrations.flower.wire import Request
+from sstq.integrations.flower.wire import MessageRequest
 
 from .apps import app_with, model, train_to
 from .local_grid import LocalGrid
@@ -77,7 +77,7 @@ def test_a_server_that_was_killed_asks_nobody_twice(ledgers):
     messages = list(after.configure_train(1, model(), ConfigRecord(), grid))
     rest = [message.metadata.dst_node_id for message in messages]
     assert sorted(first[0] + first[1] + rest) == list(range(2, 22))
-    assert Request.from_content(messages[0].content).number == 3  # so its frame is a fresh one
+    assert MessageRequest.from_content(messages[0].content).number == 3  # so its frame is a fresh one
     with pytest.raises(ValueError, match="frame_seed must be"):
         SstqStrategy(FedAvg(**INNER), **arguments, frame_seed=(before.frame_seed + 1) % 2**64)
     (ledgers / "state.json").write_text("{}")

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedYogi
 
 import sstq
 from sstq.integrations.flower import SstqStrategy
-from sstq.integrations.flower.wire import RECORD, Request
+from sstq.integrations.flower.wire import RECORD, MessageRequest
 
 from .apps import DIM, NAMES, app_with, frameunit, model, train_to
 from .local_grid import LocalGrid
@@ -30,7 +30,7 @@ def ask(used, grid, start=None, number=1):
     messages = list(used.configure_train(number, start or model(), ConfigRecord(), grid))
     for message in messages:
         message.metadata.__dict__["_message_id"] = uuid4().hex
-    return messages, Request.from_content(messages[0].content)
+    return messages, MessageRequest.from_content(messages[0].content)
 
 
 def answers(messages, request, updates, seed):

@@ -5,21 +5,21 @@ from flwr.server.superlink.linkstate.utils import create_message_error_unavailab
 
 import sstq
 from sstq.accounting import price
-from sstq.integrations.flower.wire import RECORD, Request, sort_replies
+from sstq.integrations.flower.wire import RECORD, MessageRequest, sort_replies
 from tests.contract.cases import reread
 
 from .apps import DIM, NAMES, frameunit, model, request_message
 
 
 def content(**changes):
-    record = Request(frameunit(), 3, NAMES).to_record()
+    record = MessageRequest(frameunit(), 3, NAMES).to_record()
     for key, value in changes.items():
         record[key] = value
     return RecordDict({RECORD: record})
 
 
 def test_a_request_survives_the_wire():
-    assert Request.from_content(content()) == Request(frameunit(), 3, NAMES)
+    assert MessageRequest.from_content(content()) == MessageRequest(frameunit(), 3, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_request_survives_the_wire():
 )
 def test_other_requests_are_refused(changes, reason):
     with pytest.raises(ValueError, match=reason):
-        Request.from_content(content(**changes))
+        MessageRequest.from_content(content(**changes))
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_an_epsilon_that_is_written_smaller_is_not_believed(name):
 
 
 MECHANISM = frameunit()
-REQUEST = Request(MECHANISM, 3, NAMES)
+REQUEST = MessageRequest(MECHANISM, 3, NAMES)
 
 
 def reply(node=2, *, payload=None, used=MECHANISM, number=3, **changes):
     if payload is None:
         payload = used.encode(np.full(used.dim, 0.1), rng=node).to_bytes()
-    record = Request(used, number, NAMES).answer(payload)
+    record = MessageRequest(used, number, NAMES).answer(payload)
     record.update(changes)
     content = RecordDict({RECORD: record})
     return Message(content, reply_to=request_message(used, node=node, message_id=f"to {node}"))
@@ -130,6 +130,6 @@ def test_a_node_counts_once():
 
 def test_several_messages_of_a_node_count_as_one_answer():
     used = MECHANISM.replace(messages=3)
-    result = sort_replies([reply(used=used)], Request(used, 3, NAMES), asked(2))
+    result = sort_replies([reply(used=used)], MessageRequest(used, 3, NAMES), asked(2))
     assert len(result.messages) == 1
     assert len(result.messages[0]) == 3

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sstq.integrations.flower.budget import Limits, NodeBudget
 from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
-from sstq.integrations.flower.wire import RECORD, Request
+from sstq.integrations.flower.wire import RECORD, MessageRequest
 from sstq.mechanisms.answers import answer
 
 _WARNED = "sstq-warned"  # the record in the node's state that says that a warning was logged
@@ -72,7 +72,7 @@ class SstqMod:
             _warn_of_clear_replies(context)
             return call_next(message, context)
         try:
-            request = Request.from_content(message.content)
+            request = MessageRequest.from_content(message.content)
             model = sole_arrays(message.content, "the request")
             arrays = PrivateArrays.of(model, request.names)
             if arrays.dim != request.mechanism.dim:

@@ -25,7 +25,7 @@ from sstq.checks import check_argument, check_number
 from sstq.exactness import round_up
 from sstq.integrations.flower.turns import CohortGrid, ServerState, Turns
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import RECORD, Request, SortedReplies, check_usable, sort_replies
+from sstq.integrations.flower.wire import RECORD, MessageRequest, SortedReplies, check_usable, sort_replies
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
 from sstq.messages.batch import Messages
 from sstq.randomness.streams import mix_seed
@@ -35,7 +35,7 @@ from sstq.randomness.streams import mix_seed
 class _Round:
     """The messages sent in a round. The grid writes their ids into the metadata when it sends them."""
 
-    request: Request
+    request: MessageRequest
     model: ArrayRecord
     arrays: PrivateArrays
     sent: tuple[Metadata, ...]
@@ -170,7 +170,7 @@ class SstqStrategy(Strategy):
             grid = cast(Grid, CohortGrid(grid, self._turns, self._state))
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         used = self._mechanism_of_round(private.dim, len(messages))
-        request = Request(used, self._state.rounds, names)
+        request = MessageRequest(used, self._state.rounds, names)
         record = request.to_record()
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")

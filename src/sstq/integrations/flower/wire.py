@@ -27,7 +27,7 @@ _mechanism = lru_cache(maxsize=4)(from_json)
 
 
 @dataclass(frozen=True)
-class Request:
+class MessageRequest:
     """The server's request for a private message.
 
     Attributes:
@@ -52,7 +52,7 @@ class Request:
         )
 
     @classmethod
-    def from_content(cls, content: RecordDict) -> Request:
+    def from_content(cls, content: RecordDict) -> MessageRequest:
         """Read the request of a message, trusting none of its numbers; ValueError if there is none or it is invalid."""
         record = content.config_records.get(RECORD)
         if record is None:
@@ -117,7 +117,7 @@ class SortedReplies:
     answered: Counter[int]
 
 
-def sort_replies(replies: Iterable[Message], request: Request, asked: Mapping[str, int]) -> SortedReplies:
+def sort_replies(replies: Iterable[Message], request: MessageRequest, asked: Mapping[str, int]) -> SortedReplies:
     """Collect one private message from each node, and count the rest; `asked` has the node of each message's id."""
     taken: dict[int, Messages] = {}
     refusals, answered, invalid = dict[str, str](), dict[str, int](), 0

@@ -19,7 +19,7 @@ from sstq.mechanisms.survey.columns import columns_of, writable
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
-from sstq.mechanisms.survey.questions import By, Column, Question
+from sstq.mechanisms.survey.questions import By, Column, SurveyQuestion
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import BitSource, channel_words
@@ -104,13 +104,13 @@ class Survey(RecordMechanism):
     _draws_by = "secret_draw"
 
     parameters: SurveyParameters
-    questions: dict[str, Question]
+    questions: dict[str, SurveyQuestion]
     draws: tuple[int, ...]
 
     def __init__(
         self,
         epsilon: float,
-        questions: Mapping[str, Question],
+        questions: Mapping[str, SurveyQuestion],
         *,
         weights: Mapping[str, float] | None = None,
         people: int = 100_000,
@@ -212,7 +212,7 @@ class Survey(RecordMechanism):
     def _check_vectors(self, X: ArrayLike) -> Rows:
         return self._records_of(X, strict=True)
 
-    def _held(self, rows: Rows, groups: ArrayLike | None) -> Rows:
+    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
         if groups is not None:
             raise ValueError("groups must be left out: ask with By instead")
         if rows.ndim != 2 or rows.shape[1] != self.dim:
@@ -316,13 +316,13 @@ class Survey(RecordMechanism):
         return plan_survey(self.parts, check_argument("clients", clients), self.messages)
 
 
-def _check_questions(questions: Any) -> dict[str, Question]:
+def _check_questions(questions: Any) -> dict[str, SurveyQuestion]:
     if not isinstance(questions, Mapping) or not 1 <= len(questions) <= _MOST_QUESTIONS:
         raise ArgumentError("questions", f"must be 1 to {_MOST_QUESTIONS} questions by name, got {questions!r}")
     for name, question in questions.items():
         if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not writable(name):
             raise ArgumentError("questions", f"must have names of 1 to {_LONGEST_NAME} characters, got {name!r}")
-        if not isinstance(question, Question):
+        if not isinstance(question, SurveyQuestion):
             raise ArgumentError("questions", f"must be Choice, MultiChoice, Number, Vector or By, got {question!r}")
     twice = [by for by in questions.values() if isinstance(by, By)]
     if len(set(twice)) < len(twice):

@@ -31,7 +31,7 @@ Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
 
 
-class Question(ABC):
+class SurveyQuestion(ABC):
     """A question: what people are asked, with public bounds."""
 
     type: ClassVar[str]
@@ -41,7 +41,7 @@ class Question(ABC):
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         return {"type": self.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
-    def _within(self, questions: Mapping[str, "Question"]) -> "Question":  # noqa: ARG002 (By needs the others)
+    def _within(self, questions: Mapping[str, "SurveyQuestion"]) -> "SurveyQuestion":  # noqa: ARG002 (By needs the others)
         """The question as part of a survey."""
         return self
 
@@ -62,7 +62,7 @@ class Question(ABC):
         """The result, from the estimates of all items and their aggregators."""
 
 
-class Column(Question):
+class Column(SurveyQuestion):
     """A question that has a column of its own; a record has `width` numbers."""
 
     width: int
@@ -310,7 +310,7 @@ class Vector(Column):
 
 
 @dataclass(frozen=True)
-class By(Question):
+class By(SurveyQuestion):
     """The mean of a Number or a Vector per label of a Choice; both are named as in the survey, and both are private.
 
     Examples:
@@ -324,7 +324,7 @@ class By(Question):
     choice: Choice = field(init=False, repr=False, compare=False)
     measured: Number | Vector = field(init=False, repr=False, compare=False)
 
-    def _within(self, questions: Mapping[str, Question]) -> Question:
+    def _within(self, questions: Mapping[str, SurveyQuestion]) -> SurveyQuestion:
         """The question with the two that it names."""
         group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
         if not isinstance(group, Choice):
@@ -368,13 +368,13 @@ class By(Question):
 KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice, Number, Vector, By)}
 
 
-def question_from_dict(data: Any) -> Question:
+def question_from_dict(data: Any) -> SurveyQuestion:
     """Read a question from its `to_dict`; ValueError for anything else."""
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"type of a question must be one of {', '.join(KINDS)}, got {data!r}")
     try:
-        made: Question = KINDS[kind](**{name: value for name, value in data.items() if name != "type"})
+        made: SurveyQuestion = KINDS[kind](**{name: value for name, value in data.items() if name != "type"})
     except TypeError as error:
         raise ValueError(f"a question of type {kind!r} is malformed: {error}") from error
     return made
