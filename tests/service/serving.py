@@ -1,10 +1,11 @@
 """A real server process for tests: `sstq serve` on a free port of the loopback interface, a database in a folder."""
 
 import json
+import random
 import secrets
 import socket
 import ssl
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -119,10 +120,15 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
 
 
 def free_port():
-    """A port of the loopback interface that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """A port of the loopback interface that nobody listens on, below those that outgoing connections take.
+
+    A client that tries again and again to reach a killed server could take its port otherwise.
+    """
+    for port in random.sample(range(20_000, 32_768), 100):
+        with suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def packed(mechanism, count=5, seed=0):

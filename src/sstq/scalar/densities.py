@@ -77,7 +77,7 @@ class Density:
         corners = shares[row : row + 2, column : column + 2]
         half = np.tensordot(np.outer([1 - right, right], [1 - upper, upper]), corners, axes=2) / 2
         half /= 2 * math.fsum(half.tolist())
-        return cls(np.concatenate([half[-2::-1], half[:-1]]), (half[-1], half[-1]))
+        return cls(np.concatenate([half[-2::-1], half[:-1]]), (float(half[-1]), float(half[-1])))
 
     @classmethod
     def gaussian(cls, u: float, cells: int = _CELLS) -> "Density":

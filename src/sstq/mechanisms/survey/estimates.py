@@ -145,7 +145,7 @@ class NumberEstimate(QuestionEstimate):
         widest = student(level, max(len(self.items) - 1, 1), self.count)
         # Three errors of the simulation more; levels near 1 have too few draws.
         safe = level + 3 * math.sqrt(level * (1 - level) / _DRAWS)
-        return min(widest, float(np.quantile(self._largest_errors, safe))) if safe < 1 else widest
+        return min(widest, float(np.quantile(self._largest_errors, safe, method="higher"))) if safe < 1 else widest
 
     @cached_property
     def _largest_errors(self) -> Floats:
