@@ -52,7 +52,7 @@ def errors_over_expected(
 ) -> tuple[float, float]:
     """The squared error of rounds over the expected one, and the standard error of that."""
     groups = mechanism.groups_in_turn(len(x))
-    truth = mechanism._estimated(mechanism._held(x, groups)).mean(axis=0)
+    truth = mechanism._estimated(mechanism._records(x, groups)).mean(axis=0)
     squares = [
         float(np.sum((shuffled_round(mechanism, x, seed + number).value - truth) ** 2)) for number in range(rounds)
     ]
