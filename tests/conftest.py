@@ -37,6 +37,9 @@ _NEEDS_OTHERS = (
     "*/test_sending.py",
 )
 
+# Rooms that only the whole suite tests.
+_SLOW_ROOMS = {"benchmarks", "client", "integrations", "paper", "service"}
+
 # Files that take long, longest first; those that wait for others are among those that compute.
 _LONGEST = (
     "test_flower_deployment.py",
@@ -124,7 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.soak)
-        if {"client", "integrations", "service"} & set(item.path.parts):
+        if _SLOW_ROOMS & set(item.path.relative_to(config.rootpath).parts):
             item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

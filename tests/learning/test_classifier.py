@@ -9,6 +9,8 @@ from sstq.learning import FourierFeatures, PrivateClassifier, encode
 from sstq.learning.discriminant import ClassSums, pooled_sums
 from sstq.learning.features import unit_rows
 
+pytestmark = pytest.mark.slow
+
 BOUNDS = (-4, 7)
 
 
@@ -277,7 +279,6 @@ def test_a_refused_message_loses_nothing():
     assert server.cohorts_left == ("main", "check", "classes")
 
 
-@pytest.mark.slow
 def test_behind_a_shuffler_the_total_is_central_and_the_local_epsilon_is_said():
     X, y = people(2500, 3)
     model = PrivateClassifier(1.0, trust="shuffler", messages=2, public=X[:500], random_state=0).fit(X[500:], y[500:])

@@ -6,6 +6,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from sstq.learning import PrivateRegression, encode
 
+pytestmark = pytest.mark.slow
+
 TRUE = np.array([0.6, -0.4, 0.2])
 UNIT = {"bounds": (-0.6, 0.6), "y_bound": 1.0}
 
@@ -63,7 +65,6 @@ def test_a_regression_worse_than_the_mean_warns():
         PrivateRegression(1.0, bounds=(-1, 1), y_bound=1, random_state=0).fit(X, y)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
     check_estimator(PrivateRegression(20.0, bounds=(-10, 10), y_bound=10, check_people=0), on_skip=None)

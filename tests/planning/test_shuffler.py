@@ -17,6 +17,8 @@ from sstq.planning import plan, shuffled_mechanism
 from sstq.planning.plans import central_error
 from sstq.planning.shuffled_draw import ShuffleBudget, fewest_messages
 
+pytestmark = pytest.mark.slow
+
 
 # The bars: error·n over all dimensions at (1, 1e-6), the bias of frames included, in 32 bits.
 @pytest.mark.parametrize(
@@ -74,7 +76,6 @@ def test_the_law_of_the_integers_is_within_the_budget(clients, epsilon, delta, m
     assert eval(f"sstq.{mechanism!r}") == mechanism == sstq.from_json(mechanism.to_json())  # noqa: S307
 
 
-@pytest.mark.slow
 def test_bits_are_kept_and_more_of_them_are_not_worse():
     errors = []
     for bits in (9, 14, 40):
@@ -199,7 +200,6 @@ def test_wrong_usage(arguments, message):
     assert message in " ".join(output.split())
 
 
-@pytest.mark.slow
 def test_a_classifier_behind_a_shuffler():
     found = plan(64, 59_000, 1.0, trust="shuffler", classes=10)
     assert found.mechanism.messages == 16

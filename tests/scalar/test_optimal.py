@@ -14,6 +14,8 @@ from sstq.scalar.codebooks import optimized_codebook, rounding_moments, token_mo
 from sstq.scalar.densities import Density
 from sstq.scalar.optimal import Windows, from_windows, optimal_channel, second_moment
 
+pytestmark = pytest.mark.slow
+
 REDUNDANCY = 2.575
 
 
@@ -22,7 +24,6 @@ def flat_moment(bits, epsilon, density, book):
     return decoded_second_moment(channel, book, unbiased_decoder(channel, book), density)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "beta"), [(0.5, 1.6), (3.0, 2.0), (12.0, 1.6), (20.0, 1.6)])
 def test_no_worse_than_flat_and_never_grows_with_bits(epsilon, beta):
     density = Density.kashin(beta, REDUNDANCY)
