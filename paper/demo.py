@@ -78,7 +78,7 @@ class Crowd:
         accuracy: the accuracy on the test images.
         accuracy_stderr: its standard error.
         shares: the estimated shares of the digits, (10,), projected onto the simplex.
-        images: (10, 64), the estimated mean images of length-1 images; nan where a share is estimated as 0 or less.
+        images: (10, 64), the estimated mean images of length-1 images; nan where a share is within two errors of 0.
     """
 
     epsilon: float

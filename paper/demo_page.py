@@ -198,7 +198,7 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
             words = (f"total ε = {row.epsilon:g}", f"{row.accuracy:.0%}", colour)
             _draw_images(figure, grid, line, row.images, words, demo)
         line += 1
-    note = "Images are scaled to length 1 and drawn on one scale. Hatched: the digit's share is estimated as 0."
+    note = "Images are scaled to length 1 and drawn on one scale. Hatched: the digit's share is within two errors of 0."
     figure.text(0.31, 0.2 / height, note, ha="center", va="center", fontsize=8, color=FAINT)
     axes = figure.add_axes((0.675, 1.15 / height, 0.315, 1 - 2.15 / height))
     _draw_accuracy(axes, crowds, demo)
