@@ -163,7 +163,7 @@ def test_a_document_has_one_form(end, sentence):
     ("data", "sentence"),
     [
         ({"name": None}, "a campaign needs the field 'name'"),
-        ({"mechanism": "frameunit"}, "mechanism must be the JSON object that `sstq spec` writes"),
+        ({"mechanism": "frameunit"}, "mechanism must be the JSON object of a mechanism"),
         ({"label": []}, "no field 'label'; did you mean 'labels'"),
         ({"labels": "abcdef"}, "labels must be a list, got 'abcdef'"),
         ({"opens": "tomorrow"}, "opens must be a time such as 2027-01-31T18:00:00Z, got 'tomorrow'"),

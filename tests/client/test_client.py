@@ -249,7 +249,7 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert "--force" in campaign("export", "walks", "-o", tmp_path / "walks.csv", code=2)
     campaign("close", "walks")
     assert "closed" in campaign("show", "walks")
-    assert "sent to this campaign before" in sstq_run(*sending, code=1, SSTQ_SEND_TOKEN=renewed)
+    assert "sent to this campaign before" in sstq_run(*sending, code=2, SSTQ_SEND_TOKEN=renewed)
     assert "410" in sstq_run(*sending, "--again", code=1, SSTQ_SEND_TOKEN=renewed)
     assert len(campaign("tokens", "once", "--count", "3").split()) == 3
 

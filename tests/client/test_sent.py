@@ -17,7 +17,7 @@ def test_a_file_is_sent_once(tmp_path, monkeypatch):
     assert [stat.S_IMODE(path.stat().st_mode) for path in (record, record.parent)] == [0o600, 0o700]
     before = record.read_bytes()
     for files in ([one], [two, one], [copy]):
-        with pytest.raises(ValueError, match=r"sent to this campaign before.*--again"):
+        with pytest.raises(ValueError, match=r"again must be set .* sent to this campaign before"):
             record_sent(rooms, "key", files)
     assert record.read_bytes() == before
     record_sent(rooms, "key", [one], again=True)

@@ -295,8 +295,8 @@ def _check_mechanism(mechanism: Any) -> None:
         mechanism.trust == "local" and mechanism.coin != "public",
         "mechanism",
         f"must be locally private with coin='private', got {mechanism.name} with trust={mechanism.trust!r} and "
-        f"coin={mechanism.coin!r}: the collector is not trusted, and does not know who sent a message; create one with "
-        "`sstq spec --name frameunit`",
+        f"coin={mechanism.coin!r}: the collector is not trusted, and does not know who sent a message; choose another, "
+        "such as frameunit",
     )
     frame = getattr(mechanism, "frame", None)
     frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
@@ -348,7 +348,7 @@ def _as_json(value: Any) -> Any:
 def _from_json(name: str, value: Any) -> Any:
     """What `_as_json` made of a field."""
     if name == "mechanism" and not isinstance(value, Mechanism):
-        _require(isinstance(value, dict), name, "must be the JSON object that `sstq spec` writes, not a string")
+        _require(isinstance(value, dict), name, "must be the JSON object of a mechanism, not a string")
         return from_json(_canonical(value).decode())
     if name in ("labels", "group_labels", "image_shape"):
         _require(isinstance(value, list), name, f"must be a list, got {value!r:.100}")

@@ -16,28 +16,19 @@ from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = ["Answer", "Refused", "Unreachable", "request"]
+__all__ = ["Answer", "RequestError", "request"]
 
 _SECONDS = 30.0
 _LARGEST_ANSWER = 1 << 28
 _CHUNK = 1 << 20
 
 
-class Refused(ValueError):  # noqa: N818
-    """A server refused a request: status, sentence, and the seconds to wait before a retry, if that may help."""
+class RequestError(ValueError):
+    """A request failed; `status` is that of the refusal, or None without a whole answer: then it may have arrived."""
 
-    def __init__(self, server: str, error: urllib.error.HTTPError) -> None:
-        try:
-            detail = str(json.loads(error.read(1 << 16))["detail"])
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-            detail = str(error.reason)
-        super().__init__(f"{server} refused the request ({error.code}): {detail}")
-        wait = error.headers.get("Retry-After", "")
-        self.status, self.retry_after = error.code, float(wait) if wait.isascii() and wait.isdigit() else 0.0
-
-
-class Unreachable(ValueError):  # noqa: N818
-    """The server did not answer; the request may or may not have arrived."""
+    def __init__(self, problem: str, status: int | None = None, retry_after: float = 0.0) -> None:
+        super().__init__(problem)
+        self.status, self.retry_after = status, retry_after
 
 
 class Answer(NamedTuple):
@@ -67,7 +58,7 @@ def request(
     body: bytes | None = None,
     into: BinaryIO | None = None,
 ) -> Answer:
-    """Send a request to a server; raises Refused for a status of 400 or more, Unreachable without a whole answer.
+    """Send a request to a server; raises RequestError for a status of 300 or more, or without a whole answer.
 
     The content of the answer is written `into` a file, if one is given; otherwise it is limited to 256 MiB.
     """
@@ -83,15 +74,15 @@ def request(
             while chunk := response.read(_CHUNK):
                 size += len(chunk)
                 if into is None and size > _LARGEST_ANSWER:
-                    raise Unreachable(f"the answer from {server} has more than {_LARGEST_ANSWER} bytes")
+                    raise RequestError(f"the answer from {server} has more than {_LARGEST_ANSWER} bytes")
                 (into or content).write(chunk)
             if size < int(response.headers.get("Content-Length") or 0):  # `read` does not notice
                 raise http.client.IncompleteRead(b"")
     except urllib.error.HTTPError as error:
         with error:
-            raise Refused(server, error) from None
+            raise _refusal(server, error) from None
     except http.client.IncompleteRead as error:
-        raise Unreachable(f"the answer from {server} was cut off; try again") from error
+        raise RequestError(f"the answer from {server} was cut off; try again") from error
     except (OSError, http.client.HTTPException) as error:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # of the file to write
             raise
@@ -101,8 +92,19 @@ def request(
                 f"the certificate of {server} cannot be verified: {reason.verify_message}; if "
                 "your own authority issued it, set SSL_CERT_FILE to that authority's certificate (PEM)"
             ) from error
-        raise Unreachable(f"no answer from {server}: {reason}") from error
+        raise RequestError(f"no answer from {server}: {reason}") from error
     return Answer(response.headers, content.getvalue())
+
+
+def _refusal(server: str, error: urllib.error.HTTPError) -> RequestError:
+    """What a server said when it refused, and the seconds that it asks to wait, if any."""
+    try:
+        detail = str(json.loads(error.read(1 << 16))["detail"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        detail = str(error.reason)
+    wait = error.headers.get("Retry-After", "")
+    seconds = float(wait) if wait.isascii() and wait.isdigit() else 0.0
+    return RequestError(f"{server} refused the request ({error.code}): {detail}", error.code, seconds)
 
 
 @cache

@@ -59,13 +59,13 @@ def seal(content: bytes, public: bytes, info: bytes) -> bytes:
 def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> list[bytes | None]:
     """Open what was sealed; None where it was changed, or sealed for another key, crowd or slot."""
     key = X25519PrivateKey.from_private_bytes(secret)
-    found: list[bytes | None] = []
+    contents: list[bytes | None] = []
     for envelope in envelopes:
         try:
-            found.append(_SUITE.decrypt(envelope, key, info=info))
+            contents.append(_SUITE.decrypt(envelope, key, info=info))
         except InvalidTag:
-            found.append(None)
-    return found
+            contents.append(None)
+    return contents
 
 
 def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, shuffler_key: bytes) -> bytes:

@@ -17,7 +17,7 @@ from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument
 from sstq.client.campaigns import Shuffling, read_document
-from sstq.client.http import Answer, Refused, Unreachable, request
+from sstq.client.http import Answer, RequestError, request
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.mechanisms.answers import answer
@@ -25,8 +25,8 @@ from sstq.messages.batch import Messages
 
 __all__ = ["Client"]
 
-# Statuses after which the same upload may succeed: too slow, too fast, and errors of servers and proxies.
-_PASSING = {408, 429, 500, 502, 503, 504}
+# Statuses after which the same upload may succeed: no answer, too slow, too fast, errors of servers and proxies.
+_PASSING = {None, 408, 429, 500, 502, 503, 504}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _LOG = logging.getLogger("sstq.client")
 
@@ -134,9 +134,8 @@ class Client:
             raise ValueError(f"X must be one vector per single-use token, got {people} and {tokens} tokens")
         anonymous = campaign.senders == "everybody" and campaign.shuffling is None and not tokens
         if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
-            remedy = f"The owner of the campaign creates a token with: sstq campaign tokens {campaign.name}"
             problem = f"X must be one person's vector without a sender's token, got {people}"
-            raise _refusal(problem, f"{remedy} --people {people}")
+            raise _refusal(problem, f"Ask the campaign's owner for a token for {people} people")
 
     def send(
         self, X: ArrayLike, groups: ArrayLike | None = None, *, progress: Callable[[int], object] = lambda _: None
@@ -194,8 +193,8 @@ class Client:
             try:
                 receipt = self._request("POST", f"{self._url}/messages", token=token, headers=headers, body=body)
                 if receipt.json() != {"count": stated}:
-                    raise Unreachable(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
-            except (Refused, Unreachable) as error:
+                    raise RequestError(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
+            except RequestError as error:
                 raise ValueError(f"{error} ({sent} of {total} messages were stored)") from error
             sent += count
             progress(count)
@@ -220,20 +219,17 @@ class Client:
 
     def _request(self, method: str, url: str, **options: Any) -> Answer:
         """Repeat a request, with growing pauses, until a further try would not change the answer."""
-        ends, pause, told = time.monotonic() + self._patience, _FIRST_PAUSE, False
+        ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
             try:
                 return request(method, url, **options)
-            except (Refused, Unreachable) as error:
-                if isinstance(error, Refused) and error.status not in _PASSING:
-                    raise
+            except RequestError as error:
                 # Many clients that failed together should not retry together.
-                wait = max(getattr(error, "retry_after", 0.0), pause) * random.uniform(1.0, 1.5)
-                if isinstance(error, Unreachable) and not told and self._patience > 0:
-                    told = True
-                    _LOG.warning("cannot reach %s, retrying for %g seconds", urlsplit(url).netloc, self._patience)
-                if time.monotonic() + wait > ends:
+                wait = max(error.retry_after, pause) * random.uniform(1.0, 1.5)
+                if error.status not in _PASSING or time.monotonic() + wait > ends:
                     raise
+                if pause == _FIRST_PAUSE:
+                    _LOG.warning("%s; retrying for %g seconds", error, self._patience)
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+from sstq.checks import ArgumentError
 from sstq.client.campaigns import Campaign
 from sstq.files.atomic import locked_file
 
@@ -39,9 +40,9 @@ def record_sent(campaign: Campaign, key: str, files: Iterable[Path], *, again: b
             if line not in lines:
                 new.append(line)
             elif not again:
-                raise ValueError(
-                    f"{file} was sent to this campaign before: sending it again spends these people's ε "
-                    "again; nothing was sent. Pass --again if that is what you want"
+                problem = f"must be set to send {file} once more, which spends these people's ε once more"
+                raise ArgumentError(
+                    "again", f"{problem}; nothing was sent, because it was sent to this campaign before"
                 )
         os.lseek(descriptor, 0, os.SEEK_END)
         os.write(descriptor, "".join(f"{line}\n" for line in new).encode())

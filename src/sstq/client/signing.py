@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -52,13 +53,11 @@ def verify(document: bytes, signature: str, public: bytes, prefix: bytes = CAMPA
 
 def signer(document: bytes, signature: str, keys: Iterable[bytes], pinned: str | None) -> str:
     """Return the key that signed the document, in hexadecimal; ValueError unless `keys` has it and it is pinned."""
-    found = [key.hex() for key in keys]
-    if pinned is not None and pinned not in found:
-        raise ValueError(f"the collector's key {' '.join(found)} is not the pinned one; nothing was sent")
-    for key in found if pinned is None else [pinned]:
-        try:
+    named = [key.hex() for key in keys]
+    if pinned is not None and pinned not in named:
+        raise ValueError(f"the collector's key {' '.join(named)} is not the pinned one; nothing was sent")
+    for key in named if pinned is None else [pinned]:
+        with suppress(ValueError):
             verify(document, signature, bytes.fromhex(key))
-        except ValueError:
-            continue
-        return key
+            return key
     raise ValueError("the campaign's signature is wrong, so it may have been tampered with; nothing was sent")

@@ -20,7 +20,7 @@ from fastapi import APIRouter, FastAPI
 from prometheus_client.core import Metric
 
 from sstq.client.campaigns import NAME_PATTERN, Document, read_document
-from sstq.client.http import Refused, Unreachable, request
+from sstq.client.http import RequestError, request
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.app import new_app
@@ -108,8 +108,8 @@ class Shuffler(Node):
     def _learn(self, name: str) -> None:
         try:
             self.fetch(name)
-        except (Refused, Unreachable) as error:
-            if not isinstance(error, Refused) or error.status != 404:
+        except RequestError as error:
+            if error.status != 404:
                 later = {"Retry-After": "5"}
                 raise Problem(503, "The collector does not answer; try again.", later) from error
         except ValueError as error:
@@ -234,10 +234,10 @@ class Work(Rounds):
             url = f"{self._shuffler.settings.collector}/v1/campaigns/{name}/batches"
             try:
                 if request("POST", url, headers=headers, body=body).json() != {"count": manifest.count}:
-                    raise Unreachable("the collector's receipt is for another batch")
-            except (Refused, Unreachable) as error:
+                    raise RequestError("the collector's receipt is for another batch")
+            except RequestError as error:
                 logger.warning("a batch of %s was not accepted: %s", name, error)
-                if not isinstance(error, Refused) or error.status not in _FOR_GOOD:
+                if error.status not in _FOR_GOOD:
                     return False
                 self._shuffler.metrics.people.labels(name, "refused").inc(manifest.count)
             sent(store, part)
