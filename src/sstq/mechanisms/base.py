@@ -1,99 +1,38 @@
-"""The base class of every mechanism: encoding, messages and counts, the secret draw, and expected errors."""
+"""The base class of every mechanism: an encoder with the decoder, the counts, the privacy and the errors."""
 
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, Self, cast, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.checks import check_arguments, check_number, check_option
 from sstq.exactness import log_upper, round_up
-from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.bounds import Bounds, read_ranges
-from sstq.mechanisms.inputs import ClippedWarning as ClippedWarning
-from sstq.mechanisms.inputs import Floats as Floats
-from sstq.mechanisms.inputs import Floats32 as Floats32
-from sstq.mechanisms.inputs import Ints as Ints
-from sstq.mechanisms.inputs import LocalReport as LocalReport
-from sstq.mechanisms.inputs import Rows as Rows
-from sstq.mechanisms.inputs import Words as Words
-from sstq.mechanisms.inputs import check_vectors, placed, warn_if_clipped, with_groups
+from sstq.mechanisms.bounds import read_ranges
+from sstq.mechanisms.encoding import Coin, Columns, Encoder, EncoderInput
+from sstq.mechanisms.errors import ExpectedError, Unbiased, mean_error
+from sstq.mechanisms.inputs import ClippedWarning, Floats, Floats32, Ints, LocalReport, Rows, Words, placed
 from sstq.mechanisms.laws import EitherLaw, Law, channel_law
-from sstq.mechanisms.parameters import Agreement, Ranges
 from sstq.mechanisms.trial_vectors import typical_vector
-from sstq.messages.batch import Messages, client_ids
-from sstq.messages.layouts import Column, Field, FloatField, Layout
-from sstq.randomness.secret import BitSource, RngLike, bit_source
+from sstq.messages.batch import Messages
+from sstq.messages.layouts import Field, FloatField, Layout
 from sstq.scalar.channels import Channel
+
+# What other modules take from here, besides the class and the signs of a code.
+__all__ = ["SIGNS", "ClippedWarning", "Coin", "Columns", "EncoderInput", "ExpectedError", "Floats", "Floats32", "Ints"]
+__all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased", "Words"]
 
 SIGNS = np.array([1.0, -1.0])
 SIGNS.setflags(write=False)
-Columns = tuple[Column, ...]
-
-Coin = Literal["private", "public"]
-"""Who draws the public part of a message: the client, which sends it, or a shared generator, which needs client ids."""
-
-Trust = Literal["local", "aggregator", "none"]
-"""Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
-
-# About how many numbers drawing one message takes.
-_NUMBERS_OF_A_DRAW = 16
 
 
-class Unbiased(StrEnum):
-    """When the expected estimate is the (clipped) vector; only `ALWAYS` is truthy.
-
-    Examples:
-        >>> bool(Unbiased.ALWAYS), bool(Unbiased.OVER_FRAMES)
-        (True, False)
-    """
-
-    NEVER = "never"
-    OVER_FRAMES = "over frames"
-    ALWAYS = "always"
-
-    def __bool__(self) -> bool:
-        return self is Unbiased.ALWAYS
-
-
-@dataclass(frozen=True)
-class ExpectedError:
-    """The expected squared error of a mean: the squared bias and the variance, summed over the coordinates.
-
-    Examples:
-        >>> ExpectedError(bias2=0.01, variance=0.04).total
-        0.05
-    """
-
-    bias2: float
-    variance: float
-
-    @property
-    def total(self) -> float:
-        """The mean squared error, bias² + variance."""
-        return self.bias2 + self.variance
-
-
-@dataclass(frozen=True)
-class EncoderInput:
-    """Checked rows, (n, …), with `words_each` secret words each, and identifiers if the coin is public."""
-
-    rows: Rows
-    words: Words
-    clients: Words | None
-    report: LocalReport | None
-
-
-class Mechanism(Agreement):
+class Mechanism(Encoder):
     """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
 
     `dim`, `epsilon`, `clip` and the public seed mean the same for every mechanism.
@@ -125,27 +64,6 @@ class Mechanism(Agreement):
         (1000, True)
     """
 
-    name: ClassVar[str]
-    exact: ClassVar[bool]
-    trust: ClassVar[Trust] = "local"
-
-    uniform_index: ClassVar[bool] = False
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    # Whether rows are vectors that are scaled down to clip, so that their owner is warned of it.
-    _clips: ClassVar[bool] = True
-    # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.
-    _draws_by: ClassVar[str] = "channel"
-
-    dim: int
-    epsilon: float
-    delta: float = 0.0
-    clip: float
-    clients: int | None = None
-    groups: int | None = None
-    messages: int = 1
-    coin: Coin = "private"
-    bounds: Ranges | None = None
-
     def with_seed(self, seed: int) -> Self:
         """Return the mechanism with another public seed, for the next round; itself if it has no public randomness.
 
@@ -158,11 +76,6 @@ class Mechanism(Agreement):
 
     @property
     @abstractmethod
-    def layout(self) -> Layout:
-        """The fields of a message."""
-
-    @property
-    @abstractmethod
     def aggregator_class(self) -> type[Aggregator]:
         """The class of its aggregators; usually a class attribute."""
 
@@ -170,11 +83,6 @@ class Mechanism(Agreement):
     def unbiased(self) -> Unbiased:
         """When the estimate's expectation is the (clipped) vector, over messages and public coins."""
         return Unbiased.ALWAYS
-
-    @property
-    def words_each(self) -> int:
-        """The number of secret words per message, the same for every vector."""
-        return 3
 
     @property
     def estimate_dim(self) -> int:
@@ -214,57 +122,6 @@ class Mechanism(Agreement):
     def _check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
 
-    @abstractmethod
-    def _encode(self, batch: EncoderInput) -> Columns:
-        """Return the columns of the messages. Most encoders start with `_unit_ball`; others count clipped rows."""
-
-    def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
-        # The same number of words for every vector, drawn before anything is known about the data.
-        shape = len(rows), self.words_each
-        return self._encode(EncoderInput(rows, source.words(shape[0] * shape[1]).reshape(shape), clients, report))
-
-    @property
-    def _row_cost(self) -> int:
-        """About how many numbers encoding one row takes, such as its scores, which limits the rows at a time."""
-        return self.dim
-
-    def encode(
-        self,
-        X: Any,
-        rng: RngLike = None,
-        *,
-        clients: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        report: LocalReport | None = None,
-    ) -> Messages:
-        """Encode each row of X as one private message; with `messages` = m, as m messages, slot by slot.
-
-        Message j·n + i is that of row i in slot j. Each is drawn independently, on its own frame.
-
-        Args:
-            X: (d,) or (n, d), finite: floats, or anything that converts to them exactly, such as integers, tensors and
-                columns of lists. Rows longer than `clip` are scaled down to it.
-            rng: None for the operating system's randomness (needed for privacy); an integer seed or a NumPy Generator
-                for simulations, which marks the messages as simulated.
-            clients: with a public coin, one distinct non-negative integer per row.
-            groups: for mechanisms with private groups, one integer from 0 to groups − 1 per row.
-            report: counts of clipped rows and missed certificates, which depend on the data; keep it local.
-
-        Examples:
-            >>> import sstq
-            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
-            >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
-            True
-        """
-        rows = self._records(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
-        if self._clips and self.groups is None:
-            warn_if_clipped(rows, self.clip)
-        return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
-
-    @cached_property
-    def _scaling(self) -> Bounds | None:
-        return None if self.bounds is None else Bounds(self.bounds, self.clip)
-
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
         bias, directions, advice = self._bias_of_mean(estimate.count)
@@ -287,29 +144,6 @@ class Mechanism(Agreement):
         """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
         return 0.0, 1, ""
 
-    def _encode_slots(
-        self,
-        rows: NDArray[Any],
-        source: BitSource,
-        clients: ArrayLike | None,
-        report: LocalReport | None,
-        slots: int,
-    ) -> Messages:
-        """Encode this many messages per checked row, slot by slot."""
-        identifiers, count = self._client_ids(clients, len(rows)), len(rows)
-        columns = self.layout.empty(slots * count)
-        # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
-        parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self._row_cost // 4)
-        for slot in range(slots):
-            for part in parts:
-                ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
-                place = slice(slot * count + part.start, slot * count + part.stop)
-                for column, values in zip(columns, self._encode_rows(rows[part], ids, source, once), strict=True):
-                    column[place] = values
-        if report is not None:
-            report.vectors += count
-        return self._messages(columns, identifiers, source.simulated)
-
     def decode(self, messages: Messages) -> Floats:
         """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean.
 
@@ -326,17 +160,13 @@ class Mechanism(Agreement):
     def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
         """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
-        return self.messages_from_columns(self.layout.unpack(raw, count), self._client_ids(clients, count), False)
+        return self.messages_from_columns(self.layout.unpack(raw, count), clients, False)
 
-    def messages_from_columns(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
+    def messages_from_columns(self, columns: Columns, clients: ArrayLike | None, simulated: bool) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
         messages = self._messages(columns, self._client_ids(clients, len(columns[0])), simulated)
         self._check_messages(messages)
         return messages
-
-    def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
-        in_clear = self.trust != "local"
-        return Messages(self.layout, columns, self._digest, clients=clients, simulated=simulated, in_clear=in_clear)
 
     def _check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
@@ -471,20 +301,7 @@ class Mechanism(Agreement):
         repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
-        return self._mean_error(rows, repeats)
-
-    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
-        """The error of the mean of these rows, each held by this many clients."""
-        count, bias, variance = len(rows), np.zeros(1), 0.0
-        # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
-        with np.errstate(over="ignore"):
-            for part in row_chunks(count, max(self._row_cost, self.estimate_dim)):
-                mean, variances = self._row_error(rows[part])
-                bias = bias + np.sum(mean - self._estimated(rows[part]), axis=0)
-                variance += float(np.sum(variances))
-            bias2 = float(np.sum((bias / count) ** 2))
-        independent = variance / count**2 / (repeats * self.messages)
-        return ExpectedError(bias2, self._variance_of_mean(rows, repeats, independent))
+        return mean_error(self, rows, repeats)
 
     def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
         """The variance of the mean of these rows, given that of the mean of independent messages."""
@@ -497,36 +314,6 @@ class Mechanism(Agreement):
     def _typical_error(self, clients: int) -> ExpectedError:
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
 
-    def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
-        if self.coin == "public":
-            return client_ids(clients, count)
-        if clients is not None:
-            raise ValueError("clients must be left out: they are for a public coin, got coin='private'")
-        return None
-
-    def _check_vectors(self, X: ArrayLike) -> Rows:
-        """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
-        return check_vectors(X, self.dim)
-
-    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
-        if self.groups is None:
-            if groups is not None:
-                raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
-            return rows if self._scaling is None else self._scaling.inward(rows)
-        return with_groups(rows, groups, self.groups)
-
-    def groups_in_turn(self, count: int) -> Ints | None:
-        """One group per row, in turn, for trials; None without private groups."""
-        return None if self.groups is None else np.arange(count) % self.groups
-
     def _estimated(self, rows: Rows) -> Rows:
         """The true values that estimates of these rows should have: the vectors, at the place of their groups."""
         return rows if self.groups is None else placed(rows, self.groups)
-
-    def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
-        """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""
-        unit, longer = kernels.clip_to_ball(rows, self.clip)
-        if report is not None:
-            report.clipped += int(longer.sum())
-        return unit

@@ -1,0 +1,183 @@
+"""What a client does, whatever the mechanism: rows are checked, secret words drawn, and messages made of both."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq import kernels
+from sstq.kernels.threads import row_chunks
+from sstq.mechanisms.bounds import Bounds
+from sstq.mechanisms.inputs import Floats32, Ints, LocalReport, Rows, Words, check_vectors, warn_if_clipped, with_groups
+from sstq.mechanisms.parameters import Agreement, Ranges
+from sstq.messages.batch import Messages, client_ids
+from sstq.messages.layouts import Column, Layout
+from sstq.randomness.secret import BitSource, RngLike, bit_source
+
+Columns = tuple[Column, ...]
+
+Coin = Literal["private", "public"]
+"""Who draws the public part of a message: the client, which sends it, or a shared generator, which needs client ids."""
+
+Trust = Literal["local", "aggregator", "none"]
+"""Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
+
+# About how many numbers drawing one message takes.
+_NUMBERS_OF_A_DRAW = 16
+
+
+@dataclass(frozen=True)
+class EncoderInput:
+    """Checked rows, (n, …), with `words_each` secret words each, and identifiers if the coin is public."""
+
+    rows: Rows
+    words: Words
+    clients: Words | None
+    report: LocalReport | None
+
+
+class Encoder(Agreement):
+    """A randomizer of vectors; `Mechanism` says what its attributes mean."""
+
+    name: ClassVar[str]
+    exact: ClassVar[bool]
+    trust: ClassVar[Trust] = "local"
+
+    uniform_index: ClassVar[bool] = False
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    # Whether rows are vectors that are scaled down to clip, so that their owner is warned of it.
+    _clips: ClassVar[bool] = True
+    # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.
+    _draws_by: ClassVar[str] = "channel"
+
+    dim: int
+    epsilon: float
+    delta: float = 0.0
+    clip: float
+    clients: int | None = None
+    groups: int | None = None
+    messages: int = 1
+    coin: Coin = "private"
+    bounds: Ranges | None = None
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The fields of a message."""
+
+    @property
+    def words_each(self) -> int:
+        """The number of secret words per message, the same for every vector."""
+        return 3
+
+    @abstractmethod
+    def _encode(self, batch: EncoderInput) -> Columns:
+        """Return the columns of the messages. Most encoders start with `_unit_ball`; others count clipped rows."""
+
+    def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
+        # The same number of words for every vector, drawn before anything is known about the data.
+        shape = len(rows), self.words_each
+        return self._encode(EncoderInput(rows, source.words(shape[0] * shape[1]).reshape(shape), clients, report))
+
+    @property
+    def _row_cost(self) -> int:
+        """About how many numbers encoding one row takes, such as its scores, which limits the rows at a time."""
+        return self.dim
+
+    def encode(
+        self,
+        X: Any,
+        rng: RngLike = None,
+        *,
+        clients: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        report: LocalReport | None = None,
+    ) -> Messages:
+        """Encode each row of X as one private message; with `messages` = m, as m messages, slot by slot.
+
+        Message j·n + i is that of row i in slot j. Each is drawn independently, on its own frame.
+
+        Args:
+            X: (d,) or (n, d), finite: floats, or anything that converts to them exactly, such as integers, tensors and
+                columns of lists. Rows longer than `clip` are scaled down to it.
+            rng: None for the operating system's randomness (needed for privacy); an integer seed or a NumPy Generator
+                for simulations, which marks the messages as simulated.
+            clients: with a public coin, one distinct non-negative integer per row.
+            groups: for mechanisms with private groups, one integer from 0 to groups − 1 per row.
+            report: counts of clipped rows and missed certificates, which depend on the data; keep it local.
+
+        Examples:
+            >>> import sstq
+            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
+            True
+        """
+        rows = self._records(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
+        if self._clips and self.groups is None:
+            warn_if_clipped(rows, self.clip)
+        return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
+
+    @cached_property
+    def _scaling(self) -> Bounds | None:
+        return None if self.bounds is None else Bounds(self.bounds, self.clip)
+
+    def _encode_slots(
+        self,
+        rows: NDArray[Any],
+        source: BitSource,
+        clients: ArrayLike | None,
+        report: LocalReport | None,
+        slots: int,
+    ) -> Messages:
+        """Encode this many messages per checked row, slot by slot."""
+        identifiers, count = self._client_ids(clients, len(rows)), len(rows)
+        columns = self.layout.empty(slots * count)
+        # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
+        parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self._row_cost // 4)
+        for slot in range(slots):
+            for part in parts:
+                ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
+                place = slice(slot * count + part.start, slot * count + part.stop)
+                for column, values in zip(columns, self._encode_rows(rows[part], ids, source, once), strict=True):
+                    column[place] = values
+        if report is not None:
+            report.vectors += count
+        return self._messages(columns, identifiers, source.simulated)
+
+    def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
+        in_clear = self.trust != "local"
+        return Messages(self.layout, columns, self._digest, clients=clients, simulated=simulated, in_clear=in_clear)
+
+    def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
+        if self.coin == "public":
+            return client_ids(clients, count)
+        if clients is not None:
+            raise ValueError("clients must be left out: they are for a public coin, got coin='private'")
+        return None
+
+    def _check_vectors(self, X: ArrayLike) -> Rows:
+        """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
+        return check_vectors(X, self.dim)
+
+    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
+        """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
+        if self.groups is None:
+            if groups is not None:
+                raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
+            return rows if self._scaling is None else self._scaling.inward(rows)
+        return with_groups(rows, groups, self.groups)
+
+    def groups_in_turn(self, count: int) -> Ints | None:
+        """One group per row, in turn, for trials; None without private groups."""
+        return None if self.groups is None else np.arange(count) % self.groups
+
+    def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
+        """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""
+        unit, longer = kernels.clip_to_ball(rows, self.clip)
+        if report is not None:
+            report.clipped += int(longer.sum())
+        return unit
