@@ -170,6 +170,7 @@ def test_other_shapes_are_refused_before_anything_is_sampled(X, y, message):
         {"mechanism": FrameUnit(3, 1.0)},
         {"directions": np.ones((2, 36))},
         {"centre": np.ones(35)},
+        {"centre": np.ones(2), "directions": None},
         {"bounds": (1.0, 0.0, 1.0)},
         {"scores": [(np.ones((4, 3)), np.ones(4))]},
         {"classes": (None, 1, 2, 3)},

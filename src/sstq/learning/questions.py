@@ -99,11 +99,13 @@ class Question:
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
         _require(len(places) == len(labels) == groups, f"classes must be {groups} different labels, got {labels!r}")
+        columns = width
         if self.directions is not None:
             rows, columns = self.directions.shape
             _require(rows == width, f"directions must be {width}, got {rows}")
-            near = self.centre is None or len(self.centre) == columns
-            _require(near, f"centre must have {columns} numbers, got others")
+        if self.centre is not None:
+            shape = self.centre.shape
+            _require(shape == (columns,), f"centre must have {columns} numbers, got an array of shape {shape}")
         for numbers in (self.directions, self.centre, *(part for pair in self.scores for part in pair)):
             # Within these, no example's result overflows, where a server could place a threshold.
             small = numbers is None or bool(np.all(np.abs(numbers) <= _LARGEST))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from sstq.planning.requests import EPSILON_MAX, Request
 _REMEDIES = {"clients": "{:,} people", "epsilon": "ε = {:g}", "dim": "at most {:,} dimensions"}
 # Remedies are short to type, and within 1 % of what is needed.
 _THREE_DIGITS = tuple(float(f"{digits}e{power}") for power in range(-4, 11) for digits in range(100, 1000))
+# A remedy is accepted if the squared error is this part of what is needed, or after so many corrections.
+_CLOSE, _CORRECTIONS = 0.97, 5
 # Replacing one person changes the sum of all vectors by this many times clip.
 _SENSITIVITY = 2.0
 
@@ -217,28 +219,35 @@ class Plan:
         # The squared error grows about with the dimension, so that no more than twice this many can suffice.
         most_dim = dim if request.once else min(dim, 100 + math.floor(2 * dim * self.signal_to_noise**2))
 
-        def enough(*task: Any) -> bool:
-            return request.likely_mse(*task) <= self._needed_mse
-
-        searches: dict[str, tuple[Sequence[Any], Callable[[Any], bool]]] = {
-            "clients": (
-                whole_numbers(clients, int(RANGES["clients"][1])),
-                lambda value: enough(dim, value, epsilon),
-            ),
-            "epsilon": (
-                three_digits(epsilon, EPSILON_MAX * request.rounds),
-                lambda value: enough(dim, clients, value),
-            ),
-            "dim": (
-                whole_numbers(2, 0 if request.classes else most_dim)[::-1],
-                lambda value: enough(value, clients, epsilon),
-            ),
+        values: dict[str, Sequence[Any]] = {
+            "clients": whole_numbers(clients, int(RANGES["clients"][1])),
+            "epsilon": three_digits(epsilon, EPSILON_MAX * request.rounds),
+            "dim": whole_numbers(2, 0 if request.classes else most_dim)[::-1],
         }
-        return tuple(
-            Remedy(name, values[bisect_left(values, True, key=works)])
-            for name, (values, works) in searches.items()
-            if values and works(values[-1])
-        )
+        task = {"dim": dim, "clients": clients, "epsilon": epsilon}
+        enough = ((name, self._first_enough(task, name, tried)) for name, tried in values.items())
+        return tuple(Remedy(name, value) for name, value in enough if value is not None)
+
+    def _first_enough(self, task: Mapping[str, Any], name: str, values: Sequence[Any]) -> Any:
+        """The first of some values of an argument with which the task is feasible; None if no value is enough.
+
+        Rough errors say where it is. They are off by a factor that hardly changes from there to the true place.
+        """
+
+        def mse(place: int, rough: bool) -> float:
+            return self.request.likely_mse(**{**task, name: values[place]}, rough=rough) / self._needed_mse
+
+        factor, found = 1.0, None
+        for _ in range(_CORRECTIONS if values else 0):
+            place = bisect_left(range(len(values) - 1), True, key=lambda at: factor * mse(at, True) <= 1)
+            true = mse(place, False)
+            found = values[place] if true <= 1 else found
+            if _CLOSE <= true <= 1 or (true > 1 and place == len(values) - 1):
+                break
+            last, factor = factor, true / mse(place, True)
+            if factor == last:
+                break
+        return found
 
     def build(self) -> Mechanism:
         """Return the mechanism."""

@@ -89,17 +89,20 @@ class Request:
             )
         return each
 
-    def likely_mse(self, dim: int, clients: int, epsilon: float) -> float:
-        """About the squared error over clip² of this task with other numbers; infinite if there is none."""
+    def likely_mse(self, dim: int, clients: int, epsilon: float, *, rough: bool = False) -> float:
+        """About the squared error over clip² of this task with other numbers; infinite if there is none.
+
+        Behind a shuffler a rough one, within a fifth or so, is a hundred times as quick.
+        """
         if self.classes is not None:
             first = min(dim, FIRST_DIRECTIONS)
-            noise = self.classes * self._one_mse(first, clients, epsilon) / first
+            noise = self.classes * self._one_mse(first, clients, epsilon, rough) / first
             dim = usual_directions(noise, dim)
-        return self._one_mse(dim, clients, epsilon)
+        return self._one_mse(dim, clients, epsilon, rough)
 
-    def _one_mse(self, dim: int, clients: int, epsilon: float) -> float:
+    def _one_mse(self, dim: int, clients: int, epsilon: float, rough: bool) -> float:
         if self.trust == "shuffler":
-            budget = ShuffleBudget(epsilon, self.delta, clients, MOST_MESSAGES)
+            budget = ShuffleBudget(epsilon, self.delta, clients, MOST_MESSAGES, rough=rough)
             return likely_mse(budget, dim, self.classes or 1, self.bits or MESSAGE_BITS)
         if self.classes is not None:
             return GroupUnit(dim, epsilon, groups=self.classes, clients=clients).typical_error(clients).total

@@ -19,7 +19,7 @@ import math
 from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
@@ -56,18 +56,32 @@ class ShuffleBudget:
     clients: int
     messages: int
     rounds: int = 1
+    rough: bool = False  # whether losses are taken as normal, for a first guess
 
     @property
     def slots(self) -> int:
         """The messages per person over all rounds: a fresh shuffle counts like a separate slot."""
         return self.messages * self.rounds
 
+    @cached_property
+    def power(self) -> float:
+        """n/m over twice the squared σ of Gaussian noise with this (ε, δ): (e^ε₀ − 1)²·α if losses are normal."""
+        return self.clients / self.slots / gaussian_sigma(self.epsilon, self.delta) ** 2 / 2
+
 
 @lru_cache(maxsize=4096)
 def _local_epsilon(budget: ShuffleBudget, share: float) -> float:
     """The largest ε₀ of a message with this share of the candidates inside."""
+    if budget.rough:
+        return _normal_epsilon(budget, share)
     found = two_level_local_epsilon(budget.epsilon, share, budget.clients, budget.delta, budget.slots)
     return min(found, _EPSILON_MAX)
+
+
+def _normal_epsilon(budget: ShuffleBudget, share: float) -> float:
+    """The same if the losses were normal."""
+    power = budget.power
+    return min(math.log1p((power + math.sqrt(power**2 + 4 * power / share)) / 2), _EPSILON_MAX)
 
 
 def _interpolated_epsilon(budget: ShuffleBudget, share: float) -> float:
@@ -180,12 +194,10 @@ def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE
 
 @lru_cache(maxsize=1024)
 def _usual_place(budget: ShuffleBudget, blocks: int) -> int:
-    """The best place if the losses are normal: then (e^ε₀ − 1)²·2mα/n is the square of their shift."""
-    power = budget.clients / budget.slots / gaussian_sigma(budget.epsilon, budget.delta) ** 2 / 2
+    """The best place if the losses are normal."""
 
     def variance(place: int) -> float:
-        local = math.log1p((power + math.sqrt(power**2 + 4 * power * _RATIO**place)) / 2)
-        return _variance(min(local, _EPSILON_MAX), place, blocks)
+        return _variance(_normal_epsilon(budget, _RATIO**-place), place, blocks)
 
     return _valley(variance, math.ceil(math.log(2 * blocks, _RATIO)))
 
