@@ -71,7 +71,7 @@ def _attacks(server: Any) -> Iterator[Result]:
         f"a sender of batches of {BATCH:,} to a campaign of 2,048 frames": (
             _send_batches,
             1,
-            {"token": server.sender("slow"), "digest": slow.digest(), "body": _messages(slow, BATCH)},
+            {"token": server.sender("slow", people=10**9), "digest": slow.digest(), "body": _messages(slow, BATCH)},
         ),
     }
     _honest(server.url, small, 1.0)

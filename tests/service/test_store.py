@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -204,7 +205,7 @@ def test_nothing_is_stored_if_the_transaction_fails(store, monkeypatch):
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(receiving, "insert_messages", fail)
+        patch.setattr(receiving, "message_rows", fail)
         with pytest.raises(RuntimeError, match="crash"):
             store.receive([sent])
     assert store.counts()["c"].unspent == 1
@@ -248,10 +249,14 @@ class _SlowStore:
     def __init__(self):
         self.go = threading.Event()
         self.batches = []
+        self._thread = ThreadPoolExecutor(1)
 
-    def receive(self, batch):
+    def receiving(self, batch):
+        return self._thread.submit(self._receive, batch)
+
+    def _receive(self, batch):
         self.go.wait()
-        self.batches.append(len(batch))
+        self.batches.append([item.campaign for item in batch])
         if any(item.count == 13 for item in batch):
             raise DatabaseUnavailable("gone")
         return [item.count for item in batch]
@@ -283,6 +288,27 @@ def test_the_inbox_holds_a_bounded_number(monkeypatch):
     assert 2 <= refused <= 3  # the writer may have waited for the first upload a moment
     assert sum(answer == 1 for answer in answers) == 13 - refused
     assert len(slow.batches) == 2
+
+
+def test_a_busy_campaign_takes_turns_with_others(monkeypatch):
+    monkeypatch.setattr(inbox_module, "_BATCH_BYTES", 4000)
+    slow = _SlowStore()
+
+    async def run():
+        async with Inbox(slow) as inbox:
+            busy = [asyncio.create_task(inbox.submit(upload(campaign="busy", body=bytes(1000)))) for _ in range(20)]
+            await asyncio.sleep(0)  # all of these came first
+            others = [asyncio.create_task(inbox.submit(upload(campaign="other"))) for _ in range(3)]
+            await asyncio.sleep(0)
+            slow.go.set()
+            await asyncio.gather(*busy, *others)
+
+    asyncio.run(run())
+    # The first transaction may have begun before the others came; the next one has them all.
+    assert [len(batch) for batch in slow.batches if "other" not in batch] == [4] * 4
+    (shared,) = (batch for batch in slow.batches if "other" in batch)
+    assert shared in (slow.batches[0], slow.batches[1])
+    assert sorted(shared) == ["busy"] * 4 + ["other"] * 3
 
 
 def test_an_error_reaches_all_of_its_batch_and_no_other():

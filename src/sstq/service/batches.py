@@ -23,8 +23,8 @@ from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, campaigns, envelopes, seen
-from sstq.service.receiving import checked, insert_messages
+from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, campaigns, envelopes, seen, uploads
+from sstq.service.receiving import checked, message_rows
 
 if TYPE_CHECKING:
     from sstq.service.background import Workers
@@ -195,7 +195,7 @@ def _put(
         connection.execute(envelopes.delete().where(*_is(name, batch.batch, envelopes)))
         if fresh:
             joined, _ = checked(mechanism, [(1, message) for message in fresh.values()])
-            insert_messages(connection, name, joined)
+            connection.execute(uploads.insert(), message_rows(name, joined))
             digests = b"".join(sorted(fresh))
             connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
         repeated = refused["repeated"] + len(good) - len(fresh)

@@ -8,7 +8,7 @@ and no time finer than the hour. A token's row and an upload's row have only the
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -177,7 +177,11 @@ class Database:
 
         The work must be safe to repeat: after a lost connection nobody knows whether it was committed.
         """
-        return self._writing.submit(self._write, work).result()
+        return self.writing(work).result()
+
+    def writing(self, work: Callable[[sa.Connection], T]) -> Future[T]:
+        """Do as `write` does, without waiting."""
+        return self._writing.submit(self._write, work)
 
     def _write(self, work: Callable[[sa.Connection], T]) -> T:
         try:

@@ -1,7 +1,10 @@
-"""Group commit: uploads that arrive while the disk is busy share the next transaction."""
+"""Group commit: uploads that arrive while the disk is busy share the next transaction.
+
+Campaigns take turns, one upload each, and a transaction is small: what waits for one campaign does not hold up others.
+"""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
 from typing import Self
 
 from sstq.service.receiving import Answer, Upload
@@ -9,24 +12,26 @@ from sstq.service.security import Problem
 from sstq.service.store import Store
 
 # Limits of one transaction, and of what may wait for it.
-_BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 25
+_BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 20
 _QUEUE_UPLOADS, _QUEUE_BYTES = 20_000, 1 << 28
+
+_Waiting = tuple[Upload, asyncio.Future[Answer]]
 
 
 class Inbox:
-    """A queue of uploads; all that wait are written to the store at once, by a thread of its own.
+    """Queues of uploads, one per campaign; what waits is written to the store together, within limits.
 
     Use it as an async context manager. On exit, everything submitted is written and answered.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: list[tuple[Upload, asyncio.Future[Answer]]] = []
+        self._waiting: dict[str, deque[_Waiting]] = {}  # by campaign, the one whose turn is next first
         self._uploads = self._bytes = 0  # not answered yet
         self._closing = False
 
     async def __aenter__(self) -> Self:
-        self._arrived, self._thread = asyncio.Event(), ThreadPoolExecutor(1, "sstq-inbox")
+        self._arrived = asyncio.Event()
         self._writing = asyncio.create_task(self._write_all())
         return self
 
@@ -34,11 +39,10 @@ class Inbox:
         self._closing = True
         self._arrived.set()
         await self._writing
-        self._thread.shutdown()
 
     def __len__(self) -> int:
         """How many uploads wait."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     async def submit(self, upload: Upload) -> Answer:
         """Wait until the upload is durable or refused; DatabaseUnavailable or a Problem if it is neither."""
@@ -49,7 +53,7 @@ class Inbox:
         self._bytes += size
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda _: self._answered(size))
-        self._waiting.append((upload, answer))
+        self._waiting.setdefault(upload.campaign, deque()).append((upload, answer))
         self._arrived.set()
         return await asyncio.shield(answer)  # who disconnects does not take back what is being written
 
@@ -57,20 +61,28 @@ class Inbox:
         self._uploads -= 1
         self._bytes -= size
 
+    def _take(self) -> list[_Waiting]:
+        """Take what the next transaction stores."""
+        taken: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(taken) < _BATCH_UPLOADS and size < _BATCH_BYTES:
+            name = next(iter(self._waiting))
+            queue = self._waiting.pop(name)
+            taken.append(queue.popleft())
+            size += len(taken[-1][0].body)
+            if queue:
+                self._waiting[name] = queue  # after all others
+        return taken
+
     async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting or not self._closing:
             self._arrived.clear()
             if not self._waiting:
                 await self._arrived.wait()
                 continue
-            count = size = 0
-            while count < min(len(self._waiting), _BATCH_UPLOADS) and size < _BATCH_BYTES:
-                size += len(self._waiting[count][0].body)
-                count += 1
-            batch, self._waiting = self._waiting[:count], self._waiting[count:]
+            batch = self._take()
             try:
-                answers = await loop.run_in_executor(self._thread, self._store.receive, [upload for upload, _ in batch])
+                answers = await asyncio.wrap_future(self._store.receiving([upload for upload, _ in batch]))
             except Exception as error:
                 for _, future in batch:
                     future.set_exception(error)

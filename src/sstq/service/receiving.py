@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -123,20 +123,21 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
     for number in sorted(range(len(batch)), key=[upload.key for upload in batch].__getitem__):
         by_name.setdefault(batch[number].campaign, []).append(number)
     answers: list[Answer] = [Refusal.UNKNOWN] * len(batch)
+    receipts, messages = [], []
+    seen = _seen(connection, batch)
     table = tables.campaigns.c
     query = sa.select(table.name, table.closed, table.mechanism).where(table.name.in_(list(by_name)))
     for name, closed, mechanism in connection.execute(query).all():
-        uploads = [batch[number] for number in by_name[name]]
+        uploads, known = [batch[number] for number in by_name[name]], seen.get(name, {})
         joined, malformed = check(mechanism, [(upload.count, upload.body) for upload in uploads])
         valid = [upload for number, upload in enumerate(uploads) if number not in malformed]
-        known, refused = _settle(connection, name, closed, valid)
-        stored = {upload.key: upload for upload in reversed(valid) if upload.key not in known | refused}
+        fresh = {upload.key: upload for upload in reversed(valid) if upload.key not in known}
+        refused = _refused(connection, name, closed, list(fresh.values()))
+        stored = {key: upload for key, upload in fresh.items() if key not in refused}
         if len(stored) < len(valid):
             joined, _ = check(mechanism, [(upload.count, upload.body) for upload in stored.values()])
-        if stored:
-            rows = [{"campaign": name, "key": upload.key, "messages": upload.count} for upload in stored.values()]
-            connection.execute(tables.receipts.insert(), rows)
-            insert_messages(connection, name, joined)
+        receipts += [{"campaign": name, "key": upload.key, "messages": upload.count} for upload in stored.values()]
+        messages += message_rows(name, joined)
         for number, (place, upload) in enumerate(zip(by_name[name], uploads, strict=True)):
             if number in malformed:
                 answers[place] = malformed[number]
@@ -145,22 +146,29 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
             else:
                 count = known.get(upload.key) or stored[upload.key].count
                 answers[place] = count if upload.count == count else Refusal.KEY
+    # Each statement costs as much as the work for many uploads, so there is one for all campaigns.
+    if receipts:
+        connection.execute(tables.receipts.insert(), receipts)
+        connection.execute(tables.uploads.insert(), messages)
     return answers
 
 
-def _settle(
-    connection: sa.Connection, name: str, closed: bool, uploads: Sequence[Upload]
-) -> tuple[dict[bytes, int], dict[bytes, Refusal]]:
-    """Return the counts of keys that were seen before, and the keys that are refused; the other uploads are paid."""
-    first = {upload.key: upload for upload in reversed(uploads)}
+def _seen(connection: sa.Connection, batch: Sequence[Upload]) -> dict[str, dict[bytes, int]]:
+    """Return the numbers of messages of keys that were seen before, by campaign."""
     table = tables.receipts.c
-    query = sa.select(table.key, table.messages).where(table.campaign == name, table.key.in_(list(first)))
-    known = {bytes(key): count for key, count in connection.execute(query)}
-    fresh = [upload for upload in first.values() if upload.key not in known]
+    keys = sa.tuple_(table.campaign, table.key).in_([(upload.campaign, upload.key) for upload in batch])
+    found: dict[str, dict[bytes, int]] = {}
+    for name, key, count in connection.execute(sa.select(table.campaign, table.key, table.messages).where(keys)):
+        found.setdefault(name, {})[bytes(key)] = count
+    return found
+
+
+def _refused(connection: sa.Connection, name: str, closed: bool, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
+    """Return the keys of new uploads that are refused; the others are paid."""
     refused = {upload.key: Refusal.CLOSED for upload in fresh if closed or upload.late}
     for pay in (_spend_tokens, _charge_senders):
         refused |= pay(connection, name, [upload for upload in fresh if upload.key not in refused])
-    return known, refused
+    return refused
 
 
 def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
@@ -198,9 +206,8 @@ def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload
     return refused
 
 
-def insert_messages(connection: sa.Connection, name: str, joined: Sequence[Packed]) -> None:
-    """Store messages that wait to be folded, under random keys."""
-    rows = [
+def message_rows(name: str, joined: Sequence[Packed]) -> list[dict[str, Any]]:
+    """The rows of messages that wait to be folded, under random keys."""
+    return [
         {"campaign": name, "key": secrets.token_bytes(16), "messages": count, "body": body} for count, body in joined
     ]
-    connection.execute(tables.uploads.insert(), rows)

@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,11 +199,15 @@ class Store(Database):
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:
         """Check uploads and store them in one transaction, durable on return."""
+        return self.receiving(batch).result()
+
+    def receiving(self, batch: Sequence[Upload]) -> Future[list[Answer]]:
+        """Do as `receive` does, without waiting."""
 
         def check(mechanism: str, packed: Sequence[Packed]) -> Checked:
             return self._check(self._parsed(mechanism), packed)
 
-        return self.write(lambda connection: receive(connection, batch, check))
+        return self.writing(lambda connection: receive(connection, batch, check))
 
     def waiting(self) -> dict[str, int]:
         """Count the messages that are not folded yet, of all campaigns that have some."""
