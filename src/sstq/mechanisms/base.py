@@ -316,4 +316,4 @@ class Mechanism(Encoder):
 
     def _estimated(self, rows: Rows) -> Rows:
         """The true values that estimates of these rows should have: the vectors, at the place of their groups."""
-        return rows if self.groups is None else placed(rows, self.groups)
+        return rows if self.groups is None else placed(rows[:, 1:], rows[:, 0], self.groups)

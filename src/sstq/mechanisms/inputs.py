@@ -77,11 +77,11 @@ def with_groups(rows: Rows, groups: ArrayLike | None, count: int) -> Rows:
     return np.concatenate([labels[:, None].astype(rows.dtype), rows], axis=1)
 
 
-def placed(rows: Rows, groups: int) -> Rows:
-    """Return the vectors of rows with groups at the place of their group, (n, groups·d), with zeros elsewhere."""
-    places = np.zeros((len(rows), groups, rows.shape[1] - 1), dtype=np.float64)
-    places[np.arange(len(rows)), rows[:, 0].astype(np.int64)] = rows[:, 1:]
-    return places.reshape(len(rows), -1)
+def placed(vectors: Rows, places: Rows, count: int) -> Rows:
+    """Return each vector at its place, an integer below `count`, with zeros elsewhere: (n, d) as (n, count·d)."""
+    padded = np.zeros((len(vectors), count, vectors.shape[1]), dtype=vectors.dtype)
+    padded[np.arange(len(vectors)), places.astype(np.int64)] = vectors
+    return padded.reshape(len(vectors), -1)
 
 
 def warn_if_clipped(rows: Rows, clip: float) -> None:

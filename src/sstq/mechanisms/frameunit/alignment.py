@@ -8,6 +8,7 @@ largest |g_i|]; no asymptotics are involved.
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 BIAS_SHARE = 0.2
 """The frames' bias matters if it exceeds this share of the error of the mean."""
 
+FRAMES_MAX = 1 << 30
+# Of fewer frames one is more than an eighth, which is too much for shares.
+_FRAMES_WITH_SHARES = 16
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
 # The search for k narrows to its best neighbours among this many, and then tries all that are left.
@@ -112,7 +116,8 @@ class RowDraw:
     In every block R rows take part: all N, or those that a public coin chose. One frame leaves the squared bias b² of
     `frame_bias2`, and G frames leave b²/G, however many clients there are. One client's estimate has the mean squared
     error e² over frames, so that the variance of a mean of n clients on G given frames is (e² − b²/G)/n. Estimates have
-    `coordinates` in all, B·d unless the last block has fewer.
+    `coordinates` in all, B·d unless the last block has fewer. A share `share_people` of clients, and of frames, send no
+    row.
     """
 
     choice: KClosest
@@ -120,6 +125,7 @@ class RowDraw:
     size: int
     blocks: int = 1
     coordinates: int | None = None
+    share_people: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -190,16 +196,27 @@ class RowDraw:
         """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1, where a share `people` of clients count."""
         return max(self.second_moment / self.alignment**2 / people - 1, 1e-12)
 
-    def error(self, frames: int, messages: int, share_people: float = 0.0) -> ExpectedError:
+    def vector_frames(self, frames: int) -> int:
+        """How many of the frames are for people who send a row: all but a share, at least one of them."""
+        return frames - max(1, round(frames * self.share_people)) if self.share_people else frames
+
+    def error(self, frames: int, messages: int) -> ExpectedError:
         """The error of the mean of messages that are all of one unit vector, on average over frame seeds."""
-        used = vector_frames(frames, share_people)
+        used = self.vector_frames(frames)
         bias2 = self.frame_bias2 / used
         return ExpectedError(bias2, max(self.client_error(used / frames) - bias2, 0.0) / messages)
 
+    @property
+    def fewest_frames(self) -> int:
+        """One, or with people who send no row so many that one frame is not too much for them."""
+        return _FRAMES_WITH_SHARES if self.share_people else 1
 
-def vector_frames(frames: int, share_people: float) -> int:
-    """How many of the frames are for people who send a row: all but a share, at least one of them."""
-    return frames - max(1, round(frames * share_people)) if share_people else frames
+    def frames_for(self, messages: int) -> int:
+        """The least power of two, up to 2^30, of frames whose bias does not matter in a mean of so many messages."""
+        frames = self.fewest_frames
+        while frames < FRAMES_MAX and bias_matters(self.error(frames, messages)):
+            frames *= 2
+        return frames
 
 
 def bias_matters(error: ExpectedError) -> bool:
@@ -208,9 +225,9 @@ def bias_matters(error: ExpectedError) -> bool:
 
 
 @lru_cache(maxsize=64)
-def row_draw(choice: KClosest, dim: int, size: int, blocks: int = 1, coordinates: int | None = None) -> RowDraw:
+def row_draw(choice: KClosest, *shape: Any) -> RowDraw:
     """The draw with this shape, cached because its moments take long in many dimensions."""
-    return RowDraw(choice, dim, size, blocks, coordinates)
+    return RowDraw(choice, *shape)
 
 
 def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:

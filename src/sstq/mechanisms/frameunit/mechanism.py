@@ -1,14 +1,11 @@
 """FrameUnit: one signed row of a fast frame, preferring aligned rows; optimal error for ε-LDP in log₂ 2N bits."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from sstq.aggregation import Aggregator, FrameAggregator
 from sstq.checks import check_number
-from sstq.mechanisms.base import Coin, Columns, EncoderInput
+from sstq.mechanisms.base import Coin
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.frameunit.rows import (
@@ -123,7 +120,8 @@ class FrameUnit(RowMechanism):
         if bits is not None:
             bits = check_number("bits", bits, 1, size.bit_length(), integer=True)
         rows = None if bits is None else 1 << (bits - 1)
-        solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, rows=rows)
+        shape = dim, size, 1, dim, 0.0
+        solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients, rows=rows)
         coin = coin or ("private" if bits is None else "public")
         self._hold(FrameUnitParameters(**common, **solved, bits=bits, bounds=bounds, coin=coin), **shown)
 
@@ -144,16 +142,3 @@ class FrameUnit(RowMechanism):
     def aggregator_class(self) -> type[Aggregator]:
         """Sums of one frame, or sparse sums of several."""
         return FrameAggregator if self.frames == 1 else FamilyAggregator
-
-    def _encode(self, batch: EncoderInput) -> Columns:
-        frame = self._frame_numbers(batch)
-        subsets = np.empty((len(batch.rows), 0), dtype=np.int64)
-        if self.bits is not None and batch.clients is not None:
-            slots = np.tile(np.arange(self.choice.size // 2), (len(batch.rows), 1))
-            subsets = self._rows_of(batch.clients, slots)
-        row = self._pick(batch, batch.rows, frame, subsets, self.choice.places(batch.words[:, 1:3]))
-        return (row, frame) if self._sends_frame else (row,)
-
-    def largest_message(self) -> float:
-        """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
-        return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))

@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,14 +30,16 @@ from sstq.mechanisms.base import (
 )
 from sstq.mechanisms.frameunit.alignment import (
     BIAS_SHARE,
+    FRAMES_MAX,
     RowDraw,
     best_draw,
     bias_matters,
     moments_of_frame,
     row_draw,
-    vector_frames,
 )
+from sstq.mechanisms.inputs import placed
 from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -48,9 +49,7 @@ from sstq.randomness.secret import unit_interval
 LEAST_ROWS = 256
 """Fewer rows are not like the coordinates of a uniform direction."""
 
-CANDIDATES_MAX, FRAMES_MAX, CLIENTS_MAX = 1 << 31, 1 << 30, 1 << 62
-# Of fewer frames one is more than an eighth, which is too much for shares.
-_FRAMES_WITH_SHARES = 16
+CANDIDATES_MAX, CLIENTS_MAX = 1 << 31, 1 << 62
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
@@ -83,7 +82,8 @@ class RowMechanism(Mechanism):
         frames: G, the number of frames that clients spread over.
         bits: b, if a public coin chooses 2^(b−1) of the rows for each client; None for all rows.
         blocks: B, the number of copies of a frame among which the client's own one is chosen.
-        share_people: the share of people, and of frames, that send no row.
+        share_people: the share of people, and of frames, that send no row but a set that holds their group.
+        share_sets: these sets, if there are such people.
         alignment: m, the mean of ⟨±u_j, x⟩/‖x‖.
     """
 
@@ -99,6 +99,7 @@ class RowMechanism(Mechanism):
     bits: int | None = None
     blocks: int = 1
     share_people: float = 0.0
+    share_sets: AffineSets | None = None
     alignment: float
 
     @property
@@ -122,7 +123,8 @@ class RowMechanism(Mechanism):
     @property
     def row_draw(self) -> RowDraw:
         """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
-        return row_draw(self.choice, self._block_dim, self.parameters.frame_size, self.blocks, self.estimate_dim)
+        size = self.parameters.frame_size
+        return row_draw(self.choice, self._block_dim, size, self.blocks, self.estimate_dim, self.share_people)
 
     @property
     def _groups_per_block(self) -> int:
@@ -182,7 +184,7 @@ class RowMechanism(Mechanism):
     @property
     def vector_frames(self) -> int:
         """The messages on frames below this number are rows; those on the others are of people who send no row."""
-        return vector_frames(self.frames, self.share_people)
+        return self.row_draw.vector_frames(self.frames)
 
     @property
     def gain(self) -> float:
@@ -230,15 +232,11 @@ class RowMechanism(Mechanism):
         if self.groups is None:
             return np.zeros(len(rows), dtype=np.int64), rows
         block, place = np.divmod(rows[:, 0].astype(np.int64), self._groups_per_block)
-        padded = np.zeros((len(rows), self._groups_per_block, self.dim), dtype=rows.dtype)
-        padded[np.arange(len(rows)), place] = rows[:, 1:]
-        return block, padded.reshape(len(rows), -1)
+        return block, placed(rows[:, 1:], place, self._groups_per_block)
 
-    def _in_all(self, block: Ints, vectors: Rows) -> Floats:
+    def _in_all(self, block: Ints, vectors: Floats) -> Floats:
         """Vectors of a block each as estimates in all blocks, (n, estimate_dim)."""
-        flat = np.zeros((len(block), self.blocks, self._block_dim))
-        flat[np.arange(len(block)), block] = vectors
-        return flat.reshape(len(block), -1)[:, : self.estimate_dim]
+        return placed(vectors, block, self.blocks)[:, : self.estimate_dim]
 
     def _decode(self, messages: Messages) -> Floats:
         frame, index, code = (column.astype(np.int64) for column in self.frames_indices_and_codes(messages))
@@ -251,21 +249,32 @@ class RowMechanism(Mechanism):
             estimates[part] = self._in_all(block, self.family.synthesize(spikes, frame[part]))
         return estimates
 
-    def _pick(self, batch: EncoderInput, rows: Rows, frame: Ints, subsets: Ints, places: Ints) -> Ints:
-        """The signed row at each client's place among the best aligned of its frame."""
+    def _encode(self, batch: EncoderInput) -> Columns:
+        frame, (block, rows) = self._frame_numbers(batch), self._in_block(batch.rows)
         used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
-        signs = self._own_signs if self.frames == 1 else self.family.signs(used)
-        uniforms = unit_interval(batch.words[:, 0])
+        signs = self._signs_of_one if self.frames == 1 else self.family.signs(used)
+        taking_part = np.empty((len(rows), 0), dtype=np.int64)  # all rows, but for those of a public coin
+        if self.bits is not None and batch.clients is not None:
+            taking_part = self._rows_of(batch.clients, np.tile(np.arange(self.row_draw.rows), (len(rows), 1)))
+        # The places of the own block come first. The work is the same for those of others.
+        places, of_block = self.choice.places(batch.words[:, 1:3]), self.choice.size // self.blocks
+        is_own, uniforms = places < of_block, unit_interval(batch.words[:, 0])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
         row, longer = kernels.pick_signed_rows(
-            rows, self.clip, uniforms, signs, which, subsets, self.choice.inside, places
+            rows, self.clip, uniforms, signs, which, taking_part, self.choice.inside, np.where(is_own, places, 0)
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
-        return row
+        other, other_row = np.divmod(places - of_block, of_block)
+        other += other >= block
+        sent = np.where(is_own, block * of_block + row, other * of_block + other_row)
+        if self.share_sets is not None:
+            only = self.share_sets.encode(batch.rows[:, 0].astype(np.int64), batch.words, frame)
+            sent = np.where(frame < self.vector_frames, sent, only)
+        return (sent, frame) if self._sends_frame else (sent,)
 
     @cached_property
-    def _own_signs(self) -> tuple[Floats32, Floats32]:
+    def _signs_of_one(self) -> tuple[Floats32, Floats32]:
         return self.family.signs(np.zeros(1, dtype=np.int64))
 
     def _moments(self, unit: Floats32, frames: int, kept: int) -> tuple[Floats, Floats]:
@@ -295,6 +304,10 @@ class RowMechanism(Mechanism):
         mean = self._in_all(block, mean)
         return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
 
+    def largest_message(self) -> float:
+        """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
+        return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
+
     def _largest_biased_mean(self) -> float:
         """At most clip/m·(p_in − p_out)·√(k·R/d), R being the rows of a block that take part.
 
@@ -305,14 +318,10 @@ class RowMechanism(Mechanism):
         reach = math.sqrt(self.choice.inside * self.row_draw.rows / self._block_dim)
         return self.clip / self.alignment * (inside - outside) * reach
 
-    def _error(self, frames: int, messages: int) -> ExpectedError:
-        """The error on so many frames of the mean of messages that are all of one unit vector; a closed form."""
-        return self.row_draw.error(frames, messages, self.share_people)
-
     def _typical_error(self, clients: int) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
-        clients = check_number("clients", clients, 1, CLIENTS_MAX, integer=True)
-        unit = self._error(self.frames, clients * self.messages)
+        clients = _checked_clients(clients)
+        unit = self.row_draw.error(self.frames, clients * self.messages)
         return ExpectedError(self.clip**2 * unit.bias2, self.clip**2 * unit.variance)
 
     def frames_for(self, clients: int) -> int:
@@ -320,16 +329,14 @@ class RowMechanism(Mechanism):
 
         This assumes clients who all hold one vector of norm clip; if vectors differ, the bias is smaller.
         """
-        return solve_frames(None, clients, self.row_draw, self.messages, self.share_people)
+        return self.row_draw.frames_for(_checked_clients(clients) * self.messages)
 
     @property
     def clients_allowed(self) -> int:
         """The largest number of clients per round for which the frames' bias is at most a fifth of the error."""
-
-        def matters(clients: int) -> bool:
-            return bias_matters(self._error(self.frames, clients * self.messages))
-
-        return bisect_left(range(1, CLIENTS_MAX + 1), True, key=matters)
+        error = self.row_draw.error(self.frames, self.messages)
+        most = error.variance / error.bias2 * BIAS_SHARE**2 / (1 - BIAS_SHARE**2) if error.bias2 else CLIENTS_MAX
+        return min(math.floor(most), CLIENTS_MAX)
 
     def _bias_of_mean(self, count: int) -> tuple[float, int, str]:
         """The worst case is that of people who are all alike: in one frame it is orthogonal to their vector."""
@@ -341,7 +348,7 @@ class RowMechanism(Mechanism):
         if not bias_matters(error):
             return ""
         needed = self.frames_for(clients)
-        enough = not bias_matters(self._error(needed, clients * self.messages))
+        enough = not bias_matters(self.row_draw.error(needed, clients * self.messages))
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
             f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
@@ -355,51 +362,39 @@ def check_frame_size(size: Any, block_dim: int, blocks: int) -> int:
     return int(check_number("frame_size", size, block_dim, CANDIDATES_MAX // (2 * blocks), integer=True))
 
 
+def _checked_clients(clients: Any) -> int:
+    return int(check_number("clients", clients, 1, CLIENTS_MAX, integer=True))
+
+
 def solve_rows(
     common: Mapping[str, Any],
-    size: int,
-    *,
+    *shape: Any,
     inside: Any,
     frames: Any,
     clients: Any,
     rows: int | None = None,
-    blocks: int = 1,
-    groups_per_block: int = 1,
-    share_people: float = 0.0,
 ) -> dict[str, Any]:
     """Solve the draw and the number of frames, and return them as `RowParameters` names them.
 
-    `common` are the checked options, `size` is N, and `rows` of them take part, or all. Options that are None are
-    solved: the `inside` of the largest alignment, and as many `frames` as the clients need.
+    `common` are the checked options, `shape` is that of `RowDraw`, and `rows` of every block take part, or all. Options
+    that are None are solved: the `inside` of the largest alignment, and as many `frames` as the clients need.
     """
-    rows, dim, epsilon = rows or size, common["dim"], common["epsilon"]
+    _, size, blocks, *_ = shape
+    rows, epsilon = rows or size, common["epsilon"]
     if inside is None:
         choice = best_draw(epsilon, rows, blocks)
     else:
         inside = check_number("inside", inside, 1, rows, integer=True)
         choice = whole_budget(epsilon, 2 * rows * blocks, inside)
-    draw = row_draw(choice, groups_per_block * dim, size, blocks, common.get("groups", 1) * dim)
-    return {
-        "frames": solve_frames(frames, clients, draw, common["messages"], share_people),
-        "frame_size": size,
-        "inside": choice.inside,
-        "threshold": choice.threshold,
-        "alignment": draw.alignment,
-    }
-
-
-def solve_frames(frames: Any, clients: Any, draw: RowDraw, messages: int, share_people: float = 0.0) -> int:
-    """The number of frames: as given, or as many as the clients need, or the fewest."""
-    fewest = _FRAMES_WITH_SHARES if share_people else 1
+    draw = row_draw(choice, *shape)
     if clients is None:
-        return int(check_number("frames", fewest if frames is None else frames, 1, FRAMES_MAX, integer=True))
-    if frames is not None:
+        frames = check_number("frames", draw.fewest_frames if frames is None else frames, 1, FRAMES_MAX, integer=True)
+    elif frames is not None:
         raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
-    total = check_number("clients", clients, 1, CLIENTS_MAX, integer=True) * messages
-    needed = fewest
-    while needed < FRAMES_MAX and bias_matters(draw.error(needed, total, share_people)):
-        needed *= 2
-    return needed
+    else:
+        frames = draw.frames_for(_checked_clients(clients) * common["messages"])
+    solved = {"inside": choice.inside, "threshold": choice.threshold, "alignment": draw.alignment}
+    return {"frames": frames, "frame_size": size} | solved
 
 
 def _fields(limits: dict[str, int]) -> tuple[Field, ...]:

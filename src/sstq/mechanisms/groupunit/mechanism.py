@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sstq.checks import check_number
-from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints
+from sstq.mechanisms.base import Coin, Floats, Ints
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     LEAST_ROWS,
@@ -132,8 +132,8 @@ class GroupUnit(RowMechanism):
         block_dim = groups_per_block * dim
         size = _usual_size(block_dim, epsilon, blocks) if frame_size is None else frame_size
         size = check_frame_size(size, block_dim, blocks)
-        parts: dict[str, Any] = {"blocks": blocks, "groups_per_block": groups_per_block, "share_people": share_people}
-        solved = solve_rows(common, size, inside=inside, frames=frames, clients=clients, **parts)
+        shape = block_dim, size, blocks, groups * dim, share_people
+        solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
         given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": coin or "private"}
         if share_people:
             draw = affine_draw(epsilon, groups)
@@ -182,20 +182,6 @@ class GroupUnit(RowMechanism):
         other = 2 * self.frame.size * self.choice.probabilities[1]
         return 1 - (self.blocks - 1) * other, other
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        frame, (block, rows) = self._frame_numbers(batch), self._in_block(batch.rows)
-        places, own = self.choice.places(batch.words[:, 1:3]), 2 * self.frame.size
-        everything = np.empty((len(rows), 0), dtype=np.int64)
-        # The places of the own block come first. The work is the same for those of others.
-        row = self._pick(batch, rows, frame, everything, np.where(places < own, places, 0))
-        other, other_row = np.divmod(places - own, own)
-        other += other >= block
-        sent = np.where(places < own, block * own + row, other * own + other_row)
-        if self.share_sets is not None:
-            only = self.share_sets.encode(batch.rows[:, 0].astype(np.int64), batch.words, frame)
-            sent = np.where(frame < self.vector_frames, sent, only)
-        return (sent, frame) if self._sends_frame else (sent,)
-
     def _check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
         if self.share_sets is None:
@@ -205,10 +191,6 @@ class GroupUnit(RowMechanism):
         if np.any(wrong):
             most = self.share_sets.codes - 1
             raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")
-
-    def largest_message(self) -> float:
-        """No row of any frame is longer than √(N/d), because (d/N)·U·Uᵀ is a projection."""
-        return self.gain * math.sqrt(self.frame.redundancy)
 
 
 def _usual_size(block_dim: int, epsilon: float, blocks: int) -> int:
