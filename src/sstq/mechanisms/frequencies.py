@@ -82,7 +82,7 @@ class FrequencyAggregator(SparseAggregator):
     @property
     def limit(self) -> int:
         """The number of messages that there can be."""
-        return self._mechanism.codes
+        return self._mechanism.sets.codes
 
     def _codes(self, messages: Messages) -> Ints:
         return messages.column("code").astype(np.int64)
@@ -128,11 +128,6 @@ class FrequencyAggregator(SparseAggregator):
         own, other = self._mechanism.sets.rates
         scatter = both / self._count - hits / self._count * (others / self._count)
         return np.asarray(scatter / ((own - other) ** 2 * (self._count - 1)))
-
-    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        own, other = self._mechanism.sets.rates
-        rates, gap = self._mechanism.sets.hits(*self._sent()) / self._count, own - other
-        return (rates - other) / gap, (rates * (1 - other) ** 2 + (1 - rates) * other**2) / gap**2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -212,11 +207,6 @@ class Frequencies(RecordMechanism):
         return sets_of(self.categories, self.draw)
 
     @property
-    def codes(self) -> int:
-        """The number of messages that there can be."""
-        return self.sets.codes
-
-    @property
     def uniform_covariance(self) -> Floats:
         """The covariances of all shares, (k, k), as one uniform message estimates them."""
         own, other = self.sets.rates
@@ -227,7 +217,7 @@ class Frequencies(RecordMechanism):
     @cached_property
     def layout(self) -> Layout:
         """One number, which names a set."""
-        return Layout((Field("code", (self.codes - 1).bit_length(), self.codes),))
+        return Layout((Field("code", (self.sets.codes - 1).bit_length(), self.sets.codes),))
 
     @property
     def estimate_dim(self) -> int:

@@ -1,7 +1,5 @@
 """Sums of signed rows of many frames: only the rows that were sent are kept."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from sstq.aggregation import SparseAggregator
@@ -44,22 +42,6 @@ class FamilyAggregator(SparseAggregator):
         state = self._settle()
         return state[: np.searchsorted(state[:, 0], self._mechanism.vector_frames * self._rows_of_frame)]
 
-    def _block_sums(self) -> Iterator[tuple[Ints, Floats]]:
-        """The block and the sum Σ ±gain·u_j of each frame's block that has messages; a few at a time."""
-        mechanism, rows = self._mechanism, self._vector_rows()
-        size = mechanism.frame.size
-        place, index = np.divmod(rows[:, 0], size)
-        starts = np.flatnonzero(np.diff(place, prepend=-1))
-        stops = np.append(starts[1:], len(rows))
-        for part in row_chunks(len(starts), size):
-            here = slice(starts[part.start], stops[part.stop - 1])
-            frame, block = np.divmod(place[starts[part]], mechanism.blocks)
-            net = np.zeros((len(frame), size))
-            of_block = np.repeat(np.arange(len(frame)), stops[part] - starts[part])
-            net[of_block, index[here]] = rows[here, 1] - rows[here, 2]
-            sums = mechanism.family.synthesize(net, frame) * (mechanism.gain * mechanism.frame.redundancy)
-            yield block, np.asarray(sums, dtype=np.float64)
-
     def _sent_in_blocks(self) -> Floats:
         """How many rows of each block were sent."""
         rows, blocks = self._vector_rows(), self._mechanism.blocks
@@ -67,17 +49,24 @@ class FamilyAggregator(SparseAggregator):
         return np.asarray(sent, dtype=np.float64)
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        mechanism, used = self._mechanism, self._mechanism.estimate_dim
+        mechanism, rows = self._mechanism, self._vector_rows()
+        size, used = mechanism.frame.size, mechanism.estimate_dim
         value, squares = np.zeros((2, mechanism.blocks, mechanism.frame.dim))
-        for block, sums in self._block_sums():
-            # The same as `np.add.at`, several times faster.
-            order = np.argsort(block, kind="stable")
-            starts = np.flatnonzero(np.diff(block[order], prepend=-1))
-            value[block[order][starts]] += np.add.reduceat(sums[order], starts, axis=0)
+        place, index = np.divmod(rows[:, 0], size)
+        places, starts, which = np.unique(place, return_index=True, return_inverse=True)
+        starts = np.append(starts, len(rows))
+        # Σ ±u_j of each frame's block that has messages, a few at a time.
+        for part in row_chunks(len(places), size):
+            here = slice(starts[part.start], starts[part.stop])
+            frame, block = np.divmod(places[part], mechanism.blocks)
+            net = np.zeros((len(frame), size))
+            net[which[here] - part.start, index[here]] = rows[here, 1] - rows[here, 2]
+            np.add.at(value, block, mechanism.family.synthesize(net, frame))
+        value *= mechanism.gain * mechanism.frame.redundancy / self._count
         sent = self._sent_in_blocks() * (mechanism.gain**2 / self._count)
         squares[:] = sent[:, None] * self._mean_squares()
         # The last block may have coordinates that no vector has.
-        return value.ravel()[:used] / self._count, squares.ravel()[:used]
+        return value.ravel()[:used], squares.ravel()[:used]
 
     def _mean_squares(self) -> Floats:
         """The mean squares of the coordinates of the rows that were sent, (blocks, d) or the same for all.

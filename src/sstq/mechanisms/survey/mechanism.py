@@ -61,9 +61,6 @@ class SurveyAggregator(SparseAggregator):
         known = (values, errors, self._count, self._simulated, "survey")
         return SurveyEstimate(*known, note="; ".join(notes), messages=survey.messages, results=results)
 
-    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        raise NotImplementedError("a survey has a mean per question")
-
 
 class Survey(RecordMechanism):
     """Several questions in one private message: each person answers one of them, with the whole ε.
