@@ -46,7 +46,7 @@ def output_distribution(mechanism, label):
 def test_variances_and_bits_are_those_of_the_table(categories, epsilon):
     mechanism = sstq.Frequencies(categories, epsilon)
     variance, bits = TABLE[categories, epsilon]
-    assert mechanism.sets.variance_at(0.0) == pytest.approx(variance, rel=0.01)
+    assert mechanism.sets.rates.variance_at(0.0) == pytest.approx(variance, rel=0.01)
     assert mechanism.message_bits == bits
 
 

@@ -9,7 +9,7 @@ import pytest
 import sstq
 from sstq.exactness import TOTAL
 from sstq.mechanisms.groupunit.mechanism import alignments, best_blocks, block_numbers
-from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least, shares_from_hits
+from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
@@ -237,7 +237,7 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, se
         code = sets.encode(group, rng.integers(0, 1 << 64, size=(people, 3), dtype=np.uint64), frame)
         assert 0 <= code.min() <= code.max() < sets.codes
         sent = frame * sets.codes + code, np.ones(people, dtype=np.int64)
-        shares, errors = shares_from_hits(sets.hits(*sent), people, sets.rates, sets.spread(*sent))
+        shares, errors = sets.rates.shares(sets.hits(*sent), people, sets.spread(*sent))
         squares.append(np.mean(((shares - np.bincount(group, minlength=groups) / people) / errors) ** 2))
     # Student's (K − 1)/(K − 3) for K pairs. Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6.
     expected, deviation = (pairs - 1) / (pairs - 3), np.std(squares, ddof=1) / math.sqrt(rounds)

@@ -13,14 +13,7 @@ from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.subsets import (
-    Sets,
-    best_sets,
-    onto_simplex,
-    sets_of,
-    shares_from_hits,
-    total_variance,
-)
+from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
@@ -95,9 +88,9 @@ class FrequencyAggregator(SparseAggregator):
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
         sets, messages = self._mechanism.sets, self._mechanism.messages
-        own, other = sets.rates
-        known = *shares_from_hits(sets.hits(*self._sent()), self._count, (own, other)), self._count, self._simulated
-        return FrequencyEstimate(*known, messages=messages, own=own, other=other)
+        shares, errors = sets.rates.shares(sets.hits(*self._sent()), self._count)
+        known = shares, errors, self._count, self._simulated
+        return FrequencyEstimate(*known, messages=messages, **sets.rates._asdict())
 
     def covariance_with(self, category: int) -> Floats:
         """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""
@@ -125,9 +118,8 @@ class FrequencyAggregator(SparseAggregator):
         """Those of shares, from how many messages hold the one, the other and both; nan for one message."""
         if self._count < 2:
             return np.full(both.shape, np.nan)
-        own, other = self._mechanism.sets.rates
         scatter = both / self._count - hits / self._count * (others / self._count)
-        return np.asarray(scatter / ((own - other) ** 2 * (self._count - 1)))
+        return np.asarray(scatter / (self._mechanism.sets.rates.gap**2 * (self._count - 1)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,7 +156,7 @@ class Frequencies(RecordMechanism):
 
     Examples:
         >>> mechanism = Frequencies(categories=1024, epsilon=3.0)
-        >>> mechanism.message_bits, round(mechanism.sets.variance_at(0.0), 3)
+        >>> mechanism.message_bits, round(mechanism.sets.rates.variance_at(0.0), 3)
         (20, 0.218)
         >>> labels = np.random.default_rng(1).integers(100, size=20_000)
         >>> found = mechanism.aggregator().update(mechanism.encode(labels, rng=1)).mean()
@@ -191,8 +183,7 @@ class Frequencies(RecordMechanism):
         self._hold(solved)
 
     def _check_solved(self) -> None:
-        own, other = self.sets.rates
-        if not own > other:
+        if not self.sets.rates.gap > 0:
             raise ValueError(f"threshold must favour the own category, got {self.draw.threshold}")
 
     @cached_property
@@ -209,10 +200,9 @@ class Frequencies(RecordMechanism):
     @property
     def uniform_covariance(self) -> Floats:
         """The covariances of all shares, (k, k), as one uniform message estimates them."""
-        own, other = self.sets.rates
         one = self.sets.width / self.sets.points
         two = one * (self.sets.width - 1) / (self.sets.points - 1)  # how often a set holds two given categories
-        return np.asarray((two - one**2 + (one - two) * np.eye(self.categories)) / (own - other) ** 2)
+        return np.asarray((two - one**2 + (one - two) * np.eye(self.categories)) / self.sets.rates.gap**2)
 
     @cached_property
     def layout(self) -> Layout:
@@ -256,23 +246,21 @@ class Frequencies(RecordMechanism):
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
     def _decode(self, messages: Messages) -> Floats:
-        own, other = self.sets.rates
         held = self.sets.held(messages.column("code").astype(np.int64), np.arange(self.categories))
-        return np.asarray((held - other) / (own - other))
+        return np.asarray((held - self.sets.rates.other) / self.sets.rates.gap)
 
     def _estimated(self, rows: Rows) -> Rows:
         return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        return self._estimated(rows), np.full(len(rows), total_variance(self.categories, *self.sets.rates))
+        return self._estimated(rows), np.full(len(rows), self.sets.rates.total_variance(self.categories))
 
     def largest_message(self) -> float:
         """A set of w categories, or of none: affine sets have points beyond the categories."""
-        own, other = self.sets.rates
-        most = min(self.sets.width, self.categories)
+        other, most = self.sets.rates.other, min(self.sets.width, self.categories)
         fewest = most - min(most, self.sets.points - self.categories)
         largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (fewest, most))
-        return float(np.sqrt(largest)) / (own - other)
+        return float(np.sqrt(largest)) / self.sets.rates.gap
 
 
 def _one_each(rows: Rows) -> Rows:

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,46 @@ def prime_at_least(number: int) -> int:
     return number
 
 
-def total_variance(categories: int, own: float, other: float) -> float:
-    """The variances of all shares from one message: their sum is the same whatever category a person holds."""
-    return (own * (1 - own) + (categories - 1) * other * (1 - other)) / (own - other) ** 2
+class HitRates(NamedTuple):
+    """How often a message hits the own category, and any other one; shares come from how often it hits each."""
+
+    own: float
+    other: float
+
+    @property
+    def gap(self) -> float:
+        """By how much the rate of a category grows with its share."""
+        return self.own - self.other
+
+    def variance_at(self, share: float) -> float:
+        """The variance of one message's estimate of a share, over messages and people."""
+        rate = self.other + share * self.gap
+        return rate * (1 - rate) / self.gap**2
+
+    def total_variance(self, categories: int) -> float:
+        """The variances of all shares from one message: their sum is the same whatever category a person holds."""
+        return (self.own * (1 - self.own) + (categories - 1) * self.other * (1 - self.other)) / self.gap**2
+
+    def shares(self, hits: Floats | Ints, count: int, spread: Floats | None = None) -> tuple[Floats, Floats]:
+        """Shares and their standard errors, from how many of `count` messages hit each; nan for no message.
+
+        Independent messages leave the variance of a binomial, whose true rate is between those of an own category and
+        of another one: a group that no message hit, or all did, has an error too. `spread` is another variance of
+        `hits`, which is taken where it is larger (`AffineSets.spread`).
+        """
+        if not count:
+            return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
+        rate = hits / count
+        likely = np.clip(rate, self.other, self.own)
+        variance = likely * (1 - likely) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
+        if spread is not None:
+            variance = np.maximum(variance, spread / count**2)
+        return (rate - self.other) / self.gap, np.sqrt(variance) / self.gap
+
+
+def rates_of(own: float, points: int, width: int) -> HitRates:
+    """The rates of sets of `width` of some `points`, of which a share `own` holds the own category."""
+    return HitRates(own, (width - own) / (points - 1))
 
 
 @dataclass(frozen=True)
@@ -58,16 +96,9 @@ class Sets(ABC):
         """The number of messages that there can be."""
 
     @property
-    def rates(self) -> tuple[float, float]:
+    def rates(self) -> HitRates:
         """How often the set holds the own category, and any other one."""
-        own = self.draw.threshold / TOTAL
-        return own, (self.width - own) / (self.points - 1)
-
-    def variance_at(self, share: float) -> float:
-        """The variance of one message's estimate of a share, over messages and people."""
-        own, other = self.rates
-        rate = other + share * (own - other)
-        return rate * (1 - rate) / (own - other) ** 2
+        return rates_of(self.draw.threshold / TOTAL, self.points, self.width)
 
     @abstractmethod
     def encode(self, labels: Ints, words: Words) -> Ints:
@@ -245,18 +276,18 @@ def best_sets(epsilon: float, categories: int) -> Sets:
     """The sets with the least sum of the variances of all shares; of equal ones those of the shortest messages."""
     prime = prime_at_least(categories)
     # The best w is near points/(e^ε + 1).
-    near, found = int(prime / (math.exp(epsilon) + 1)), []
+    near, tried = int(prime / (math.exp(epsilon) + 1)), []
     kinds = [(prime, prime * (prime // 2), prime, width) for width in range(max(2, near - 1), min(near + 3, prime))]
     for width in range(1, min(near + 2, categories // 2) + 1):
         if (number := math.comb(categories, width)) > 1 << _MOST_BITS:
             break
         kinds.append((categories, number, number, width))
     for points, codes, size, width in kinds:
-        own = 1 / (1 + (points / width - 1) * math.exp(-epsilon))
-        variance = total_variance(categories, own, (width - own) / (points - 1))
-        found.append((variance, (codes - 1).bit_length(), size, size * width // points))
-    least = min(found)[0] * (1 + _TIE)
-    _, size, inside = min(each[1:] for each in found if each[0] <= least)
+        rates = rates_of(1 / (1 + (points / width - 1) * math.exp(-epsilon)), points, width)
+        variance = rates.total_variance(categories)
+        tried.append((variance, (codes - 1).bit_length(), size, size * width // points))
+    least = min(tried)[0] * (1 + _TIE)
+    _, size, inside = min(each[1:] for each in tried if each[0] <= least)
     return sets_of(categories, whole_budget(epsilon, size, inside))
 
 
@@ -266,27 +297,7 @@ def affine_draw(epsilon: float, categories: int) -> KClosest:
     # The optimum is near P/(e^ε + 1).
     least = min(max(1, int(size / (math.exp(epsilon) + 1))), size - 1)
     draws = [whole_budget(epsilon, size, inside) for inside in range(least, min(least + 2, size))]
-    return min(draws, key=lambda draw: AffineSets(categories, draw, size, draw.inside).variance_at(0.0))
-
-
-def shares_from_hits(
-    hits: Floats | Ints, count: int, rates: tuple[float, float], spread: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Shares and their standard errors, from how many of `count` messages hold each; nan for no message.
-
-    Independent messages leave the variance of a binomial, whose true rate is between those of an own category and of
-    another one: a group that no message hit, or all did, has an error too. `spread` is another variance of `hits`,
-    which is taken where it is larger (`AffineSets.spread`).
-    """
-    own, other = rates
-    if not count:
-        return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
-    rate = hits / count
-    likely = np.clip(rate, other, own)
-    variance = likely * (1 - likely) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
-    if spread is not None:
-        variance = np.maximum(variance, spread / count**2)
-    return (rate - other) / (own - other), np.sqrt(variance) / (own - other)
+    return min(draws, key=lambda draw: AffineSets(categories, draw, size, draw.inside).rates.variance_at(0.0))
 
 
 def onto_simplex(shares: Floats) -> Floats:

@@ -234,7 +234,7 @@ class RowMechanism(Mechanism):
         block, place = np.divmod(rows[:, 0].astype(np.int64), self._groups_per_block)
         return block, placed(rows[:, 1:], place, self._groups_per_block)
 
-    def _in_all(self, block: Ints, vectors: Floats) -> Floats:
+    def _in_all(self, block: Ints, vectors: Rows) -> Rows:
         """Vectors of a block each as estimates in all blocks, (n, estimate_dim)."""
         return placed(vectors, block, self.blocks)[:, : self.estimate_dim]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.subsets import onto_simplex, shares_from_hits
+from sstq.mechanisms.subsets import onto_simplex
 
 _NONE = np.empty(0)
 
@@ -99,14 +99,14 @@ class GroupUnitAggregator(FamilyAggregator):
             frame, code = np.divmod(codes, mechanism.choice.size)
             only = frame >= mechanism.vector_frames
             sent = frame[only] * sets.codes + code[only], counts[only]
-            shares = shares_from_hits(sets.hits(*sent), int(sent[1].sum()), sets.rates, sets.spread(*sent))
+            shares = sets.rates.shares(sets.hits(*sent), int(sent[1].sum()), sets.spread(*sent))
             return _grouped(estimate, shares, tie=0.0)
         if mechanism.blocks < mechanism.groups:
             unknown = np.full(mechanism.groups, np.nan)
             return _grouped(estimate, (unknown, unknown), tie=0.0)
         block = codes % mechanism.choice.size // (2 * mechanism.frame.size)
-        hits, (own, other) = np.bincount(block, counts, mechanism.groups), mechanism.block_rates
-        return _grouped(estimate, shares_from_hits(hits, self._count, (own, other)), (1 - other) / (own - other))
+        hits, rates = np.bincount(block, counts, mechanism.groups), mechanism.block_rates
+        return _grouped(estimate, rates.shares(hits, self._count), tie=(1 - rates.other) / rates.gap)
 
 
 def _grouped(estimate: Estimate, shares: tuple[Floats, Floats], tie: float) -> GroupEstimate:

@@ -103,7 +103,7 @@ class Part:
     def item_variance(self) -> float:
         """The variance of one message's estimate of an item, on average, in units of its range; shares being 1/2."""
         if isinstance(self.mechanism, Frequencies):
-            return self.items * self.mechanism.sets.variance_at(0.5)
+            return self.items * self.mechanism.sets.rates.variance_at(0.5)
         scale = 2 * self.mechanism.clip if isinstance(self.question, By | Vector) else 1.0
         return self.mechanism.typical_error().total / self.dim / scale**2
 

@@ -81,7 +81,7 @@ def _variance(part: Part, answers: int) -> tuple[float, float]:
             sums = mechanism.uniform_covariance.cumsum(axis=0).cumsum(axis=1)
             return float(np.diagonal(sums)[:-1].max()) + 0.25, _USEFUL_CDF
         average = 1 / mechanism.categories
-        return part.items * mechanism.sets.variance_at(average), average / 2
+        return part.items * mechanism.sets.rates.variance_at(average), average / 2
     variance = mechanism.typical_error(answers).total * answers / mechanism.clip**2
     if isinstance(question, Vector):
         return variance, 1.0
