@@ -231,41 +231,35 @@ def _open_csv(
     columns = _choose(name, names, dim, wanted, by) if header else []
     places = [names.index(column) for column in columns] if header else range(len(first))
 
-    def lines() -> Iterator[tuple[int, list[str]]]:
-        for line, fields in islice(csv_lines(name), int(header), None):
-            if len(fields) != len(first):
-                if unreadable == "raise":
-                    problem = f"line {line} has {len(fields)} values, line 1 has {len(first)}"
-                    raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-                fields = [""] * len(first)
-            yield line, fields
-
-    def row(line: int, fields: list[str]) -> list[float | None]:
+    def row(line: int, fields: list[str]) -> tuple[list[float | None], str]:
+        """The numbers of a line and its label; nan where they cannot be read, or an error."""
+        strict = unreadable == "raise"
+        if len(fields) != len(first):
+            if strict:
+                problem = f"line {line} has {len(fields)} values, line 1 has {len(first)}"
+                raise ValueError(f"{name} {_UNKNOWN}: {problem}")
+            fields = [""] * len(first)
         numbers = [_number(fields[place]) for place in places]
-        if None in numbers and unreadable == "raise":
+        if None in numbers and strict:
             at = numbers.index(None)
             others = ",".join(columns[:at] + columns[at + 1 :])
             remedy = f", or keep the columns {others}" if others else ""
             what = f"got {fields[places[at]][:20]!r} in line {line}; fill or drop it{remedy}"
             raise ValueError(f"{name}: vectors must be numbers, {what}")
-        return numbers
-
-    def labels(part: list[tuple[int, list[str]]]) -> NDArray[Any] | None:
-        if by is None:
-            return None
-        texts = [fields[names.index(by)] for _, fields in part]
-        if "" in texts:
-            problem = f"column {by!r} must not have empty labels, got one in line {part[texts.index('')][0]}"
+        label = "" if by is None else fields[names.index(by)]
+        if by is not None and not label:
+            problem = f"column {by!r} must not have empty labels, got one in line {line}"
             raise ValueError(f"{name}: {problem}; fill or drop it first")
-        return np.array(texts, dtype=object)
+        return numbers, label
 
     def read(size: int) -> Read:
-        records = lines()
-        while part := list(islice(records, size)):
-            rows = [row(line, fields) for line, fields in part]
-            yield np.array(rows, dtype=np.float64).reshape(-1, len(places)), labels(part)
+        lines = islice(csv_lines(name), int(header), None)
+        while rows := [row(*line) for line in islice(lines, size)]:
+            labels = None if by is None else np.array([label for _, label in rows], dtype=object)
+            yield np.array([numbers for numbers, _ in rows], dtype=np.float64).reshape(-1, len(places)), labels
 
-    return VectorFile(name, len(places), sum(1 for _ in lines()), read, columns=tuple(columns))
+    count = sum(1 for _ in csv_lines(name)) - int(header)
+    return VectorFile(name, len(places), count, read, columns=tuple(columns))
 
 
 def csv_lines(name: str) -> Iterator[tuple[int, list[str]]]:
