@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 import socket
 import time
 
@@ -104,7 +105,6 @@ def test_a_dead_address_is_reported_at_once(caplog):
     start = time.monotonic()
     with caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="no answer from"):
         Client(f"http://127.0.0.1:{port}/rooms", most_epsilon=1.0, patience=3.0)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"cannot reach 127.0.0.1:{port}, retrying for 3 seconds"
-    ]
-    assert caplog.records[0].created - time.time() + time.monotonic() - start < 2
+    (record,) = caplog.records
+    assert re.fullmatch(f"no answer from 127.0.0.1:{port}: .*; retrying for 3 seconds", record.getMessage())
+    assert record.created - time.time() + time.monotonic() - start < 2

@@ -91,9 +91,11 @@ def _show_shuffled(path: Path, clients: int, delta: float, messages: int | None,
 
     mechanism = read_mechanism(path)
     messages, epsilon = messages or mechanism.messages, mechanism.privacy_loss()
-    own, generic = (shuffled_epsilon(m, clients, delta, messages=messages, rounds=rounds) for m in (mechanism, epsilon))
+    by_law, generic = (
+        shuffled_epsilon(m, clients, delta, messages=messages, rounds=rounds) for m in (mechanism, epsilon)
+    )
     rows = [
-        [f"shuffled, by the law of {mechanism.name}", f"{delta:g}", safe_figure(own)],
+        [f"shuffled, by the law of {mechanism.name}", f"{delta:g}", safe_figure(by_law)],
         ["shuffled, any mechanism", f"{delta:g}", safe_figure(generic)],
         ["if the shuffler cheats", "0", safe_figure(epsilon * messages * rounds)],
     ]

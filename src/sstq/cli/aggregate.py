@@ -1,7 +1,6 @@
 """`sstq aggregate`: estimates the mean and its error from message files or tables of counts."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,8 +60,8 @@ def aggregate(
     """
     from sstq.aggregation.counts import known_simulated
 
-    shared = read_mechanism(mechanism)
-    if counts or query is not None:
+    shared, tables = read_mechanism(mechanism), counts or query is not None
+    if tables:
         with check_usage():
             _ = shared.counted_layout
     if by is not None and shared.name == "survey":
@@ -78,12 +77,22 @@ def aggregate(
     for name in RESULTS:
         check_output(output / name, force or resumed)
     whole = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    sums = {} if by is not None else {"": whole}
-    add: Any = whole.update_from_file
-    if counts or query is not None:
-        add = partial(_add, sums, partial(_counted, shared, query=query, by=by))
-    elif by is not None:
-        add = partial(_add, sums, partial(_labelled, shared, by=by))
+    sums = {"": whole} if by is None else {}
+
+    def add(path: str) -> bool:
+        """Add a file as a whole; returns whether it was new."""
+        if by is None and not tables:
+            return whole.update_from_file(path)
+        parts = (
+            _counted(shared, path, _sources(sums), query, by) if tables else _labelled(shared, path, _sources(sums), by)
+        )
+        for label, part in (parts or {}).items():
+            if label in sums:
+                sums[label].merge(part)
+            else:
+                sums[label] = part
+        return parts is not None
+
     repeated = 0
     with progress("Aggregating", len(messages)) as advance:
         for path in messages:
@@ -94,36 +103,24 @@ def aggregate(
             advance(1)
     if repeated:
         note(f"{repeated} of {len(messages)} files were already counted and skipped")
-    if by is None:
-        mean = whole.mean()
-        if shared.trust == "aggregator":
-            # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
-            whole.save(state_path)
-        report_mean(shared, mean, known_simulated(mean.simulated, whole._sources), output, verbose)
-    elif not sums:
+    if not sums:
         raise ValueError("a mean needs at least one message, got none")
-    else:
-        means = {label: part.mean() for label, part in sums.items()}
-        simulated = known_simulated(any(mean.simulated for mean in means.values()), _sources(sums))
+    means = {label: part.mean() for label, part in sums.items()}
+    simulated = known_simulated(any(mean.simulated for mean in means.values()), _sources(sums))
+    if by is not None:
         report_groups(shared, means, simulated, by, output)
+        return
+    if shared.trust == "aggregator":
+        # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
+        whole.save(state_path)
+    report_mean(shared, means[""], simulated, output, verbose)
 
 
 def _sources(sums: "dict[str, Aggregator]") -> set[str]:
     return {source for part in sums.values() for source in part._sources}
 
 
-def _add(sums: "dict[str, Aggregator]", read: Any, path: str) -> bool:
-    """Add the sums of a file by label, as a whole; returns whether it was new."""
-    parts = read(path, _sources(sums))
-    for label, part in (parts or {}).items():
-        if label in sums:
-            sums[label].merge(part)
-        else:
-            sums[label] = part
-    return parts is not None
-
-
-def _labelled(mechanism: "Mechanism", path: str, known: set[str], by: str) -> "dict[str, Aggregator] | None":
+def _labelled(mechanism: "Mechanism", path: str, known: set[str], by: str | None) -> "dict[str, Aggregator] | None":
     """The sums of each label of a Parquet file of messages; None if the file is known."""
     from sstq.messages.files import open_messages
 
@@ -167,8 +164,8 @@ def _counted(
         arrays = {name: np.asarray(table[name]) for name in (COUNT, *(field.name for field in layout.fields))}
         parts = {}
         for label, rows in _split(np.array([str(label) for label in labels], dtype=object)):
-            own = {name: array[rows] for name, array in arrays.items()}
-            parts[label] = mechanism.aggregator().update_counts(own, source=source)
+            group = {name: array[rows] for name, array in arrays.items()}
+            parts[label] = mechanism.aggregator().update_counts(group, source=source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return parts

@@ -28,7 +28,7 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
     from sstq.audit import check_encoder, exact_audit
 
     mechanism = read_mechanism(spec)
-    found = exact_audit(mechanism)
+    audit = exact_audit(mechanism)
     with progress("Testing the encoder", 1) as advance:
         check = check_encoder(mechanism, rng=seed, progress=lambda _, total: advance(1 / total))
     how_many = "all" if check.complete else f"a sample of {check.cells}"
@@ -36,7 +36,7 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
         str(spec),
         [
             ("mechanism", mechanism.name),
-            *_exact_facts(found),
+            *_exact_facts(audit),
             ("encoder follows the integers", check.problem or f"yes, in {check.situations} situations"),
             ("outcomes tried in each", f"{how_many}, at both ends of their words and within"),
             ("largest ratio met", f"{float(check.ratio):.12g}"),
@@ -44,8 +44,8 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
             ("digest", mechanism.digest()),
         ],
     )
-    if check.problem or not found.holds:
-        complain(check.problem or f"the integers spend more than epsilon = {found.epsilon!r}")
+    if check.problem or not audit.holds:
+        complain(check.problem or f"the integers spend more than epsilon = {audit.epsilon!r}")
         raise typer.Exit(1)
 
 
@@ -65,24 +65,24 @@ def empirical(
 
     mechanism = read_mechanism(spec)
     with progress("Encoding", 1) as advance:
-        found = empirical_audit(mechanism, samples, rng=seed, progress=lambda _, total: advance(1 / total))
+        audit = empirical_audit(mechanism, samples, rng=seed, progress=lambda _, total: advance(1 / total))
     show_table(
         str(spec),
         ["pair", "event is a set of", "likely", "unlikely", "epsilon is at least"],
-        [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in found.results],
-        caption=f"likely, unlikely: how many of {found.tested} messages fell into the event. All bounds hold together.",
+        [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in audit.results],
+        caption=f"likely, unlikely: how many of {audit.tested} messages fell into the event. All bounds hold together.",
     )
     facts: Facts = [
-        ("epsilon stated", repr(found.epsilon)),
-        ("epsilon is at least", f"{found.lower_bound:.4g}"),
-        ("largest epsilon that these messages can show", f"{found.reach:.4g}"),
-        ("violation", "FOUND" if found.violation else "none found"),
-        ("probability of a false alarm at most", f"{found.alpha:g}"),
+        ("epsilon stated", repr(audit.epsilon)),
+        ("epsilon is at least", f"{audit.lower_bound:.4g}"),
+        ("largest epsilon that these messages can show", f"{audit.reach:.4g}"),
+        ("violation", "FOUND" if audit.violation else "none found"),
+        ("probability of a false alarm at most", f"{audit.alpha:g}"),
     ]
     show_facts("verdict", facts)
-    if found.reach <= found.epsilon:
-        warn(f"{samples} messages cannot show an ε above {found.reach:.3g}: pass more --samples to test this ε")
-    if found.violation:
+    if audit.reach <= audit.epsilon:
+        warn(f"{samples} messages cannot show an ε above {audit.reach:.3g}: pass more --samples to test this ε")
+    if audit.violation:
         complain("the messages contradict the claim")
         raise typer.Exit(1)
 
@@ -116,22 +116,22 @@ def verify(
     from sstq.audit import verify as verified
 
     mechanism = None if spec is None else read_mechanism(spec)
-    found = verified(certificate.read_text(encoding="utf-8"), mechanism)
+    audit = verified(certificate.read_text(encoding="utf-8"), mechanism)
     belongs = "not asked" if mechanism is None else f"yes, digest {mechanism.digest()}"
-    show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(found)])
+    show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(audit)])
 
 
 COMMANDS = (exact, empirical, certify, verify)
 
 
-def _exact_facts(found: "ExactAudit") -> Facts:
+def _exact_facts(audit: "ExactAudit") -> Facts:
     return [
-        ("epsilon stated, per message", repr(found.epsilon)),
-        ("epsilon of one message is at least", found.lower),
-        ("epsilon of one message is at most", found.upper),
-        ("messages per person", found.messages),
-        ("epsilon per person, without a shuffler", f"at most {found.total!r}"),
-        ("largest ratio, exactly", found.ratio),
-        ("within e^epsilon", "yes, in rational arithmetic" if found.holds else "NO"),
-        ("law", f"{found.law.kind}, size {found.law.to_dict()['size']}"),
+        ("epsilon stated, per message", repr(audit.epsilon)),
+        ("epsilon of one message is at least", audit.lower),
+        ("epsilon of one message is at most", audit.upper),
+        ("messages per person", audit.messages),
+        ("epsilon per person, without a shuffler", f"at most {audit.total!r}"),
+        ("largest ratio, exactly", audit.ratio),
+        ("within e^epsilon", "yes, in rational arithmetic" if audit.holds else "NO"),
+        ("law", f"{audit.law.kind}, size {audit.law.to_dict()['size']}"),
     ]

@@ -244,25 +244,25 @@ def _given(path: Path | None, **terms: Any) -> dict[str, Any]:
 def _read_object(path: Path, *needed: str) -> dict[str, Any]:
     from sstq.files.strict_json import read_json
 
-    found: Any = read_json(path.read_bytes())
-    if not isinstance(found, dict) or not set(needed) <= set(found):
+    content: Any = read_json(path.read_bytes())
+    if not isinstance(content, dict) or not set(needed) <= set(content):
         raise WrongUsage(f"{path} must be a JSON object" + " with url, key and threshold" * bool(needed))
-    return found
+    return content
 
 
-def _tokens(found: dict[str, Any]) -> Facts:
-    return [(field.replace("_", " "), found.get(field)) for field in ("send_token", "read_token")]
+def _tokens(answer: dict[str, Any]) -> Facts:
+    return [(field.replace("_", " "), answer.get(field)) for field in ("send_token", "read_token")]
 
 
 def _shuffling(path: Path) -> dict[str, Any]:
     """The terms of a file, and the shuffler's sealing key."""
-    found = _read_object(path, "url", "key", "threshold")
-    found["url"] = str(found["url"]).rstrip("/")
+    terms = _read_object(path, "url", "key", "threshold")
+    terms["url"] = str(terms["url"]).rstrip("/")
     # The shuffler's signature of the campaign, under the key of the file, will vouch for this one.
-    found["sealing_key"] = _ask("GET", found["url"], "/key").get("sealing_key")
-    if found["sealing_key"] is None:
-        raise ValueError(f"there is no shuffler at {found['url']}; put the address of one into {path}")
-    return found
+    terms["sealing_key"] = _ask("GET", terms["url"], "/key").get("sealing_key")
+    if terms["sealing_key"] is None:
+        raise ValueError(f"there is no shuffler at {terms['url']}; put the address of one into {path}")
+    return terms
 
 
 def _check_shuffler(made: "Campaign", link: str, url: str, token: str) -> None:
@@ -288,4 +288,4 @@ def _flat(value: Any, name: str = "") -> Facts:
     if not isinstance(value, dict | list):
         return [(name, value)]
     parts = value.items() if isinstance(value, dict) else enumerate(value, 1)
-    return [fact for own, part in parts for fact in _flat(part, f"{name} {own}".strip())]
+    return [fact for key, part in parts for fact in _flat(part, f"{name} {key}".strip())]

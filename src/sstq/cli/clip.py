@@ -30,12 +30,12 @@ def clip(
 
     shared = read_mechanism(mechanism)
     files, count = open_files(vectors, shared.dim, columns)
-    found = []
+    lengths = []
     with progress("Reading", count) as advance:
         for rows, _ in (piece for file in files for piece in file.pieces()):
-            found.append(np.linalg.norm(rows, axis=1))
+            lengths.append(np.linalg.norm(rows, axis=1))
             advance(len(rows))
-    norms = np.concatenate(found)
+    norms = np.concatenate(lengths)
     choice = suggest_clip(norms, shared, clients or count)
     show_facts(
         f"For a mean of {clients or count:,} clients",

@@ -117,6 +117,6 @@ def read_integers(path: Path, total: int) -> "NDArray[Any]":
 
     numbers = load_array(path)
     if numbers.shape != (total,) or numbers.dtype.kind not in "iu":
-        found = f"shape {numbers.shape} and dtype {numbers.dtype}"
-        raise ValueError(f"{path} must hold {total} integers, one per vector, got {found}")
+        got = f"shape {numbers.shape} and dtype {numbers.dtype}"
+        raise ValueError(f"{path} must hold {total} integers, one per vector, got {got}")
     return numbers

@@ -63,50 +63,50 @@ def plan(
     if sum(given is None for given in (clients, epsilon, target_error)) > 1:
         raise WrongUsage("pass at least two of --epsilon, --clients and --target-error")
     goal: dict[str, Any] = {"trust": trust, "delta": delta, "mean_norm": mean_norm, "classes": classes}
-    found = planning.plan(dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal)
-    verdict = found.verdict()
-    show_facts("Plan", [("verdict", verdict.summary), *_facts(found)], verbose=verbose)
+    chosen = planning.plan(dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal)
+    verdict = chosen.verdict()
+    show_facts("Plan", [("verdict", verdict.summary), *_facts(chosen)], verbose=verbose)
     if not verdict.feasible:
         remedies = [(str(one), f"--{one.argument} {one.value!r}") for one in verdict.remedies]
         show_facts("Each of these would be feasible instead", remedies)
         raise ValueError(f"infeasible: signal-to-noise {verdict.signal_to_noise:.3g}; no mechanism is written")
     if output is not None:
-        write_text(output, found.build().to_json() + "\n")
+        write_text(output, chosen.build().to_json() + "\n")
 
 
-def _facts(found: "Plan") -> Facts:
-    delta = f", delta {found.request.delta:g}" if found.request.delta else ""
-    spent: Facts = [("total epsilon per person", f"{safe_figure(found.total_epsilon)}{delta}")]
-    shuffled, classes = found.request.trust == "shuffler", found.request.classes
+def _facts(chosen: "Plan") -> Facts:
+    delta = f", delta {chosen.request.delta:g}" if chosen.request.delta else ""
+    spent: Facts = [("total epsilon per person", f"{safe_figure(chosen.total_epsilon)}{delta}")]
+    shuffled, classes = chosen.request.trust == "shuffler", chosen.request.classes
     if shuffled:
         spent = [
-            ("total epsilon per person", f"{found.request.epsilon:g}{delta}, behind the shuffler"),
-            ("epsilon if the shuffler cheats", safe_figure(found.mechanism.bundle_epsilon)),
+            ("total epsilon per person", f"{chosen.request.epsilon:g}{delta}, behind the shuffler"),
+            ("epsilon if the shuffler cheats", safe_figure(chosen.mechanism.bundle_epsilon)),
         ]
-    elif found.request.rounds > 1:
-        spent = [(name, f"{total} (epsilon {found.epsilon!r} x {found.request.rounds})") for name, total in spent]
-    facts: Facts = [("mechanism", f"{found.label}, {found.bits} bits per message"), *spent]
+    elif chosen.request.rounds > 1:
+        spent = [(name, f"{total} (epsilon {chosen.epsilon!r} x {chosen.request.rounds})") for name, total in spent]
+    facts: Facts = [("mechanism", f"{chosen.label}, {chosen.bits} bits per message"), *spent]
     if classes is not None:
         # A class mean of norm 1 is as long as the noise of so many directions, for any data.
-        most = math.floor(found.noise**-2)
+        most = math.floor(chosen.noise**-2)
         facts += [
-            ("noise per coordinate of a class mean", f"{found.noise:.3g} (features have norm 1)"),
-            ("directions worth their noise", f"about {found.mechanism.dim:,}, at most {most:,}"),
-            ("people", f"{found.clients:,}"),
+            ("noise per coordinate of a class mean", f"{chosen.noise:.3g} (features have norm 1)"),
+            ("directions worth their noise", f"about {chosen.mechanism.dim:,}, at most {most:,}"),
+            ("people", f"{chosen.clients:,}"),
         ]
     else:
         facts += [
-            ("error of the mean", f"{found.error:.3g} of clip (bias {found.bias:.3g} of clip)"),
-            ("people per round", f"{found.clients:,}"),
-            ("computed", found.solved_for),
-            ("why", found.explanation),
+            ("error of the mean", f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)"),
+            ("people per round", f"{chosen.clients:,}"),
+            ("computed", chosen.solved_for),
+            ("why", chosen.explanation),
         ]
-    facts.append(("total bytes", found.total_bytes))
+    facts.append(("total bytes", chosen.total_bytes))
     if shuffled and classes is None:
         facts += [
-            ("bytes per person", found.total_bytes // found.clients),
-            ("instead: trust nobody", f"{found.local_error:.3g} of clip"),
-            ("instead: trust the server", f"{found.central_error:.3g} of clip, Gaussian noise"),
+            ("bytes per person", chosen.total_bytes // chosen.clients),
+            ("instead: trust nobody", f"{chosen.local_error:.3g} of clip"),
+            ("instead: trust the server", f"{chosen.central_error:.3g} of clip, Gaussian noise"),
         ]
-    facts.append(("mechanism in python", f"sstq.{found.mechanism!r}"))
-    return facts if found.python() == facts[-1][1] else [*facts, ("simulate in python", found.python())]
+    facts.append(("mechanism in python", f"sstq.{chosen.mechanism!r}"))
+    return facts if chosen.python() == facts[-1][1] else [*facts, ("simulate in python", chosen.python())]

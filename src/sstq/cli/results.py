@@ -103,12 +103,12 @@ def report_groups(
 
     # Numbers by value, then text.
     labels = sorted(means, key=lambda text: (not text.isdecimal(), int(text) if text.isdecimal() else 0, text))
-    found = [means[label] for label in labels]
+    ordered = [means[label] for label in labels]
     rows = [
         {"label": label, "clients": round(mean.people), **_numbers(mean.value, mean.stderr, mean.count < _FEW)}
-        for label, mean in zip(labels, found, strict=True)
+        for label, mean in zip(labels, ordered, strict=True)
     ]
-    count, noted = sum(mean.count for mean in found), [label for label in labels if means[label].note]
+    count, noted = sum(mean.count for mean in ordered), [label for label in labels if means[label].note]
     summary: dict[str, Any] = {
         "count": count,
         "column": by,
@@ -116,14 +116,14 @@ def report_groups(
         "marked": sum(bool(row["mark"]) for row in rows),
     }
     summary |= _costs(mechanism) | {"note": means[noted[0]].note if noted else "", "simulated": simulated}
-    _write(folder, summary, np.array([mean.value for mean in found]), np.array([mean.stderr for mean in found]))
+    _write(folder, summary, np.array([mean.value for mean in ordered]), np.array([mean.stderr for mean in ordered]))
     _write_groups(folder, f"one mean per {by}", [by, "clients"], rows, f"too few: fewer than {_FEW} clients.")
     loss = summary["privacy_loss"]
     spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {by} public"
     note(f"{count:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
     if noted:
         text = f"{len(noted):,} of {len(rows):,} groups; {_printable(noted[0])}: {summary['note']}"
-        _advise(mechanism, text, max(mean.count for mean in found))
+        _advise(mechanism, text, max(mean.count for mean in ordered))
     if simulated is not False:
         _doubt(simulated)
 
@@ -177,11 +177,11 @@ def _report_survey(estimate: Any, path: Path) -> None:
 
     columns = ["question", "item", "estimate", "stderr", "low", "high"]
     rows, shown = [], []
-    for name, found in estimate.results.items():
-        own = [(name, *row) for row in found.rows()]
-        rows += own
+    for name, result in estimate.results.items():
+        lines = [(name, *row) for row in result.rows()]
+        rows += lines
         # The mean and the quartiles of a number come before its bins.
-        shown += own[: 4 if isinstance(found, NumberEstimate) else _SHOWN_ROWS]
+        shown += lines[: 4 if isinstance(result, NumberEstimate) else _SHOWN_ROWS]
     write_csv(path, columns, [dict(zip(columns, row, strict=True)) for row in rows])
     caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
     show_table("Results", columns, shown, caption=caption)

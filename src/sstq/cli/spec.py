@@ -97,14 +97,14 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) 
 
     if epsilon is None:
         raise WrongUsage("pass --epsilon, or a mechanism without it: --name clean")
-    found = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
-    crowd = f"{found.clients:,} people"
+    chosen = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
+    crowd = f"{chosen.clients:,} people"
     assumed = f"{crowd}, enough for an error of 10 % (pass --clients if you know the number)"
-    note(f"no --name: chose {found.label}, the least error for {assumed if clients is None else crowd}")
-    if not found.feasible:
-        asked = f"sstq plan --dim {dim} --clients {found.clients} --epsilon {epsilon:g}"
-        warn(f"the mean's error is {found.relative_error:.3g} of clip: `{asked}` shows what would be feasible")
-    return found.mechanism
+    note(f"no --name: chose {chosen.label}, the least error for {assumed if clients is None else crowd}")
+    if not chosen.feasible:
+        asked = f"sstq plan --dim {dim} --clients {chosen.clients} --epsilon {epsilon:g}"
+        warn(f"the mean's error is {chosen.relative_error:.3g} of clip: `{asked}` shows what would be feasible")
+    return chosen.mechanism
 
 
 def _named(name: str, clients: int | None, options: dict[str, Any]) -> "Mechanism":

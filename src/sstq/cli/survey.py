@@ -66,9 +66,9 @@ def plan(
     asked = read_mechanism(schema)
     if not isinstance(asked, Survey):
         raise WrongUsage(f"{schema} must be a survey, got {asked.name}; use sstq plan")
-    found = asked.plan(clients)
-    show_table(f"{clients:,} people", PLAN_HEADER, found.rows(), caption="The whole survey needs so many people.")
-    if hopeless := [name for name, plan in found.items() if not plan.works]:
+    plans = asked.plan(clients)
+    show_table(f"{clients:,} people", PLAN_HEADER, plans.rows(), caption="The whole survey needs so many people.")
+    if hopeless := [name for name, one in plans.items() if not one.works]:
         raise ValueError(f"these questions need more people or a larger epsilon: {', '.join(hopeless)}")
 
 

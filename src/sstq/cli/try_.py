@@ -36,18 +36,18 @@ def try_(
             raise WrongUsage(f"--bounds {bounds}: must name the columns {given}")
         ranges = {column: ranges[column] for column in file.columns or ranges}
     rows = np.concatenate([rows for rows, _ in file.pieces()])
-    found = simulate(rows, epsilon, mechanism=mechanism, bounds=ranges, clip=clip)
-    title = f"{mechanism}, ε = {epsilon:g}: {len(rows):,} people, {found.bits} bits each"
-    labels = file.columns or [label for label, *_ in found.rows()]
+    trial = simulate(rows, epsilon, mechanism=mechanism, bounds=ranges, clip=clip)
+    title = f"{mechanism}, ε = {epsilon:g}: {len(rows):,} people, {trial.bits} bits each"
+    labels = file.columns or [label for label, *_ in trial.rows()]
     table = [
         (label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}")
-        for label, (_, value, stderr, true) in zip(labels, found.rows(), strict=True)
+        for label, (_, value, stderr, true) in zip(labels, trial.rows(), strict=True)
     ]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")
     # On stderr, so that it is there if the table is piped.
     note(
-        f"{mechanism}, {found.bits} bits per person: error {found.error:.3g}, predicted {found.predicted_error:.3g} "
-        f"(clip = {found.mechanism.clip:g})"
+        f"{mechanism}, {trial.bits} bits per person: error {trial.error:.3g}, predicted {trial.predicted_error:.3g} "
+        f"(clip = {trial.mechanism.clip:g})"
     )
-    if found.estimate.note:
-        note(found.estimate.note)
+    if trial.estimate.note:
+        note(trial.estimate.note)

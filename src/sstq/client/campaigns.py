@@ -201,7 +201,7 @@ class Campaign:
 
     def terms(self) -> dict[str, Any]:
         """Return all fields except name and mechanism as JSON values, without those that are not set."""
-        values = {own.name: getattr(self, own.name) for own in fields(self)[2:]}
+        values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         return {name: _as_json(value) for name, value in values.items() if value not in (None, ())}
 
     def to_dict(self) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
 def _check_fields(what: str, data: Any, cls: Any) -> None:
     """ValueError unless the JSON value is an object with fields of a dataclass and all that have no default."""
     _require(isinstance(data, Mapping), what, f"must be a JSON object, got {data!r:.100}")
-    needed = {own.name: own.default is MISSING for own in fields(cls)}
+    needed = {field.name: field.default is MISSING for field in fields(cls)}
     for name in data:
         _require(name in needed, what, f"has no field {name!r:.100}{did_you_mean(name, needed)}")
     for name in needed:

@@ -51,7 +51,7 @@ def encode_gradients(
         >>> len(messages), len(messages.to_bytes())
         (1, 2)
     """
-    gradients = [torch.zeros_like(own) if own.grad is None else own.grad for own in _trainable(model)]
+    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in _trainable(model)]
     return _encode(_flat(gradients), mechanism, rng, client)
 
 
@@ -82,7 +82,7 @@ def encode_update(
         <1 messages of 9 bits for ...>
     """
     now, then = _trainable(model), _trainable(before)
-    if [own.shape for own in now] != [own.shape for own in then]:
+    if [parameter.shape for parameter in now] != [parameter.shape for parameter in then]:
         raise ValueError("before must have the trainable parameters of model, got others")
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is sent as zero
         update = _flat(now) - _flat(then)
@@ -107,19 +107,19 @@ def set_gradients(model: torch.nn.Module, vector: ArrayLike) -> None:
         tensor([6., 7.])
     """
     chosen = _trainable(model)
-    sizes = [own.numel() for own in chosen]
+    sizes = [parameter.numel() for parameter in chosen]
     numbers = torch.tensor(np.asarray(vector, dtype=np.float64))
     if numbers.shape != (sum(sizes),):
         raise ValueError(f"vector must have shape ({sum(sizes)},), got {tuple(numbers.shape)}")
-    for own, part in zip(chosen, torch.split(numbers, sizes), strict=True):
-        own.grad = part.reshape(own.shape).to(own.device, own.dtype)
+    for parameter, part in zip(chosen, torch.split(numbers, sizes), strict=True):
+        parameter.grad = part.reshape(parameter.shape).to(parameter.device, parameter.dtype)
 
 
 def _trainable(model: torch.nn.Module) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = [own for own in model.parameters() if own.requires_grad]
-    if not sum(own.numel() for own in found) or any(own.dtype.is_complex for own in found):
+    trainable: list[torch.Tensor] = [one for one in model.parameters() if one.requires_grad]
+    if not sum(one.numel() for one in trainable) or any(one.dtype.is_complex for one in trainable):
         raise ValueError("model must have trainable parameters (requires_grad), all of them real numbers")
-    return found
+    return trainable
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:

@@ -35,8 +35,8 @@ def read_count_table(path: str, query: str | None = None, text: str | None = Non
 def _query_sqlite(path: str, query: str) -> dict[str, list[Any]]:
     connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
     try:
-        found = connection.execute(query)
-        rows, names = found.fetchall(), [column[0] for column in found.description or ()]
+        result = connection.execute(query)
+        rows, names = result.fetchall(), [column[0] for column in result.description or ()]
     except sqlite3.Error as error:
         raise ValueError(f"{path}: the query failed: {error}") from error
     finally:
@@ -58,8 +58,8 @@ def _query_duckdb(path: str, query: str) -> Any:
         raise ImportError(f"{path} needs DuckDB: pip install duckdb") from error
     try:
         with duckdb.connect(path, read_only=True) as connection:
-            found = connection.sql(query)
-            return {} if found is None else found.to_arrow_table()
+            result = connection.sql(query)
+            return {} if result is None else result.to_arrow_table()
     except duckdb.Error as error:
         raise ValueError(f"{path}: the query failed: {error}") from error
 

@@ -79,8 +79,8 @@ def open_files(
     seen: dict[tuple[int, int], str] = {}
     files: list[VectorFile] = []
     for path in vectors:
-        found, name = os.stat(path), os.fspath(path)
-        first = seen.setdefault((found.st_dev, found.st_ino), name)
+        status, name = os.stat(path), os.fspath(path)
+        first = seen.setdefault((status.st_dev, status.st_ino), name)
         if len(seen) == len(files):
             problem = f"must be different files, so that nobody is encoded twice: {name} is the same file as {first}"
             raise ArgumentError("vectors", problem)
