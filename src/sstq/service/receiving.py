@@ -124,11 +124,11 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
         by_name.setdefault(batch[number].campaign, []).append(number)
     answers: list[Answer] = [Refusal.UNKNOWN] * len(batch)
     receipts, messages = [], []
-    seen = _seen(connection, batch)
     table = tables.campaigns.c
     query = sa.select(table.name, table.closed, table.mechanism).where(table.name.in_(list(by_name)))
     for name, closed, mechanism in connection.execute(query).all():
-        uploads, known = [batch[number] for number in by_name[name]], seen.get(name, {})
+        uploads = [batch[number] for number in by_name[name]]
+        known = _known(connection, name, uploads)
         joined, malformed = check(mechanism, [(upload.count, upload.body) for upload in uploads])
         valid = [upload for number, upload in enumerate(uploads) if number not in malformed]
         fresh = {upload.key: upload for upload in reversed(valid) if upload.key not in known}
@@ -146,21 +146,20 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
             else:
                 count = known.get(upload.key) or stored[upload.key].count
                 answers[place] = count if upload.count == count else Refusal.KEY
-    # Each statement costs as much as the work for many uploads, so there is one for all campaigns.
+    # A statement costs as much as the rows of many uploads: these are for all campaigns.
     if receipts:
         connection.execute(tables.receipts.insert(), receipts)
         connection.execute(tables.uploads.insert(), messages)
     return answers
 
 
-def _seen(connection: sa.Connection, batch: Sequence[Upload]) -> dict[str, dict[bytes, int]]:
-    """Return the numbers of messages of keys that were seen before, by campaign."""
+def _known(connection: sa.Connection, name: str, uploads: Sequence[Upload]) -> dict[bytes, int]:
+    """Return the numbers of messages of keys that were seen before."""
+    # One query per campaign: SQLite uses no index for pairs of a name and a key.
     table = tables.receipts.c
-    keys = sa.tuple_(table.campaign, table.key).in_([(upload.campaign, upload.key) for upload in batch])
-    found: dict[str, dict[bytes, int]] = {}
-    for name, key, count in connection.execute(sa.select(table.campaign, table.key, table.messages).where(keys)):
-        found.setdefault(name, {})[bytes(key)] = count
-    return found
+    query = sa.select(table.key, table.messages)
+    query = query.where(table.campaign == name, table.key.in_([upload.key for upload in uploads]))
+    return {bytes(key): count for key, count in connection.execute(query)}
 
 
 def _refused(connection: sa.Connection, name: str, closed: bool, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
