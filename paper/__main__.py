@@ -117,10 +117,7 @@ def train(
             help="Repeat to compare several. gaussian: noise of a total (ε, 1e-5) over all of a client's answers.",
         ),
     ] = None,
-    epsilon: Annotated[
-        float, typer.Option(help="The ε of one answer; with --trust shuffler, a client's total at δ = 1e-6.")
-    ] = 3.0,
-    trust: Annotated[str, typer.Option(metavar="local|shuffler", help="Who sees single messages.")] = "local",
+    epsilon: Annotated[float, typer.Option(help="The ε of one answer.")] = 3.0,
     participation: Annotated[
         str | None, typer.Option(metavar="once|K", help="Let each client answer in one or K rounds, in cohorts.")
     ] = None,
@@ -150,10 +147,9 @@ def train(
         raise typer.BadParameter(f"--dataset must be {' or '.join(SETTINGS)}, got {dataset!r}")
     settings = replace(SETTINGS[dataset], **{name: value for name, value in changes.items() if value is not None})
     answers: Any = participation if participation in (None, "once") else int(participation or 0)
-    trusted: Any = trust
     problem = _problem(dataset, model, settings, held_out)
     histories = {}
-    for label, built in _mechanisms(mechanism, trust, problem, epsilon, settings, answers).items():
+    for label, built in _mechanisms(mechanism, problem, epsilon, settings, answers).items():
         rows, start = [], time.perf_counter()
         for report in rounds_of(
             problem,
@@ -162,7 +158,6 @@ def train(
             settings.rounds,
             batch=settings.batch,
             participation=answers,
-            trust=trusted,
             estimate=_gaussian(label, epsilon, settings.rounds, answers),
         ):
             row = asdict(report) | {"mechanism": label, "seconds": time.perf_counter() - start}
@@ -219,25 +214,15 @@ def _problem(dataset: str, model: str, settings: Any, held_out: int) -> Any:
     return image_problem(images, settings.clients, seed=0, model=other)
 
 
-def _mechanisms(given: list[str] | None, trust: str, problem: Any, epsilon: float, settings: Any, answers: Any) -> Any:
-    """Return the mechanisms by label; behind a shuffler there is one, for the total ε of all answers."""
+def _mechanisms(given: list[str] | None, problem: Any, epsilon: float, settings: Any, answers: Any) -> Any:
+    """Return the mechanisms by label."""
     from paper.training.cohorts import Cohorts
     from sstq.accounting.bounds import answers_of
-    from sstq.planning import shuffled_mechanism
 
-    dim, cohorts = problem.model.dim, None
+    common = {"dim": problem.model.dim, "epsilon": epsilon, "clip": settings.clip}
     if answers is not None:
-        cohorts = Cohorts(problem.clients, settings.rounds, answers_of(answers))
-    if trust == "shuffler":
-        if given:
-            raise typer.BadParameter("--mechanism must be left out with --trust shuffler, which takes FrameUnit")
-        crowd = problem.clients if cohorts is None else cohorts.least
-        times = settings.rounds if cohorts is None else cohorts.answers
-        return {"frameunit": shuffled_mechanism(dim, epsilon, 1e-6, crowd, rounds=times, clip=settings.clip)}
-    common = {"dim": dim, "epsilon": epsilon, "clip": settings.clip}
-    if cohorts is not None:
         # In few rounds the bias of frames does not average out, so a cohort gets as many frames as it needs.
-        common["clients"] = cohorts.size
+        common["clients"] = Cohorts(problem.clients, settings.rounds, answers_of(answers)).size
     return {text: _mechanism(text, common) for text in given or ["frameunit"]}
 
 

@@ -30,7 +30,7 @@ def draw_training(
         colours.append(colour)
         ends.annotate(f"{shown[-1]:.3g}", (shown[-1], place), (9, 0), textcoords="offset points", va="center")
         bits = rows[-1]["bits"] // max(rows[-1].get("answers", rows[-1]["number"]), 1)
-        names.append(f"{label}\n{bits:,} bits per answer, {privacy_in_words(rows[-1]).replace(' (', chr(10) + '(')}")
+        names.append(f"{label}\n{bits:,} bits per answer, {privacy_in_words(rows[-1])}")
     what = "test accuracy, per cent" if measure == "accuracy" else "squared distance from the truth"
     curves.set_xlabel("round")
     curves.set_ylabel(what)
@@ -59,12 +59,8 @@ def privacy_in_words(row: Mapping[str, Any]) -> str:
     Examples:
         >>> privacy_in_words({"epsilon": 36.0, "delta": 1.2e-4}), privacy_in_words({"epsilon": math.inf})
         ('total ε = 36, δ = 0.00012', 'not private')
-        >>> privacy_in_words({"epsilon": 1.0, "delta": 1e-6, "local_epsilon": 7.5})
-        'total ε = 1, δ = 1e-06 (local ε = 7.5 if the shuffler cheats)'
     """
     if math.isinf(row["epsilon"]):
         return "not private"
     delta = f", δ = {row['delta']:g}" if row.get("delta") else ""
-    left = row.get("local_epsilon")
-    cheated = "" if left is None else f" (local ε = {left:.4g} if the shuffler cheats)"
-    return f"total ε = {row['epsilon']:.6g}{delta}{cheated}"
+    return f"total ε = {row['epsilon']:.6g}{delta}"

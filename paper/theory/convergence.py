@@ -105,13 +105,7 @@ def dsgd_bound(descent: Descent, rounds: int) -> float:
 
 
 def flat_descent(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    *,
-    level: float | None = None,
-    frame_size: int | None = None,
-    **known: Any,
+    dim: int, epsilon: float, bits: int, *, level: float | None = None, frame_size: int | None = None, **known: Any
 ) -> Descent:
     """Corollary 6.3: with flat randomized response and the optimized codebook ζ = 0 and ω = O(d·2^b/(ε ∧ ε²)).
 
@@ -129,13 +123,7 @@ def flat_descent(
 
 
 def metric_aware_descent(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    *,
-    level: float | None = None,
-    frame_size: int | None = None,
-    **known: Any,
+    dim: int, epsilon: float, bits: int, *, level: float | None = None, frame_size: int | None = None, **known: Any
 ) -> Descent:
     """Corollary 6.4: with the metric-aware channel and identity decoding ζ² = O(G²/ε²), ω = O(d(1 + 1/ε + 1/ε²)).
 

@@ -6,8 +6,9 @@ The second moments are in units of B², B = K·clip/√N being the bound of a co
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
-from paper.theory.representations import check_epsilon, make_setting
+from paper.theory.representations import SettingOptions, check_epsilon, make_setting
 from sstq.checks import check_argument, check_number
 
 __all__ = ["flat_mse_bound", "flat_second_moment_bound", "probability_gap"]
@@ -35,15 +36,7 @@ def flat_second_moment_bound(epsilon: float, bits: int) -> float:
     return probability_gap(1 << check_argument("bits", bits), epsilon) ** -2
 
 
-def flat_mse_bound(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    *,
-    level: float | None = None,
-    frame_size: int | None = None,
-    clip: float = 1.0,
-) -> float:
+def flat_mse_bound(dim: int, epsilon: float, bits: int, **options: Unpack[SettingOptions]) -> float:
     """Theorem 3.2: E‖x̂ − x‖² < d²K²/(N(p − q)²)·clip² for every zero-mean codebook and every ‖x‖ ≤ clip.
 
     The paper has unit vectors and clip = 1; the proof gives the bound minus ‖x‖², whatever the norm. Equal-norm rows
@@ -57,4 +50,4 @@ def flat_mse_bound(
         >>> exact < bound < 5 * exact
         True
     """
-    return make_setting(dim, level, frame_size, clip).scale * flat_second_moment_bound(epsilon, bits)
+    return make_setting(dim, **options).scale * flat_second_moment_bound(epsilon, bits)

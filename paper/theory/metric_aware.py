@@ -7,12 +7,13 @@ error and bias hold with 4·B·r in the place of ε.
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from scipy.optimize import brentq
 
 from paper.theory.optimized_codebooks import flat_second_moment
-from paper.theory.representations import check_epsilon, make_setting
+from paper.theory.representations import Setting, SettingOptions, check_epsilon, make_setting
 from sstq.checks import check_argument, check_number, check_option
 from sstq.scalar.codebooks import BITS_MAX, Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
 from sstq.scalar.densities import Density
@@ -66,9 +67,7 @@ def metric_aware_drift(codebook: Codebook, epsilon: float, rate: Rate = "paper")
     return float(np.abs(answers - values).max())
 
 
-def metric_aware_bias_bound(
-    dim: int, epsilon: float, *, level: float | None = None, frame_size: int | None = None, clip: float = 1.0
-) -> float:
+def metric_aware_bias_bound(dim: int, epsilon: float, **options: Unpack[SettingOptions]) -> float:
     """Theorem 5.2: the squared bias of identity decoding, ζ² ≤ 64·K²/(ρε²)·clip², for every codebook and ‖x‖ ≤ clip.
 
     Warning:
@@ -76,7 +75,7 @@ def metric_aware_bias_bound(
         ε = 3 the bound is 23, the bias 0.53: three quarters of the signal are gone. `metric_aware_drift` gives a better
         constant.
     """
-    setting = make_setting(dim, level, frame_size, clip)
+    setting = make_setting(dim, **options)
     epsilon = check_epsilon(epsilon)
     return 64 * setting.beta2 * setting.clip**2 / epsilon**2
 
@@ -88,13 +87,11 @@ def metric_aware_mse_bound(
     *,
     gap_constant: float = 1.0,
     norm: float | None = None,
-    level: float | None = None,
-    frame_size: int | None = None,
-    clip: float = 1.0,
+    **options: Unpack[SettingOptions],
 ) -> float:
     """Theorem 5.2: E‖x̂ − x‖² ≤ d·(K²/ρ)·clip²·(1 + 2C²/(2^b − 1)² + 16/ε + 256/ε²) − ‖x‖², with identity decoding."""
     constant = check_number("gap_constant", gap_constant, 1 - 1e-9, 4096)
-    return _mse_bound(dim, epsilon, bits, constant**2, norm, level, frame_size, clip)
+    return _mse_bound(make_setting(dim, **options), epsilon, bits, constant**2, norm)
 
 
 def censored_gaussian(beta: float, cells: int = 1024) -> Density:
@@ -168,9 +165,7 @@ def refined_mse_bound(
     density: Density,
     *,
     norm: float | None = None,
-    level: float | None = None,
-    frame_size: int | None = None,
-    clip: float = 1.0,
+    **options: Unpack[SettingOptions],
 ) -> float:
     """Theorem 5.3: the bound of Theorem 5.2 with C₀² = min(1, ⅔·C_f·R_M) for C², for the loss-optimal codebook.
 
@@ -179,21 +174,10 @@ def refined_mse_bound(
     Warning:
         True, but what it refines is negligible: 2C²/(2^b − 1)² is 0.009 beside 256/ε² = 28 at b = 4, ε = 3.
     """
-    constant = spatial_constant(density, bits)
-    return _mse_bound(dim, epsilon, bits, constant, norm, level, frame_size, clip)
+    return _mse_bound(make_setting(dim, **options), epsilon, bits, spatial_constant(density, bits), norm)
 
 
-def _mse_bound(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    squared_constant: float,
-    norm: float | None,
-    level: float | None,
-    frame_size: int | None,
-    clip: float,
-) -> float:
-    setting = make_setting(dim, level, frame_size, clip)
+def _mse_bound(setting: Setting, epsilon: float, bits: int, squared_constant: float, norm: float | None) -> float:
     epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
     length = setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
     rounding = 2 * squared_constant / ((1 << bits) - 1) ** 2

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 
 from paper.theory.flat_response import probability_gap
-from paper.theory.representations import check_epsilon, make_setting
+from paper.theory.representations import SettingOptions, check_epsilon, make_setting
 from sstq.checks import check_number
 from sstq.scalar.codebooks import BITS_MAX, Codebook
 from sstq.scalar.densities import Density
@@ -74,15 +75,7 @@ def surrogate_curvature(codebook: Codebook, epsilon: float) -> float:
     return float(eigvalsh_tridiagonal(diagonal, -halves, select="i", select_range=(0, 0))[0])
 
 
-def optimized_mse_bound(
-    dim: int,
-    epsilon: float,
-    bits: int,
-    *,
-    level: float | None = None,
-    frame_size: int | None = None,
-    clip: float = 1.0,
-) -> float:
+def optimized_mse_bound(dim: int, epsilon: float, bits: int, **options: Unpack[SettingOptions]) -> float:
     """Theorem 4.3 with the constants of its proof: the error of SSTQ with the optimized codebook Γ*, any ‖x‖ ≤ clip.
 
     With λ = 1/(e^ε − 1) and m any integer from 1 to (M − 1)/2,
@@ -101,7 +94,7 @@ def optimized_mse_bound(
     m = np.arange(1, (size - 1) // 2 + 1)
     best = np.min(1 / (6 * m**2) + penalty * (m + 1) * (2 * m + 1) / (3 * m))
     loss = 1 + float(best) - 2 / (3 * (size - 1) ** 2)
-    return make_setting(dim, level, frame_size, clip).scale * loss / probability_gap(size, epsilon)
+    return make_setting(dim, **options).scale * loss / probability_gap(size, epsilon)
 
 
 def _check_bits(bits: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,26 +76,29 @@ class Setting:
         return self.dim * self.beta2 * self.clip**2
 
 
-def make_setting(dim: int, level: float | None, frame_size: int | None, clip: float) -> Setting:
-    """Create the setting, with the library's defaults for None.
+class SettingOptions(TypedDict, total=False):
+    """What every bound takes by name: K, N and the clip, which is 1 unless given."""
+
+    level: float | None
+    frame_size: int | None
+    clip: float
+
+
+def make_setting(dim: int, **options: Unpack[SettingOptions]) -> Setting:
+    """Create the setting, with the library's defaults for None and for what is left out.
 
     A level below √ρ is refused: no vector has a representation there (see `paper.theory.least_level`).
 
     Examples:
-        >>> make_setting(500, None, None, 1.0).frame_size
+        >>> make_setting(500).frame_size
         2048
-        >>> make_setting(500, 2.0, 2048, 1.0)
+        >>> make_setting(500, level=2.0, frame_size=2048)
         Traceback (most recent call last):
         ...
         sstq.checks.ArgumentError: level must be a number in [2.02386, 1e+06], got 2.0
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
-    size = default_frame_size(dim) if frame_size is None else frame_size
-    size = check_number("frame_size", size, dim, 2**32, integer=True)
-    level = default_level(dim, size) if level is None else level
-    return Setting(
-        dim,
-        size,
-        check_number("level", level, math.sqrt(size / dim), 1e6),
-        check_number("clip", clip, 1e-100, 1e100),
-    )
+    size, level, clip = options.get("frame_size"), options.get("level"), options.get("clip", 1.0)
+    size = check_number("frame_size", default_frame_size(dim) if size is None else size, dim, 2**32, integer=True)
+    level = default_level(dim, size) if level is None else check_number("level", level, math.sqrt(size / dim), 1e6)
+    return Setting(dim, size, level, check_number("clip", clip, 1e-100, 1e100))

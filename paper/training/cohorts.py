@@ -43,11 +43,6 @@ class Cohorts:
         """The number of people in the largest cohort."""
         return -(-self.people * self.answers // self.rounds)
 
-    @property
-    def least(self) -> int:
-        """The number of people in the smallest cohort."""
-        return self.people * self.answers // self.rounds
-
     def members(self, seed: int, number: int) -> NDArray[np.int64]:
         """Return the people of a round (1 … T), as ascending numbers 0 … n − 1."""
         number = check_number("round_number", number, 1, self.rounds, integer=True)

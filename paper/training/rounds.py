@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from math import nan
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paper.training.cohorts import Cohorts
 from paper.training.problems import Problem
-from sstq import FrameUnit, Mechanism
-from sstq.accounting import gaussian_sigma, price, shuffled_epsilon
+from sstq import Mechanism
+from sstq.accounting import gaussian_sigma, price
 from sstq.accounting.bounds import Participation, answers_of
-from sstq.checks import check_number, check_option
+from sstq.checks import check_number
 from sstq.randomness.streams import mix_seed
 
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
@@ -70,10 +68,8 @@ class Round:
         clients: the number of clients that answered in this round.
         answers: the answers so far of the client with the most answers: all rounds, unless cohorts take turns.
         bits: the bits that this client has sent so far.
-        epsilon: the ε that this client has spent so far, by plain addition. Behind a shuffler it is the total of all
-            its messages.
-        delta: the δ that belongs to it, by plain addition; behind a shuffler the given one.
-        local_epsilon: the ε that this client has spent so far if the shuffler cheats; None without a shuffler.
+        epsilon: the ε that this client has spent so far, by plain addition.
+        delta: the δ that belongs to it, by plain addition.
         mean_norm: the norm of the estimated mean gradient, before the server's cap.
         parameters: the model after the step.
     """
@@ -87,7 +83,6 @@ class Round:
     bits: int
     epsilon: float
     delta: float
-    local_epsilon: float | None
     mean_norm: float
     parameters: NDArray[np.float32]
 
@@ -102,8 +97,6 @@ def train(
     seed: int = 0,
     private_seed: int | None = None,
     participation: Participation | None = None,
-    trust: Literal["local", "shuffler"] = "local",
-    delta: float = 1e-6,
     estimate: Estimator | None = None,
 ) -> Iterator[Round]:
     """Train a model, yielding a report after every round.
@@ -118,9 +111,6 @@ def train(
         private_seed: the seed of the privacy noise, for simulations; by default the operating system's randomness.
         participation: in how many of the rounds each client answers, "once" or a number: `Cohorts` of clients take
             turns, by the seed alone. By default all clients answer in every round.
-        trust: "local", or "shuffler": then the messages of each slot of a round are mixed before the server sees them.
-            The mechanism must be a FrameUnit, such as `sstq.planning.shuffled_mechanism` returns.
-        delta: the δ of a client's total behind a shuffler.
         estimate: a function that computes the mean of a round instead of `private_mean`; it need not be private.
 
     Examples:
@@ -137,14 +127,6 @@ def train(
     if mechanism.dim != problem.model.dim:
         raise ValueError(f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}")
     cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
-    shuffled = check_option("trust", trust, ("local", "shuffler")) == "shuffler"
-    if shuffled:
-        if not isinstance(mechanism, FrameUnit) or mechanism.coin == "public":
-            found = f"{mechanism.name} with a {mechanism.coin} coin"
-            raise ValueError(f"mechanism must be FrameUnit with a private coin behind a shuffler, got {found}")
-        if estimate is not None:
-            raise ValueError("estimate must be None with trust='shuffler'")
-        estimate = _shuffled_mean
     model, parameters = problem.model, problem.model.initial(seed)
     train_loss = mean_norm = nan
     for number in range(rounds + 1):
@@ -160,7 +142,7 @@ def train(
             mean_norm = float(np.linalg.norm(mean))
             parameters = server.step(parameters, mean)
         tested = model.evaluate(parameters, problem.test_x, problem.test_y)
-        fewest = problem.clients if cohorts is None else cohorts.least
+        answers = number if cohorts is None else cohorts.answers_after(number)
         yield Round(
             number=number,
             loss=tested.loss,
@@ -169,11 +151,10 @@ def train(
             clients=len(members),
             mean_norm=mean_norm,
             parameters=parameters,
-            **_spent(
-                mechanism,
-                number if cohorts is None else cohorts.answers_after(number),
-                (fewest, delta) if shuffled else None,
-            ),
+            answers=answers,
+            bits=answers * mechanism.messages * mechanism.message_bits,
+            epsilon=answers * price(mechanism) if answers else 0.0,
+            delta=answers * mechanism.delta,
         )
 
 
@@ -216,41 +197,3 @@ def gaussian_mean(epsilon: float, delta: float, answers: int) -> Estimator:
         return mean
 
     return estimate
-
-
-def _shuffled_mean(
-    mechanism: Mechanism, gradients: NDArray[np.float32], _round_number: int, rng: np.random.Generator | None
-) -> NDArray[np.float64]:
-    """Return the mean of a round as the server estimates it from messages that were mixed slot by slot."""
-    aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(gradients, rng=rng).shuffled(mechanism.messages, rng))
-    return aggregator.mean().value
-
-
-def _spent(mechanism: Mechanism, answers: int, shuffled: tuple[int, float] | None) -> dict[str, Any]:
-    """Return what a client with this many answers has sent and spent; `shuffled` is the smallest crowd and δ."""
-    epsilon = answers * price(mechanism) if answers else 0.0
-    spent = {"answers": answers, "bits": answers * mechanism.messages * mechanism.message_bits}
-    if shuffled is None:
-        return spent | {"epsilon": epsilon, "delta": answers * mechanism.delta, "local_epsilon": None}
-    total, delta = shuffled_total(mechanism, *shuffled, answers)
-    return spent | {"epsilon": total, "delta": delta, "local_epsilon": epsilon}
-
-
-@lru_cache(maxsize=4096)
-def shuffled_total(mechanism: Mechanism, clients: int, delta: float, answers: int) -> tuple[float, float]:
-    """Return the total ε and δ of a client's messages over the rounds, each with at least this many clients.
-
-    Rounds compose as slots do. What is sent in a round may depend on the rounds before: the losses of a slot are
-    dominated by one pair of laws whatever the vectors are, and such pairs compose adaptively (Zhu, Dong, Wang: Optimal
-    Accounting of Differential Privacy via Characteristic Function. AISTATS 2022, Theorem 10).
-
-    Examples:
-        >>> import sstq
-        >>> mechanism = sstq.FrameUnit(10, 2.0, frames=16)
-        >>> once, _ = shuffled_total(mechanism, 1000, 1e-6, 1)
-        >>> twice, delta = shuffled_total(mechanism, 1000, 1e-6, 2)
-        >>> once < twice < 2 * once, delta
-        (True, 1e-06)
-    """
-    return (shuffled_epsilon(mechanism, clients, delta, rounds=answers), delta) if answers else (0.0, 0.0)

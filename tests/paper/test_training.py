@@ -1,4 +1,4 @@
-"""Simulated training: partitions, batches, the loop, cohorts and the shuffler."""
+"""Simulated training: partitions, batches, the loop and cohorts."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,7 @@ import sstq
 from paper.training.cohorts import Cohorts
 from paper.training.models import HiddenLayer
 from paper.training.problems import Problem, iid_partition, regression_problem
-from paper.training.rounds import Server, _shuffled_mean, private_mean, train
-from sstq.accounting import shuffled_epsilon
-from sstq.messages.batch import Messages
-from sstq.planning import shuffled_mechanism
-
-DELTA = 1e-5
+from paper.training.rounds import Server, private_mean, train
 
 
 def blobs(clients=20, seed=0):
@@ -125,66 +120,3 @@ def test_cohorts_learn_at_a_total_of_one_answer(seed):
     history = run(problem, frameunit(problem), rounds=40, batch=1, participation="once", private_seed=seed)
     assert history[-1].epsilon == 8.0
     assert history[-1].accuracy > 0.7
-
-
-# --- behind a shuffler
-
-
-@pytest.mark.parametrize(("participation", "fewest"), [(None, 70), ("once", 8), (3, 26)])
-def test_the_total_is_that_of_all_answers_among_the_fewest_of_a_round(participation, fewest):
-    """70 clients in 8 rounds: cohorts are of 8 or 9, or of 26 or 27, and the smaller ones count."""
-    problem = blobs(clients=70)
-    mechanism = frameunit(problem, 2.0, frame_size=64, messages=2)
-    history = run(problem, mechanism, rounds=8, participation=participation, trust="shuffler", delta=DELTA)
-    assert history[0].epsilon == history[0].delta == history[0].local_epsilon == 0
-    for report in history[1:]:
-        spent = shuffled_epsilon(mechanism, fewest, DELTA, rounds=report.answers)
-        assert (report.epsilon, report.delta) == (spent, DELTA)
-        assert report.local_epsilon == report.answers * 4.0 >= report.epsilon
-        assert report.bits == report.answers * 2 * mechanism.message_bits
-    assert min(report.clients for report in history[1:]) == fewest
-
-
-def test_every_slot_is_mixed_by_itself_and_the_mean_is_the_same(monkeypatch):
-    problem = blobs(clients=5)
-    mechanism = frameunit(problem, 2.0, frame_size=64, messages=3)
-    gradients = np.random.default_rng(1).standard_normal((5, problem.model.dim)).astype(np.float32)
-    mixed, shuffled = [], Messages.shuffled
-
-    def spy(self, slots, rng):
-        mixed.append((self, shuffled(self, slots, rng)))
-        return mixed[-1][1]
-
-    monkeypatch.setattr(Messages, "shuffled", spy)
-    mean = _shuffled_mean(mechanism, gradients, 1, np.random.default_rng(7))
-    np.testing.assert_array_equal(mean, private_mean(mechanism, gradients, 1, np.random.default_rng(7)))
-    [(sent, received)] = mixed
-    rows = [np.stack(batch.columns, axis=1) for batch in (sent, received)]
-    for start in (0, 5, 10):
-        before, after = (slot[start : start + 5].tolist() for slot in rows)
-        assert sorted(before) == sorted(after)
-    assert rows[0].tolist() != rows[1].tolist()
-
-
-def test_the_planned_total_is_kept_over_all_answers(seed):
-    """And it learns: 600 people in 10 rounds are far beyond a guess, which has 1/3, at a total of (4, 1e-5).
-
-    The error of a round is 0.21 of clip in 51 dimensions. 200 runs all gave 0.998, as training without noise does.
-    """
-    problem = blobs(clients=600)
-    mechanism = shuffled_mechanism(problem.model.dim, 4.0, DELTA, 600, rounds=10)
-    options = {"trust": "shuffler", "delta": DELTA, "private_seed": seed, "server": Server(rate=1.0)}
-    history = run(problem, mechanism, rounds=10, batch=1, **options)
-    assert history[-1].epsilon <= 4.0 < history[-1].local_epsilon
-    assert history[-1].accuracy > 0.6
-
-
-def test_what_does_not_go_with_a_shuffler_is_refused():
-    problem = blobs(clients=20)
-    for options in ({"trust": "server"}, {"delta": 0.0}, {"estimate": private_mean}):
-        with pytest.raises(ValueError, match=rf"^{next(iter(options))} must"):
-            run(problem, frameunit(problem), rounds=1, **({"trust": "shuffler"} | options))
-    public = sstq.mechanism("frameunit", dim=problem.model.dim, epsilon=1.0, bits=3)
-    for mechanism in (clean(problem), public):
-        with pytest.raises(ValueError, match="mechanism must be FrameUnit with a private coin"):
-            run(problem, mechanism, trust="shuffler")
