@@ -20,12 +20,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from benchmarks.harness import Measured, Remark, Result, benchmark, fastest
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
-from sstq.aggregation import Estimate
-from sstq.mechanisms import FrameUnit, GroupUnit
+from sstq.mechanisms import FrameUnit
 from sstq.planning import shuffled_mechanism
 from sstq.planning.plans import central_error
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
@@ -34,30 +31,6 @@ from tests.accounting.references import attained_delta, two_level_shuffled_epsil
 EPSILON, DELTA = 1.0, 1e-6
 # Dimensions, groups, people and messages of the plans.
 PLANS = [(1000, None, 100_000, m) for m in (1, 16, 64, 256)] + [(64, 10, 59_000, m) for m in (1, 16)]
-
-
-def shuffled_round(mechanism: FrameUnit | GroupUnit, x: np.ndarray, seed: int) -> Estimate:
-    """The mean of the messages of a round on fresh frames, every slot shuffled apart."""
-    own, rng = mechanism.with_seed(seed), np.random.default_rng(seed)
-    messages = own.encode(x, rng, groups=mechanism.groups_in_turn(len(x)))
-    aggregator = own.aggregator()
-    for start in range(0, len(messages), len(x)):
-        slot = messages[start : start + len(x)]
-        aggregator.update(slot[rng.permutation(len(x))])
-    return aggregator.mean()
-
-
-def errors_over_expected(
-    mechanism: FrameUnit | GroupUnit, x: np.ndarray, rounds: int, seed: int
-) -> tuple[float, float]:
-    """The squared error of rounds over the expected one, and the standard error of that."""
-    groups = mechanism.groups_in_turn(len(x))
-    truth = mechanism._estimated(mechanism._records(x, groups)).mean(axis=0)
-    squares = [
-        float(np.sum((shuffled_round(mechanism, x, seed + number).value - truth) ** 2)) for number in range(rounds)
-    ]
-    ratios = np.array(squares) / mechanism.typical_error(len(x)).total
-    return float(ratios.mean()), float(ratios.std(ddof=1) / rounds**0.5)
 
 
 @benchmark

@@ -29,16 +29,16 @@ os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["SSTQ_CACHE"], "state")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# What imports torch, Flower or the service's packages.
-_NEEDS_OTHERS = (
-    "*/integrations/*",
-    "*/service/*",
-    "*/test_browser.py",
-    "*/test_sending.py",
+# What only the whole suite tests, and what imports torch, Flower or the service's packages.
+_NOT_QUICK = (
+    "/benchmarks/*",
+    "/client/*",
+    "/integrations/*",
+    "/paper/*",
+    "/service/*",
+    "/test_browser.py",
+    "/test_sending.py",
 )
-
-# Rooms that only the whole suite tests.
-_SLOW_ROOMS = {"benchmarks", "client", "integrations", "paper", "service"}
 
 # Files that take long, longest first; those that wait for others are among those that compute.
 _LONGEST = (
@@ -95,12 +95,13 @@ def is_quick(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The quick lane does not import what needs other packages: that alone would take seconds per worker."""
+    """The quick lane does not import what it does not run: that alone would take seconds per worker."""
     if config.option.markexpr == "soak":
         hypothesis.settings.load_profile("soak")
     if is_quick(config):
         hypothesis.settings.load_profile("quick")
-        config.option.ignore_glob = [*(config.option.ignore_glob or ()), *_NEEDS_OTHERS]
+        rooms = [f"{config.rootpath}*{room}" for room in _NOT_QUICK]
+        config.option.ignore_glob = [*(config.option.ignore_glob or ()), *rooms]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -127,8 +128,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.soak)
-        if _SLOW_ROOMS & set(item.path.relative_to(config.rootpath).parts):
-            item.add_marker(pytest.mark.slow)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 

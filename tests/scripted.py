@@ -1,6 +1,11 @@
-"""A source of randomness that hands out words of one's choice, to drive an encoder through all that it can do."""
+"""Driving an encoder through all that it can do: words of one's choice, the steps of a draw, the ratio of the laws."""
+
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
+
+from sstq.exactness import TOTAL
 
 
 class ScriptedBits:
@@ -19,3 +24,19 @@ class ScriptedBits:
         assert count <= len(self._remaining)
         drawn, self._remaining = self._remaining[:count], self._remaining[count:]
         return drawn
+
+
+def steps(draw):
+    """Both ends of every step of the two words of a two-level draw, and the probability of the step."""
+    for first, mass, members in (
+        ((0, draw.threshold - 1), draw.threshold, draw.inside),
+        ((draw.threshold, TOTAL - 1), TOTAL - draw.threshold, draw.size - draw.inside),
+    ):
+        starts = [-(-TOTAL * i // members) for i in range(members + 1)]
+        for start, end in pairwise(starts):
+            yield [(a << 2, b << 2) for a in first for b in (start, end - 1)], Fraction(mass * (end - start), TOTAL**2)
+
+
+def largest_ratio(laws):
+    """The largest ratio of the probabilities of one message over all pairs of laws; ZeroDivisionError if unbounded."""
+    return max(max(column) / min(column) for column in zip(*set(map(tuple, laws)), strict=True) if max(column))

@@ -59,7 +59,7 @@ def random_channel(generator, epsilon, inputs, outputs):
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 30.0])
-@pytest.mark.parametrize("rounds", [1, 7, 501])
+@pytest.mark.parametrize("rounds", [1, 7, pytest.param(501, marks=pytest.mark.slow)])
 def test_optimal_delta_is_the_theorem(epsilon, rounds):
     for fraction in (0.02, 0.3, 0.51, 0.9, 0.999):
         total = fraction * rounds * epsilon
@@ -110,6 +110,7 @@ def test_rounds_are_not_counted_beyond_the_limit():
     assert rounds_allowed(50.0, 1.0, 1e-6) == 0
 
 
+@pytest.mark.slow
 def test_shuffled_rounds_have_edges_too():
     # The bound is tight near the δ that is asked for; elsewhere it may be larger by less than this.
     spare = 1.001

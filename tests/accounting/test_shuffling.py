@@ -55,7 +55,9 @@ def test_the_largest_local_epsilon_has_ends():
     assert two_level_local_epsilon(200.0, 0.5, 1000, 1e-6) == 100
 
 
-@pytest.mark.parametrize(("clients", "messages", "expected"), [(10**5, 16, 5.34), (10**5, 256, 2.79)])
+@pytest.mark.parametrize(
+    ("clients", "messages", "expected"), [(10**5, 16, 5.34), pytest.param(10**5, 256, 2.79, marks=pytest.mark.slow)]
+)
 def test_many_messages_against_numbers_computed_elsewhere(clients, messages, expected):
     """The local ε of a message at (1, 1e-6), by two floating-point programs; the best κ is not known from them."""
     local = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in np.geomspace(0.003, 0.4, 6)]

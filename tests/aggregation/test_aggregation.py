@@ -56,18 +56,6 @@ def test_sums_are_exact():
         assert abs((high * 2**30 + low) * unit - exact) <= np.sum(index == j) * unit / 2
 
 
-def test_no_message_and_one_message():
-    aggregator = MECHANISM.aggregator()
-    with pytest.raises(ValueError, match="a mean needs at least one message"):
-        aggregator.mean()
-    aggregator.update(sample(0))
-    aggregator.update(sample(1))
-    estimate = aggregator.mean()
-    assert estimate.count == 1
-    assert np.isfinite(estimate.value).all()
-    assert np.isnan(estimate.stderr).all()
-
-
 def test_simulation_is_marked():
     x = np.ones((2, 20))
     assert not aggregate(MECHANISM.encode(x)).mean().simulated

@@ -8,7 +8,7 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
@@ -55,7 +55,6 @@ def test_counts_give_the_bits_of_messages(case):
     same_bits(aggregator, updated(mechanism, messages))
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(["sstq", "sstq/public", "frameunit", "frameunit/many", "groupunit/shares", "vqsgd", "sqkr/two"]),
     st.lists(st.tuples(st.integers(0, 80), st.booleans()), max_size=6),
@@ -162,11 +161,6 @@ def test_a_bad_table_is_refused_and_adds_nothing(columns, counts, problem):
 
 
 def test_codes_that_are_never_sent_are_refused():
-    # The optimized codebook repeats 0, so that cells of the metric-aware channel are empty.
-    mechanism = sstq.SSTQ(dim=20, epsilon=2.0, bits=6, channel="metric-aware", codebook="optimized")
-    unused = np.flatnonzero(~mechanism.channel.used)
-    with pytest.raises(ValueError, match="is never sent"):
-        mechanism.aggregator().update_counts({"code": unused[:1], "index": [0]}, [1])
     shares = build("groupunit/shares")
     with pytest.raises(ValueError, match="on a frame for shares"):
         shares.aggregator().update_counts({"row": [shares.choice.size - 1], "frame": [19]}, [1])

@@ -94,6 +94,7 @@ FEW_HITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FEW_HITS)
 def test_regions_hold_where_few_messages_hit_a_coordinate(case, seed):
     """Both regions hold in at least 94 of 100 rounds; false failures: below 1e-6 per case."""

@@ -27,7 +27,10 @@ BAR = {
 }
 
 
-@pytest.fixture(scope="module", params=BAR)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow if "frames" in name else ()) for name in BAR],
+)
 def collected(request, tmp_path_factory):
     """A mechanism, a Parquet file of its messages, and the mean that `update` gives."""
     mechanism = BAR[request.param]

@@ -16,7 +16,7 @@ from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
 from sstq.mechanisms.laws import Law, law_from_dict, mass
 from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import CASES, build
-from tests.contract.test_mutants import AsksForMoreOnZero, DropsTheBand
+from tests.contract.test_mutants import AsksForMoreOnZero
 
 EXACT = [case for case in CASES if build(case).exact and build(case).trust == "local"]
 exact_cases = pytest.mark.parametrize("case", EXACT)
@@ -154,21 +154,6 @@ def overspent(case, channel, **changes):
     return mechanism
 
 
-# Each bound is many standard deviations above ε: a mutant is missed with a probability below 1e-9.
-@pytest.mark.parametrize(
-    ("mutant", "samples"),
-    [
-        (DropsTheBand(dim=6, epsilon=2.0, clip=0.5), 10_000),
-        (LeaksTheSide(dim=6, epsilon=2.0), 4000),
-    ],
-    ids=["band", "side"],
-)
-def test_broken_mechanisms_are_found(mutant, samples, seed):
-    audit = empirical_audit(mutant, samples, rng=seed)
-    assert audit.violation
-    assert audit.lower_bound > mutant.epsilon
-
-
 def test_a_guarantee_against_the_centre_only_is_found(seed):
     # p(m|x) is within e^ε of p(m|0) = 1/2, but within 2·e^ε − 1 of p(m|−x) only.
     mutant = overspent("vqsgd", flat_channel_of_size(2, math.log(2 * math.e - 1)), dim=1, epsilon=1.0)
@@ -192,14 +177,6 @@ def test_false_alarms_are_rarer_than_alpha(case, seed):
     )
     # Binomial(40, α) exceeds this with probability below 1e-6.
     assert alarms <= binom.isf(1e-6, runs, alpha)
-
-
-@pytest.mark.parametrize("case", ["sqkr/public", "privunitg"])
-def test_sound_mechanisms_pass(case, seed):
-    # Falsely found in violation with probability 1e-9.
-    audit = empirical_audit(build(case), samples=2000, alpha=1e-9, rng=seed)
-    assert not audit.violation
-    assert audit.lower_bound <= audit.epsilon
 
 
 def test_too_few_messages_say_so():

@@ -33,6 +33,7 @@ def unit_error(mechanism):
     return mechanism.expected_mse(x).total / mechanism.dim
 
 
+@pytest.mark.slow
 def test_uniform_projections_are_caught(seed, monkeypatch):
     """Measured: a published ProjUnit draws uniform numbers for Gaussian ones: alignment 3.17 on the constant vector.
 

@@ -13,7 +13,7 @@ from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.contract.cases import reread
-from tests.scripted import ScriptedBits
+from tests.scripted import ScriptedBits, largest_ratio
 
 VARIANTS = {
     "default": {},
@@ -58,10 +58,6 @@ def subsampled_distribution(mechanism, x, choice):
     for code, (start, end) in zip(bits[::2], itertools.pairwise(places), strict=True):
         distribution[code] += Fraction(end - start, TOTAL)
     return tuple(distribution), tuple(np.unique(i, axis=0).tobytes() for i in index)
-
-
-def largest_ratio(distributions):
-    return max(max(column) / min(column) for column in zip(*distributions, strict=True))
 
 
 @pytest.mark.parametrize(("k", "coin", "epsilon"), [(3, "private", 0.1), (2, "public", 3.0)])

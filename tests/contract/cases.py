@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 import sstq
 from sstq.testing import encode, held  # noqa: F401 (for other tests)
 
@@ -103,6 +105,11 @@ _SMALL = {
     "groupunit": {"frame_size": 32},
     "groupunit/messages": {"frame_size": 32, "inside": 5},
 }
+
+
+def each(cases):
+    """The cases as parameters; the quick lane has the first of each mechanism only, without its variants."""
+    return [pytest.param(case, marks=pytest.mark.slow if "/" in case else ()) for case in cases]
 
 
 def build(case, dim=DIM, clip=0.5, **changes):

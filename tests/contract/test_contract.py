@@ -10,10 +10,10 @@ import pytest
 import sstq
 from sstq import testing
 from sstq.mechanisms.parameters import Agreement
-from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, RECORDS, build, build_small, reread
+from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, RECORDS, build, build_small, each, reread
 
-every_case = pytest.mark.parametrize("case", [*CASES, *RECORDS])
-vector_case = pytest.mark.parametrize("case", CASES)
+every_case = pytest.mark.parametrize("case", each([*CASES, *RECORDS]))
+vector_case = pytest.mark.parametrize("case", each(CASES))
 LONG = (testing.check_estimates, testing.check_privacy)
 # The quick lane has the first vectors only, `make test` the second as well, and `make soak` all others.
 VECTORS, SECOND = ("gaussian", "spike", "zero"), ("constant", "short")
@@ -26,7 +26,7 @@ def test_every_mechanism_has_a_case():
     assert {case.split("/")[0] for case in [*CASES, *RECORDS]} >= set(sstq.list_mechanisms())
 
 
-@pytest.mark.parametrize("case", [*CASES, *RECORDS, *BOUNDED])
+@pytest.mark.parametrize("case", each([*CASES, *RECORDS, *BOUNDED]))
 @pytest.mark.parametrize("check", [check for check in testing.CHECKS if check not in LONG])
 def test_the_contract_holds(case, check, seed):
     check(build_small(case) if check is testing.check_law else build(case), seed)
@@ -41,7 +41,7 @@ def test_no_privacy_violation_in_samples(case, seed):
     testing.check_privacy(build(case), seed)
 
 
-@pytest.mark.parametrize("case", [*CASES, *RECORDS, *BOUNDED])
+@pytest.mark.parametrize("case", each([*CASES, *RECORDS, *BOUNDED]))
 @pytest.mark.usefixtures("remembered_streams")
 def test_mean_and_error_are_the_stated_ones(case, seed):
     testing.check_estimates(build(case), seed, VECTORS)

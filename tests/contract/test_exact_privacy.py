@@ -14,9 +14,9 @@ import sstq
 from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.baselines import test_candidates, test_sqkr, test_vqsgd
-from tests.contract.cases import CASES, RECORDS, build, build_small
+from tests.contract.cases import CASES, RECORDS, build, build_small, each
 from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit, test_survey
-from tests.scripted import ScriptedBits
+from tests.scripted import ScriptedBits, largest_ratio
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
 
@@ -124,26 +124,12 @@ def test_every_private_mechanism_is_enumerated():
             assert mechanism.name in ({*LAWS, "survey"} if mechanism.exact else CAPS)
 
 
-def largest_ratio(laws):
-    """The largest ratio of the probabilities of one message, over all pairs of laws; None if it is unbounded."""
-    worst = Fraction(1)
-    for column in zip(*set(map(tuple, laws)), strict=True):
-        if max(column) == 0:
-            continue
-        if min(column) == 0:
-            return None
-        worst = max(worst, max(column) / min(column))
-    return worst
-
-
-@pytest.mark.parametrize("case", [case for case in [*CASES, *RECORDS] if case.split("/")[0] in LAWS])
+@pytest.mark.parametrize("case", each(case for case in [*CASES, *RECORDS] if case.split("/")[0] in LAWS))
 def test_discrete_messages_are_within_e_to_the_epsilon(case):
     mechanism = build_small(case)
     laws = list(LAWS[mechanism.name](mechanism))
     assert all(sum(law) == 1 for law in laws)
-    ratio = largest_ratio(laws)
-    assert ratio is not None
-    assert 1 < ratio <= exp_lower(mechanism.epsilon)
+    assert 1 < largest_ratio(laws) <= exp_lower(mechanism.epsilon)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.split("/")[0] in CAPS])

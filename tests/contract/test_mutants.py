@@ -39,12 +39,14 @@ class PromisesTooMuch(sstq.SSTQ):
         return mean, 0.8 * variance
 
 
+@pytest.mark.slow
 def test_a_dropped_band_is_found(seed):
     mutant = DropsTheBand(dim=6, epsilon=2.0, clip=0.5)
     with pytest.raises(AssertionError, match="ε is at least"):
         testing.check_privacy(mutant, seed)
 
 
+@pytest.mark.slow
 def test_an_overspent_channel_is_found(seed):
     mutant = build("sstq")
     object.__setattr__(mutant, "channel", flat_channel(2, 2.001))
@@ -55,6 +57,7 @@ def test_an_overspent_channel_is_found(seed):
         testing.check_privacy(mutant, seed)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_leaves_its_law_is_found(seed):
     class SendsItsToken(sstq.SSTQ):
         """Sends a sign of the data in every other coordinate, whatever the channel draws."""

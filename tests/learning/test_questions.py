@@ -107,6 +107,7 @@ def test_no_private_value_makes_a_device_refuse(question, X, y):
     assert rng.integers(2**60) == usual.integers(2**60)
 
 
+@pytest.mark.slow
 def test_an_unknown_label_is_a_zero_vector_of_any_class(seed):
     question = class_question(features=None, mechanism=GroupUnit(3, 12.0, groups=4, share_people=0, frames=64))
     X = np.random.default_rng(seed).standard_normal((4000, 36))

@@ -1,7 +1,6 @@
 import math
 import re
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.randomness import streams
 from tests.contract.cases import reread
-from tests.scripted import ScriptedBits
+from tests.scripted import ScriptedBits, largest_ratio, steps
 
 
 def some_vectors(dim, seed=0):
@@ -36,29 +35,18 @@ def output_distribution(mechanism, x, flip, frame=0, client=5):
     The row is a step function of the other two words; both ends of every step are encoded. Frames are chosen without
     looking at the data, so the row given the frame is all that tells.
     """
-    draw = mechanism.choice
-    script, masses = [], []
-    for first, mass, members in (
-        ((0, draw.threshold - 1), draw.threshold, draw.inside),
-        ((draw.threshold, TOTAL - 1), TOTAL - draw.threshold, draw.size - draw.inside),
-    ):
-        starts = [-(-TOTAL * i // members) for i in range(members + 1)]
-        for start, end in pairwise(starts):
-            script += [(flip, a << 2, b << 2, frame) for a in first for b in (start, end - 1)]
-            masses.append(Fraction(mass * (end - start), TOTAL**2))
-    words = np.array(script, dtype=np.uint64)[:, : 4 if mechanism.frames > 1 and mechanism.coin == "private" else 3]
+    script, masses = zip(*steps(mechanism.choice), strict=True)
+    words = np.array([(flip, *pair, frame) for four in script for pair in four], dtype=np.uint64)[
+        :, : 4 if mechanism.frames > 1 and mechanism.coin == "private" else 3
+    ]
     rows = mechanism.clip * np.tile(x, (len(words), 1))
     clients = None if mechanism.coin == "private" else np.full(len(words), client, dtype=np.uint64)
     sent = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)[0].reshape(-1, 4)
     assert np.all(sent == sent[:, :1])
-    distribution = [Fraction(0)] * draw.size
+    distribution = [Fraction(0)] * mechanism.choice.size
     for row, mass in zip(sent[:, 0], masses, strict=True):
         distribution[row] += mass
     return distribution
-
-
-def largest_ratio(distributions):
-    return max(max(column) / min(column) for column in zip(*distributions, strict=True))
 
 
 def all_distributions(mechanism):
@@ -74,7 +62,7 @@ SMALL += [(3, {"frame_size": 8, "frames": 5, "coin": "public"})]
 
 
 @pytest.mark.parametrize(("dim", "options"), SMALL)
-@pytest.mark.parametrize("epsilon", [0.1, 3.0, 16.0])
+@pytest.mark.parametrize("epsilon", [3.0, *(pytest.param(e, marks=pytest.mark.slow) for e in (0.1, 16.0))])
 def test_the_output_distribution_is_private_for_every_pair(dim, options, epsilon):
     mechanism = FrameUnit(dim, epsilon, frame_seed=3, **options)
     # Given the flip, and so for every mixture over flips: for any pair of vectors.
@@ -322,6 +310,7 @@ def test_a_million_clients_of_dimension_256():
         assert error.bias2 < error.variance / 20
 
 
+@pytest.mark.slow
 def test_the_mean_over_many_frames(seed):
     """50,000 clients on 2^12 frames against the stated error: one χ² test on both sides, false failures below 1e-6."""
     dim, clients = 64, 50_000

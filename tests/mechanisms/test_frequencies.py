@@ -9,8 +9,7 @@ import pytest
 import sstq
 from sstq.mechanisms.answers import answer
 from tests.contract.cases import reread
-from tests.mechanisms.test_groupunit import steps
-from tests.scripted import ScriptedBits
+from tests.scripted import ScriptedBits, steps
 
 # The variance of a share that nobody has, per message, and the bits of a message.
 TABLE = {
@@ -119,6 +118,7 @@ def found_from(mechanism, labels, rng):
     return aggregator.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("categories", "epsilon"), [(1009, 1.0), (101, 3.0), (10, 3.0)])
 def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
     """The mean square of (share − truth)/stderr is 1 if all but some people hold one category.

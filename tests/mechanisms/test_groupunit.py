@@ -1,7 +1,6 @@
 import math
 import re
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,18 +12,7 @@ from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
-from tests.scripted import ScriptedBits
-
-
-def steps(draw):
-    """Both ends of every step of the two words of a draw, and the probability of the step."""
-    for first, mass, members in (
-        ((0, draw.threshold - 1), draw.threshold, draw.inside),
-        ((draw.threshold, TOTAL - 1), TOTAL - draw.threshold, draw.size - draw.inside),
-    ):
-        starts = [-(-TOTAL * i // members) for i in range(members + 1)]
-        for start, end in pairwise(starts):
-            yield [(a << 2, b << 2) for a in first for b in (start, end - 1)], Fraction(mass * (end - start), TOTAL**2)
+from tests.scripted import ScriptedBits, steps
 
 
 def output_distribution(mechanism, x, group, flip=1 << 63):
@@ -220,6 +208,7 @@ def test_primes():
     assert [prime_at_least(n) for n in (1, 2, 3, 4, 8, 10, 90, 100)] == [2, 2, 3, 5, 11, 11, 97, 101]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "pairs"), [(101, 130), (1009, 52)])
 def test_errors_of_shares_hold_the_multipliers_that_were_drawn(groups, pairs, seed):
     """The mean square of (share − truth)/stderr is 1, where a frame has room for few of the multipliers.
@@ -265,6 +254,7 @@ def test_shares_on_the_simplex():
         assert np.sum((found - shares) ** 2) <= np.min(np.sum((others - shares) ** 2, axis=1)) + 1e-12
 
 
+@pytest.mark.slow
 def test_means_of_groups_are_within_their_errors(seed):
     rng = np.random.default_rng(seed)
     n, means = 40_000, np.array([[0.5, 0.0], [0.0, -0.5], [0.3, 0.3], [0.1, 0.0]])

@@ -148,6 +148,7 @@ def test_estimates_know_the_people():
     assert half.mean().people == 22.5
 
 
+@pytest.mark.slow
 def test_standard_errors_are_of_the_mean_of_these_people(seed):
     """With false failures below 1e-8: the noise has at least half as many directions as there are coordinates."""
     dim, rounds = 16, 24

@@ -17,8 +17,7 @@ from sstq.mechanisms.answers import answer
 from sstq.mechanisms.survey.estimates import NumberEstimate, student
 from sstq.mechanisms.survey.schema import guess_schema, read_table, survey_from_schema
 from tests.contract.cases import build, reread
-from tests.mechanisms.test_groupunit import steps
-from tests.scripted import ScriptedBits
+from tests.scripted import ScriptedBits, steps
 
 QUESTIONS = {
     "country": sstq.Choice(["AT", "CH", "DE"]),
@@ -126,6 +125,7 @@ def test_tables_of_all_libraries_give_the_same_messages(library):
     assert survey.encode(made, 3).to_bytes() == survey.encode(table, 3).to_bytes()
 
 
+@pytest.mark.soak
 def test_errors_of_ratios_and_bands_of_quantiles_hold(seed):
     """The mean square of z is at most 1, and 95 % bands hold, over 60 rounds with new people each.
 
@@ -296,6 +296,7 @@ def test_what_nobody_answered_is_unknown():
     assert high.all()
 
 
+@pytest.mark.slow
 def test_the_tidy_table_and_the_picture():
     pytest.importorskip("pandas")
     result = results(sstq.Survey(epsilon=4.0, questions=QUESTIONS), some_table(5000))

@@ -119,6 +119,7 @@ def test_the_line_of_python_learns():
 # --- the command ---
 
 
+@pytest.mark.slow
 def test_the_command_plans_a_classifier(tmp_path):
     options = ("--classes", 10, "--dim", 441, "--clients", 59_000, "--epsilon", 3)
     result = run(*options, "-o", tmp_path / "m.json")

@@ -18,6 +18,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_suggested_clip_is_the_best(shape, seed):
     """From the norms, and from a survey of 100,000 people at ε = 1 over a range of 2500.

@@ -144,7 +144,9 @@ STRATA = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, coin="public", frame_size=64)
 LARGEST = float(np.max(STRATA.decoding_values)) * STRATA.bound
 
 
-@pytest.mark.parametrize(("answers", "fraction"), [(8, 0.1), (1000, 0.002), (1000, 0.5)])
+@pytest.mark.parametrize(
+    ("answers", "fraction"), [(8, 0.1), *(pytest.param(1000, f, marks=pytest.mark.slow) for f in (0.002, 0.5))]
+)
 def test_the_bound_of_strata_holds_for_every_even_spread_and_is_not_loose(answers, fraction):
     """By enumeration of the honest counts, for attackers who spread evenly over 1, 2, …, N strata."""
     size, clients = STRATA.frame.size, 64 * answers

@@ -3,16 +3,13 @@
 import math
 from itertools import pairwise
 
-import numpy as np
 import pytest
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 import sstq
-from benchmarks.shuffled import errors_over_expected
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.cli import app
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.planning import plan, shuffled_mechanism
 from sstq.planning.plans import central_error
 from sstq.planning.shuffled_draw import ShuffleBudget, fewest_messages
@@ -104,20 +101,6 @@ def test_wrong_arguments(wrong, message):
     given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "clients": 100} | wrong
     with pytest.raises(ValueError, match=message):
         shuffled_mechanism(**given)
-
-
-@pytest.mark.parametrize(("messages", "groups", "kind"), [(4, None, "spike"), (2, 3, "gaussian")])
-def test_rounds_have_the_predicted_error(messages, groups, kind, seed):
-    """Within 3 % and chance, with false failures below 1e-8: the noise has half as many directions as coordinates.
-
-    `python -m benchmarks shuffled` has the plans for 100,000 people.
-    """
-    dim, people, rounds = 48, 400, 16
-    mechanism = shuffled_mechanism(dim, 1.0, 1e-6, 2000, messages=messages, groups=groups, bits=20)
-    x = np.tile(structured_vectors(dim, np.random.default_rng(seed))[kind][:1], (people, 1))
-    ratio, _ = errors_over_expected(mechanism, x, rounds, seed)
-    directions = rounds * dim / 2
-    assert 0.97 * chi2.ppf(5e-9, directions) / directions < ratio < 1.03 * chi2.isf(5e-9, directions) / directions
 
 
 def test_the_least_gaussian_noise():

@@ -59,6 +59,7 @@ def test_an_error_that_was_asked_for_is_feasible():
     assert not plan(300, 10, 3.0).feasible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -81,6 +82,7 @@ def test_every_remedy_is_feasible_and_hardly_less_would_be(options):
         assert not plan(**options | {remedy.argument: less}).feasible
 
 
+@pytest.mark.slow
 def test_an_infeasible_plan_of_millions_of_dimensions_is_quick():
     # It takes half a second, unless kernels are loaded for mechanisms that cannot win.
     code = f"import sys, sstq; sstq.plan(**{HOSPITALS}).verdict(); assert 'numba' not in sys.modules"
