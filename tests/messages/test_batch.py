@@ -25,10 +25,12 @@ def big_integer_packing(layout, columns):
 
 @given(st.data())
 def test_packing_is_the_specification(data):
-    # Narrow messages, wide ones, whole bytes and several numbers a field take different ways to the same bits.
-    widths = data.draw(st.lists(st.sampled_from([0, 1, 3, 8, 13, 16, 21, 40, 64]), min_size=1, max_size=4).filter(any))
+    # Narrow messages, wide ones, whole bytes, several numbers per field, and numbers that lie in nine bytes.
+    widths = data.draw(
+        st.lists(st.sampled_from([0, 1, 3, 8, 13, 16, 21, 40, 61, 64]), min_size=1, max_size=4).filter(any)
+    )
     fields = tuple(
-        Field(f"f{i}", bits, data.draw(st.integers(1, 1 << bits)), data.draw(st.integers(1, 3)))
+        Field(f"f{i}", bits, data.draw(st.integers(1, 1 << bits)), data.draw(st.sampled_from([1, 2, 3, 17])))
         for i, bits in enumerate(widths)
     )
     layout = Layout(fields)

@@ -6,6 +6,8 @@ bit k mod 8, least significant first, of byte k // 8. The bits left over in the 
 """
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Column = NDArray[Any]
+# Numbers, their bits, the byte and its bit where the first begins, and the bytes from one row and entry to the next.
+_Lane = tuple[NDArray[np.uint64], int, int, int, tuple[int, int]]
 
-# The widest message that lies in the eight bytes from its first bit on, wherever in a byte that is.
-_NARROW_BITS = 57
 # Messages are packed in blocks that stay in the cache.
-_NUMBERS_A_BLOCK, _BITS_A_BLOCK = 1 << 15, 1 << 20
+_NUMBERS_A_BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,14 @@ class Layout:
         """Pack the columns into bits without gaps."""
         packed = []
         for block in self._blocks(len(columns[0])):
+            data = np.zeros(-(-(block.stop - block.start) * self.message_bits // 8), dtype=np.uint8)
             integers = [f.to_integers(column[block]) for f, column in zip(self.fields, columns, strict=True)]
-            packed.append(self._pack_block(integers))
+            for numbers, bits, byte, shift, strides in self._lanes(integers):
+                for place in range(-(-(shift + bits) // 8)):
+                    moved = numbers >> np.uint64(8 * place - shift) if place else numbers << np.uint64(shift)
+                    lane = np.ndarray(numbers.shape, np.uint8, data, byte + place, strides)
+                    lane |= moved.astype(np.uint8)
+            packed.append(data.tobytes())
         return b"".join(packed)
 
     def unpack(self, raw: bytes, count: int) -> tuple[Column, ...]:
@@ -121,68 +129,41 @@ class Layout:
         spare = 8 * expected - count * width
         if spare and raw[-1] >> (8 - spare):
             raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
-        data = np.frombuffer(raw, dtype=np.uint8)
         columns = self.empty(count)
-        unpack = self._unpack_narrow if width <= _NARROW_BITS else self._unpack_wide
         for block in self._blocks(count):
             rows = block.stop - block.start
-            integers = unpack(data[block.start * width // 8 : -(-block.stop * width // 8)], rows)
+            # Numbers are read with the eight bytes from their first bit on, and one more if they end there.
+            data = bytes(raw[block.start * width // 8 : -(-block.stop * width // 8)]) + bytes(9)
+            integers = [np.empty((rows, field.count), dtype=np.uint64) for field in self.fields]
+            for numbers, bits, byte, shift, strides in self._lanes(integers):
+                read = np.ndarray(numbers.shape, "<u8", data, byte, strides) >> np.uint64(shift)
+                if shift + bits > 64:
+                    last = np.ndarray(numbers.shape, np.uint8, data, byte + 8, strides)
+                    read |= last.astype(np.uint64) << np.uint64(64 - shift)
+                numbers[:] = read & np.uint64((1 << bits) - 1)
             for field, column, values in zip(self.fields, columns, integers, strict=True):
                 column[block] = field.from_integers(values, block.start).reshape(field.shape(rows))
         return columns
 
+    def _lanes(self, integers: list[NDArray[np.uint64]]) -> Iterator[_Lane]:
+        """Yield views of a block's numbers that all begin at the same bit of a byte, and where.
+
+        Eight messages take `message_bits` bytes, and eight numbers of a field `bits` bytes; so at the latest every
+        eighth number of every eighth message begins at the same bit.
+        """
+        offset, width = 0, self.message_bits
+        rows = 8 // math.gcd(8, width)
+        for field, numbers in zip(self.fields, integers, strict=True):
+            entries = 8 // math.gcd(8, field.bits)
+            strides = rows * width // 8, entries * field.bits // 8
+            for row in range(min(rows, len(numbers))):
+                for entry in range(min(entries, field.count)):
+                    byte, shift = divmod(row * width + offset + entry * field.bits, 8)
+                    yield numbers[row::rows, entry::entries], field.bits, byte, shift, strides
+            offset += field.bits * field.count
+
     def _blocks(self, count: int) -> list[slice]:
         """Slices over the messages, all but the last with a multiple of eight, so that they end on whole bytes."""
         numbers = sum(field.count for field in self.fields)
-        size = max(8, min(_NUMBERS_A_BLOCK // numbers, _BITS_A_BLOCK // self.message_bits) // 8 * 8)
+        size = max(8, _NUMBERS_A_BLOCK // numbers // 8 * 8)
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-    def _unpack_narrow(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        width, groups = self.message_bits, -(-count // 8)
-        padded = np.zeros(groups * width + 8, dtype=np.uint8)
-        padded[: len(data)] = data
-        messages = np.empty((groups, 8), dtype=np.uint64)
-        for place in range(8):  # eight messages take `width` bytes: those of one place begin at the same bit of a byte
-            byte, shift = divmod(place * width, 8)
-            messages[:, place] = np.ndarray(groups, "<u8", padded, byte, (width,)) >> np.uint64(shift)
-        joined, integers = messages.reshape(-1)[:count], []
-        for field in self.fields:
-            entries = np.empty((count, field.count), dtype=np.uint64)
-            mask = np.uint64((1 << field.bits) - 1)
-            for entry in entries.T:
-                entry[:] = joined & mask
-                joined = joined >> np.uint64(field.bits)
-            integers.append(entries)
-        return integers
-
-    @property
-    def _digit_bits(self) -> int:
-        """Split wide messages into bytes if all of their fields are whole bytes, otherwise into bits."""
-        return 8 if all(field.bits % 8 == 0 for field in self.fields) else 1
-
-    def _pack_block(self, integers: list[NDArray[np.uint64]]) -> bytes:
-        pieces = []
-        for field, values in zip(self.fields, integers, strict=True):
-            digits = values.astype("<u8", order="C").view(np.uint8).reshape(*values.shape, 8)
-            digits = digits[:, :, : -(-field.bits // 8)]
-            if self._digit_bits == 1:
-                digits = np.unpackbits(digits, axis=2, count=field.bits, bitorder="little")
-            pieces.append(digits.reshape(len(values), -1))
-        joined = np.concatenate(pieces, axis=1)
-        return (joined if self._digit_bits == 8 else np.packbits(joined, bitorder="little")).tobytes()
-
-    def _unpack_wide(self, data: NDArray[np.uint8], count: int) -> list[NDArray[np.uint64]]:
-        size, bits = self._digit_bits, count * self.message_bits
-        joined = (data if size == 8 else np.unpackbits(data, count=bits, bitorder="little")).reshape(count, -1)
-        integers, place = [], 0
-        for field in self.fields:
-            end = place + field.bits * field.count // size
-            digits = joined[:, place:end].reshape(count, field.count, field.bits // size)
-            place = end
-            if size == 1:  # packbits is slow for a few bits each
-                integers.append(digits.astype(np.uint64) @ (np.uint64(1) << np.arange(field.bits, dtype=np.uint64)))
-                continue
-            whole = np.zeros((count, field.count, 8), dtype=np.uint8)
-            whole[:, :, : digits.shape[2]] = digits
-            integers.append(whole.view("<u8")[:, :, 0].astype(np.uint64))
-        return integers
