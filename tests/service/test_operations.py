@@ -103,7 +103,7 @@ def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(tmp_path,
         np.save(tmp_path / "x.npy", np.zeros((3, 6)))
         send = ["send", f"{server.url}/rooms", str(tmp_path / "x.npy"), "--most-epsilon", "2"]
         code, said = command(*send)
-        assert (code, "a token for 3 people" in said) == (1, True)
+        assert (code, "sstq campaign tokens rooms --people 3" in said) == (1, True)
         code, token = command("campaign", "tokens", "rooms", "--people", "3")
         assert command(*send, "--token", token)[0] == 0
         assert server.status("rooms")["received"] == 3

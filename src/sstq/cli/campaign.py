@@ -17,6 +17,7 @@ from sstq.cli.common import (
     option,
     output_option,
     read_mechanism,
+    write_text,
 )
 from sstq.cli.terminal import Facts, note, show_facts, show_table
 
@@ -129,16 +130,30 @@ def export(
     output: Annotated[Path, output_option("Write this file: .npz for the state, .csv or .json for the estimate.")],
     token: _Token,
     url: _Url = _DEFAULT_URL,
+    registry: Annotated[bool, option("Write a draft for OpenDP's registry (.yaml) instead.", "--registry")] = False,
     force: ForceOption = False,
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
 
+    What an entry for the registry needs and no campaign knows is marked with TODO.
+
     Example: sstq campaign export steps --output steps.npz
+
+    Example: sstq campaign export steps --registry --output steps.yaml
     """
+    from sstq.client.campaigns import read_document
+    from sstq.client.http import request
+    from sstq.client.registry import registry_entry
     from sstq.files.atomic import atomic_file
 
     routes = {".npz": "state", ".csv": "estimate?format=csv", ".json": "estimate?format=json"}
-    check_output(output, force, suffixes=tuple(routes))
+    check_output(output, force, suffixes=(".yaml",) if registry else tuple(routes))
+    if registry:
+        document = read_document(request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}").content)
+        estimate = _ask("GET", url, f"/campaigns/{name}/estimate", token)
+        entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
+        write_text(output, json.dumps(entry, indent=2, ensure_ascii=False) + "\n")
+        return
     with atomic_file(output) as file:
         _ask("GET", url, f"/campaigns/{name}/{routes[output.suffix.lower()]}", token, into=file)
     note(f"wrote {output}")

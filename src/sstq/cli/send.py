@@ -69,7 +69,12 @@ def send(
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     files, total = open_files(vectors, mechanism.dim, columns, unreadable="nan")
-    client.check_people(total)
+    try:
+        client.check_people(total)
+    except ValueError as error:
+        kind = "count" if client.campaign.senders == "single-use" else "people"
+        command = f"sstq campaign tokens {client.campaign.name} --{kind} {total}"
+        raise ValueError(f"{error}. The owner creates tokens with: {command}") from error
     groups = None if private_group is None else read_integers(private_group, total)
     files, groups = answer_files(files, groups, mechanism.groups)
     report = LocalReport()
