@@ -32,8 +32,8 @@ class FrequencyEstimate(Estimate):
         own, other: how often a message's set holds the person's own category, and any other one.
 
     Examples:
-        >>> found = FrequencyEstimate(np.array([1.1, -0.1, 0.0]), np.full(3, 0.1), 100, own=0.7, other=0.2)
-        >>> found.shares.tolist(), found.projected.tolist()
+        >>> estimate = FrequencyEstimate(np.array([1.1, -0.1, 0.0]), np.full(3, 0.1), 100, own=0.7, other=0.2)
+        >>> estimate.shares.tolist(), estimate.projected.tolist()
         ([1.1, -0.1, 0.0], [1.0, 0.0, 0.0])
     """
 
@@ -159,10 +159,10 @@ class Frequencies(RecordMechanism):
         >>> mechanism.message_bits, round(mechanism.sets.rates.variance_at(0.0), 3)
         (20, 0.218)
         >>> labels = np.random.default_rng(1).integers(100, size=20_000)
-        >>> found = mechanism.aggregator().update(mechanism.encode(labels, rng=1)).mean()
-        >>> found
+        >>> estimate = mechanism.aggregator().update(mechanism.encode(labels, rng=1)).mean()
+        >>> estimate
         <FrequencyEstimate of 1,024 numbers from 20,000 messages: norm 0.1... ± 0.1...>
-        >>> bool(np.all(np.abs(found.shares[:100] - 0.01) < found.region(0.999).half_width[:100]))
+        >>> bool(np.all(np.abs(estimate.shares[:100] - 0.01) < estimate.region(0.999).half_width[:100]))
         True
     """
 

@@ -233,10 +233,10 @@ class WholeSets(Sets):
         places, codes = self.draw.places(words[:, 1:3]), np.empty(len(labels), dtype=np.int64)
         for inside in (True, False):
             who = np.flatnonzero((places < self.draw.inside) == inside)
-            own = labels[who, None]
+            label = labels[who, None]
             others = self._members(places[who] - (0 if inside else self.draw.inside), self.width - inside)
-            others += others >= own
-            members = np.sort(np.concatenate([others, own], axis=1), axis=1) if inside else others
+            others += others >= label
+            members = np.sort(np.concatenate([others, label], axis=1), axis=1) if inside else others
             codes[who] = self._ways[np.arange(1, self.width + 1), members].sum(axis=1)
         return codes
 

@@ -139,8 +139,8 @@ class RowDraw:
         The signed rows of a block sum to zero, so that only the excess probability of those inside counts:
         m = √(N/d)·(p_in − p_out)·S_k/E[χ_N], S_k being that of R numbers.
         """
-        own, other = self.choice.probabilities
-        return math.sqrt(self.size / self.dim) * (own - other) * self._top / mean_chi(self.size)
+        p_in, p_out = self.choice.probabilities
+        return math.sqrt(self.size / self.dim) * (p_in - p_out) * self._top / mean_chi(self.size)
 
     @cached_property
     def _top(self) -> float:
@@ -157,10 +157,10 @@ class RowDraw:
         Rows that are well aligned are a little longer than the others. With v = E[Σ of the k largest g_i²]/N the part
         of the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
         """
-        own, other = self.choice.probabilities
+        p_in, p_out = self.choice.probabilities
         along = _top_half_normal_squares(self.rows, self.choice.inside) / self.size
         across = (kept - 1) * (self.choice.inside - along) / (self.size - 1) if self.size > 1 else 0.0
-        return self.choice.size * other * self._kept + (own - other) * self.size / self.dim * (along + across)
+        return self.choice.size * p_out * self._kept + (p_in - p_out) * self.size / self.dim * (along + across)
 
     @property
     def _kept(self) -> float:
@@ -243,7 +243,7 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
         low, high = int(tried[max(best - 1, 0)]), int(tried[min(best + 1, len(tried) - 1)])
     draws = [whole_budget(epsilon, 2 * size * blocks, inside) for inside in range(low, high + 1)]
     tops = top_half_normals(size, np.arange(low, high + 1))
-    gaps = np.array([own - other for own, other in (draw.probabilities for draw in draws)])
+    gaps = np.array([p_in - p_out for p_in, p_out in (draw.probabilities for draw in draws)])
     return draws[int(np.argmax(tops * gaps))]
 
 
@@ -261,14 +261,14 @@ def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: 
     np.put_along_axis(inside, order, draw.inside_by_rank[None], axis=1)
     # A flip, of probability (1 − ‖x‖)/2, turns every sign but those of scores that are zero.
     signs: Floats = np.where(scores == 0, 1.0, norms * np.sign(scores)) * inside
-    own, other = draw.choice.probabilities
+    p_in, p_out = draw.choice.probabilities
     taking_part = draw.rows / frame.size
     mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
-    mean *= taking_part * (own - other) * frame.redundancy
+    mean *= taking_part * (p_in - p_out) * frame.redundancy
     norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)), kept)
     if norms is None:
         return mean, np.full(len(unit), draw.power(kept))
-    return mean, taking_part * (2 * other * frame.size * draw.blocks * draw._kept + (own - other) * (inside @ norms))
+    return mean, taking_part * (2 * p_out * frame.size * draw.blocks * draw._kept + (p_in - p_out) * (inside @ norms))
 
 
 def _squared_norms(frame: HadamardFrame, rows: Ints, kept: int) -> Floats | None:

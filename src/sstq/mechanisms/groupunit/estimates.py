@@ -30,9 +30,9 @@ class GroupEstimate(Estimate):
         tie: the covariance of a group's sum and share over the sum, per message; 0 if they are from different people.
 
     Examples:
-        >>> found = GroupEstimate(np.array([0.2, 0.1]), np.full(2, 0.01), 1000, shares=np.array([0.5, 0.01]),
+        >>> estimate = GroupEstimate(np.array([0.2, 0.1]), np.full(2, 0.01), 1000, shares=np.array([0.5, 0.01]),
         ...     shares_stderr=np.full(2, 0.02))
-        >>> found.sums.tolist(), found.means.tolist(), found.too_few.tolist()
+        >>> estimate.sums.tolist(), estimate.means.tolist(), estimate.too_few.tolist()
         ([[200.0], [100.0]], [[0.4], [nan]], [False, True])
     """
 

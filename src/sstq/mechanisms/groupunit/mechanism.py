@@ -244,6 +244,6 @@ def alignments(epsilon: float, blocks: Ints) -> Floats:
 def best_blocks(epsilon: float, groups: int, share_people: float) -> int:
     """The number of blocks of least error; where a block has several groups, some people send their group only."""
     blocks = block_numbers(groups)
-    own = -(-groups // blocks)
-    loss = own / alignments(epsilon, blocks) ** 2 / np.where(own > 1, 1 - share_people, 1.0)
+    per_block = -(-groups // blocks)
+    loss = per_block / alignments(epsilon, blocks) ** 2 / np.where(per_block > 1, 1 - share_people, 1.0)
     return int(blocks[np.argmin(loss)])

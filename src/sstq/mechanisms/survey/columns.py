@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sstq.aggregation.counts import column_names
 from sstq.mechanisms.base import Floats
 
 Label = str | int
@@ -13,10 +14,9 @@ Label = str | int
 
 def columns_of(X: Any, names: list[str], strict: bool) -> dict[str, Any]:
     """The columns of a table by name; ValueError for what is no table, and if `strict` for columns that are missing."""
-    known = getattr(X, "column_names", getattr(X, "columns", X))
-    if isinstance(X, np.ndarray | str) or not hasattr(X, "__getitem__") or (isinstance(known, list) and X is known):
+    if isinstance(X, np.ndarray | str | list) or not hasattr(X, "__getitem__"):
         raise ValueError(f"X must be a table or a dict of columns, got {type(X).__name__}")
-    header = list(known)
+    header = column_names(X)
     check_header("X", names if strict else [name for name in names if name in header], header)
     columns = {name: X[name] for name in names if name in header}
     for name, values in columns.items():

@@ -26,9 +26,6 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def __float__(self) -> float:
-        return float(self.value)
-
 
 @dataclass(frozen=True, repr=False)
 class QuestionEstimate:
@@ -167,9 +164,9 @@ class NumberEstimate(QuestionEstimate):
         ends of bins.
 
         Examples:
-            >>> found = NumberEstimate("x", ("a", "b"), np.array([0.5, 0.5]), np.zeros(2), 10, "answers",
+            >>> result = NumberEstimate("x", ("a", "b"), np.array([0.5, 0.5]), np.zeros(2), 10, "answers",
             ...     edges=np.array([0.0, 1.0, 2.0]), covariance=np.zeros((2, 2)), of_one=np.zeros((2, 2)))
-            >>> tuple(map(float, found.quantile(0.25)))
+            >>> tuple(map(float, result.quantile(0.25)))
             (0.5, 0.0, 1.0)
         """
         if not 0 < share < 1:
@@ -218,7 +215,7 @@ class SurveyEstimate(Estimate):
             pandas = import_module("pandas")
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        rows = [(name, *row) for name, found in self.results.items() for row in found.rows(level)]
+        rows = [(name, *row) for name, result in self.results.items() for row in result.rows(level)]
         return pandas.DataFrame(rows, columns=["question", "item", "estimate", "stderr", "low", "high"])
 
     def plot(self, *, level: float = 0.95, **_: Any) -> Any:
@@ -229,32 +226,32 @@ class SurveyEstimate(Estimate):
         rows = len(self.results)
         figure, panels = pyplot.subplots(rows, figsize=(7.0, 2.6 * rows), layout="constrained", squeeze=False)
         pyplot.close(figure)
-        for axes, found in zip(panels[:, 0], self.results.values(), strict=True):
-            _draw(axes, found, level)
+        for axes, result in zip(panels[:, 0], self.results.values(), strict=True):
+            _draw(axes, result, level)
         return figure
 
 
-def _draw(axes: Any, found: QuestionEstimate, level: float) -> None:
-    low, high = found.interval(level)
-    places, width = np.arange(len(found.items), dtype=np.float64), 1.0
-    if isinstance(found, NumberEstimate):
-        places, width = (found.edges[1:] + found.edges[:-1]) / 2, found.edges[1] - found.edges[0]
-        middle = found.quantile(0.5, level)
+def _draw(axes: Any, result: QuestionEstimate, level: float) -> None:
+    low, high = result.interval(level)
+    places, width = np.arange(len(result.items), dtype=np.float64), 1.0
+    if isinstance(result, NumberEstimate):
+        places, width = (result.edges[1:] + result.edges[:-1]) / 2, result.edges[1] - result.edges[0]
+        middle = result.quantile(0.5, level)
         axes.axvspan(middle.low, middle.high, color=INK, alpha=0.08)
         axes.axvline(middle.value, color=INK, linewidth=0.8, linestyle="--")
         axes.set_xlabel(f"median {middle.value:,.5g}, between {middle.low:,.5g} and {middle.high:,.5g}", fontsize=9)
     if len(places) > _MOST_BARS:
-        axes.plot(places, found.estimate, color=ACCENT, linewidth=0.8)
+        axes.plot(places, result.estimate, color=ACCENT, linewidth=0.8)
         axes.fill_between(places, low, high, color=ACCENT, alpha=0.2)
     else:
-        axes.bar(places, found.estimate, width=0.85 * width, color=ACCENT, alpha=0.75)
+        axes.bar(places, result.estimate, width=0.85 * width, color=ACCENT, alpha=0.75)
         axes.vlines(places, low, high, color=INK, linewidth=1)
-    if len(places) <= _MOST_BARS and not isinstance(found, NumberEstimate):
-        names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in found.items]
+    if len(places) <= _MOST_BARS and not isinstance(result, NumberEstimate):
+        names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in result.items]
         narrow = len(names) * max(map(len, names)) > _LETTERS
         axes.set_xticks(places, names, **({"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if narrow else {}))
-    over = "all people" if found.over == "people" else "those who answered"
-    axes.set_title(f"{found.name}: {found.count:,} messages, over {over}, {100 * level:g} %", fontsize=10)
+    over = "all people" if result.over == "people" else "those who answered"
+    axes.set_title(f"{result.name}: {result.count:,} messages, over {over}, {100 * level:g} %", fontsize=10)
     axes.axhline(0, color=INK, linewidth=0.6)
     tidy(axes)
 

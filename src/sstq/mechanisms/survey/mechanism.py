@@ -53,10 +53,10 @@ class SurveyAggregator(SparseAggregator):
         ends = np.searchsorted(codes, survey.starts)
         for part, start, first, last in zip(survey.parts, survey.starts[:-1], ends[:-1], ends[1:], strict=True):
             answers = codes[first:last] - np.int64(start)
-            found, aggregators = part.estimates(answers, counts[first:last], self._simulated)
-            results[part.name] = part.question._result(part.name, found, aggregators)
-            estimates += found
-            notes += sorted({f"{part.name}: {each.note}" for each in found if each.note})
+            of_items, aggregators = part.estimates(answers, counts[first:last], self._simulated)
+            results[part.name] = part.question._result(part.name, of_items, aggregators)
+            estimates += of_items
+            notes += sorted({f"{part.name}: {each.note}" for each in of_items if each.note})
         values, errors = (np.concatenate([getattr(each, of) for each in estimates]) for of in ("value", "stderr"))
         known = (values, errors, self._count, self._simulated, "survey")
         return SurveyEstimate(*known, note="; ".join(notes), messages=survey.messages, results=results)
@@ -141,7 +141,7 @@ class Survey(RecordMechanism):
             raise ValueError("draws must be positive and sum to 2^62")
         # Two machines compute variances alike to about 1e-12; the JSON's draws are what both use.
         wanted = drawn_by_weight(self.parts, self.parameters.weights)
-        if any(abs(draw - own) > _DRAW_TOLERANCE * own for draw, own in zip(self.draws, wanted, strict=True)):
+        if any(abs(draw - due) > _DRAW_TOLERANCE * due for draw, due in zip(self.draws, wanted, strict=True)):
             raise ValueError(f"draws must be those of the weights, got {self.draws}")
         if self.message_bits > _MOST_BITS:
             sizes = {part.name: part.size.bit_length() for part in self.parts}
@@ -271,10 +271,10 @@ class Survey(RecordMechanism):
         estimates, start = np.zeros((len(messages), self.estimate_dim)), 0
         for place, part in enumerate(self.parts):
             who = np.flatnonzero(question == place)
-            item, own = part.messages(answer[who], messages.simulated)
+            item, answers = part.messages(answer[who], messages.simulated)
             dim = part.mechanism.estimate_dim
             at = start + item[:, None] * dim + np.arange(dim)
-            estimates[who[:, None], at] = part.mechanism.decode(own) * (part.items / part.share)
+            estimates[who[:, None], at] = part.mechanism.decode(answers) * (part.items / part.share)
             start += part.dim
         return estimates
 

@@ -59,8 +59,8 @@ class Part:
         answer, records = streams.multiply_shift(item_words, self.items), self.records(held)
         if self.items > 1:
             records = np.take_along_axis(records, answer[:, None], axis=1)
-        own = EncoderInput(np.ascontiguousarray(records), words[:, : self.mechanism.words_each], None, None)
-        for field, column in zip(self.mechanism.layout.fields, self.mechanism._encode(own), strict=True):
+        batch = EncoderInput(np.ascontiguousarray(records), words[:, : self.mechanism.words_each], None, None)
+        for field, column in zip(self.mechanism.layout.fields, self.mechanism._encode(batch), strict=True):
             answer = answer * field.limit + column.astype(np.int64)
         return answer
 
@@ -75,25 +75,25 @@ class Part:
     def estimates(self, answers: Ints, counts: Ints, simulated: bool) -> tuple[list[Estimate], list[Any]]:
         """The estimate of each item, nan from no message, and the aggregators that made them."""
         unknown, items = np.full(self.mechanism.estimate_dim, np.nan), answers // self.one
-        found, aggregators = [], []
+        estimates, aggregators = [], []
         for item in range(self.items):
-            own, aggregator = items == item, self.mechanism.aggregator()
-            if own.any():
-                _, messages = self.messages(answers[own], simulated)
+            here, aggregator = items == item, self.mechanism.aggregator()
+            if here.any():
+                _, messages = self.messages(answers[here], simulated)
                 columns = {field.name: messages.column(field.name) for field in messages.layout.fields}
-                aggregator.update_counts(columns, counts[own], simulated=simulated)
-            found.append(aggregator.mean() if own.any() else Estimate(unknown, unknown, 0))
+                aggregator.update_counts(columns, counts[here], simulated=simulated)
+            estimates.append(aggregator.mean() if here.any() else Estimate(unknown, unknown, 0))
             aggregators.append(aggregator)
-        return found, aggregators
+        return estimates, aggregators
 
     def moments(self, held: Mapping[str, Rows]) -> tuple[Floats, Floats, Floats]:
         """The truth, the expected estimate and the variance of it, of each record; all items side by side."""
         records, truths, means = self.records(held), [], []
         variance = np.zeros(len(records))
         for item in range(self.items):
-            own = records if self.items == 1 else records[:, item : item + 1]
-            mean, spread = self.mechanism._row_error(own)
-            truths.append(self.mechanism._estimated(own))
+            of_item = records if self.items == 1 else records[:, item : item + 1]
+            mean, spread = self.mechanism._row_error(of_item)
+            truths.append(self.mechanism._estimated(of_item))
             means.append(mean)
             # Each item is answered by one of `items` people.
             variance += self.items * spread + (self.items - 1) * np.einsum("ij,ij->i", mean, mean)
@@ -124,11 +124,11 @@ class Part:
 
 def best_part(name: str, question: SurveyQuestion, epsilon: float, people: int) -> Part:
     """The candidate with the least variance."""
-    found = []
+    candidates = []
     for kind, options, items in question._candidates():
         frames = {} if kind == "frequencies" else {"clients": people}
-        found.append(Part(name, question, mechanism(kind, epsilon=epsilon, **options, **frames), items))
-    return min(found, key=lambda part: part.item_variance)
+        candidates.append(Part(name, question, mechanism(kind, epsilon=epsilon, **options, **frames), items))
+    return min(candidates, key=lambda part: part.item_variance)
 
 
 def drawn_by_weight(parts: Sequence[Part], weights: Mapping[str, float] | None) -> tuple[int, ...]:
@@ -158,12 +158,12 @@ def _read_questions(name: str, entries: Any) -> dict[str, SurveyQuestion]:
 
 def _read_answerers(name: str, entries: Any) -> tuple[tuple[int, Mechanism], ...]:
     try:
-        found = []
+        answerers = []
         for entry in map(dict, entries):
             items = check_number("items", entry.pop("items"), 1, 2**20, integer=True)
             check_option("mechanism", entry.get("mechanism"), ("frequencies", "frameunit", "groupunit"))
-            found.append((items, from_values(entry)))
-        return tuple(found)
+            answerers.append((items, from_values(entry)))
+        return tuple(answerers)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{name} must be a list of mechanisms: {error!r}") from error
 

@@ -58,7 +58,7 @@ class SurveyQuestion(ABC):
         return held[0]
 
     @abstractmethod
-    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
+    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
         """The result, from the estimates of all items and their aggregators."""
 
 
@@ -134,9 +134,9 @@ class Choice(_Labelled):
             raise TypeError(f"labels of type {self.kind.__name__}")
         return self.numbers.get(label, len(self.labels))
 
-    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
+    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
         between = aggregators[0].covariance_with(len(self.labels))[:-1]
-        return _shares(name, self.labels, found[0].value, found[0], between)
+        return _shares(name, self.labels, estimates[0].value, estimates[0], between)
 
 
 @dataclass(frozen=True)
@@ -178,16 +178,16 @@ class MultiChoice(_Labelled):
     def _records(self, held: list[Rows], items: int) -> Rows:
         return held[0] if items > 1 else held[0] - 0.5
 
-    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
-        first = found[0]
-        if len(found) == 1:
+    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
+        first = estimates[0]
+        if len(estimates) == 1:
             # All marks come from one vector; their errors are correlated by at most 1.
             between = np.sign(first.value + 0.5)[:-1] * first.stderr[:-1] * first.stderr[-1]
             return _shares(name, self.labels, first.value + 0.5, first, between)
         # Labels that are drawn come from different people.
-        values, errors = (np.array([getattr(e, which)[-1] for e in found]) for which in ("value", "stderr"))
-        known = next((e for e in found if isinstance(e, FrequencyEstimate)), first)
-        drawn = replace(known, value=values, stderr=errors, count=min(e.count for e in found))
+        values, errors = (np.array([getattr(e, which)[-1] for e in estimates]) for which in ("value", "stderr"))
+        known = next((e for e in estimates if isinstance(e, FrequencyEstimate)), first)
+        drawn = replace(known, value=values, stderr=errors, count=min(e.count for e in estimates))
         return _shares(name, self.labels, values, drawn, 0.0)
 
 
@@ -256,15 +256,15 @@ class Number(Column):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
 
-    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> NumberEstimate:
+    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> NumberEstimate:
         labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
-        shares = _shares(name, labels, found[0].value, found[0], 0.0)
+        shares = _shares(name, labels, estimates[0].value, estimates[0], 0.0)
         # To first order the errors of the ratios are these sums of the errors of all shares.
         sums = np.column_stack([np.eye(self.bins), shares.estimate]) / shares.answered[0]
         covariance = sums @ aggregators[0].covariance() @ sums.T
-        own = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
-        own |= {"covariance": covariance, "of_one": sums @ aggregators[0]._mechanism.uniform_covariance @ sums.T}
-        return NumberEstimate(**(vars(shares) | own))
+        more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
+        more |= {"covariance": covariance, "of_one": sums @ aggregators[0]._mechanism.uniform_covariance @ sums.T}
+        return NumberEstimate(**(vars(shares) | more))
 
 
 @dataclass(frozen=True)
@@ -304,8 +304,8 @@ class Vector(Column):
             raise TypeError(f"lists of {self.dim} numbers")
         return vector if np.isfinite(vector).all() else np.zeros(self.dim)
 
-    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
-        axes, first = tuple(map(str, range(self.dim))), found[0]
+    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
+        axes, first = tuple(map(str, range(self.dim))), estimates[0]
         return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
 
 
@@ -351,8 +351,8 @@ class By(SurveyQuestion):
         none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
         return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
 
-    def _result(self, name: str, found: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
-        value, first = self.measured, found[0]
+    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
+        value, first = self.measured, estimates[0]
         places = [""] if isinstance(value, Number) else [f" [{place}]" for place in range(value.dim)]
         items = tuple(f"{label}{place}" for label in self.choice.labels for place in places)
         if not isinstance(first, GroupEstimate):
