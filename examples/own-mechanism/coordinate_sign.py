@@ -77,7 +77,7 @@ class CoordinateSign(sstq.Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """The sign in the lowest bit, and the coordinate above it."""
-        return Layout((Field("sign", 1, 2), Field("coordinate", max(1, (self.dim - 1).bit_length()), self.dim)))
+        return Layout((Field("sign", 2), Field("coordinate", self.dim)))
 
     @property
     def decoding_scale(self) -> float:

@@ -97,7 +97,7 @@ class CandidateMechanism(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """The number of the candidate."""
-        return Layout((Field("code", self.bits, self.size),))
+        return Layout((Field("code", self.size),))
 
     @property
     def size(self) -> int:

@@ -141,9 +141,9 @@ class CSGM(KashinMechanism):
     def layout(self) -> Layout:
         """The codes of the kept coefficients, zero beyond their number, and, unless all are kept, which ones."""
         most = self.release.most
-        fields = [Field("code", self.bits, 1 << self.bits, count=most)]
+        fields = [Field("code", 1 << self.bits, count=most)]
         if not self.release.dense:
-            fields += [Field("kept", most.bit_length(), most + 1), Field("seed", 64, 1 << 64, count=2)]
+            fields += [Field("kept", most + 1), Field("seed", 1 << 64, count=2)]
         return Layout(tuple(fields))
 
     @property

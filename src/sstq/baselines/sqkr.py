@@ -187,14 +187,13 @@ class SQKR(KashinMechanism):
     def layout(self) -> Layout:
         """The bits, and with a private coin the coordinates."""
         if self.k is None:
-            return Layout((Field("bits", 1, 2, self.frame.size),))
-        bits = Field("bits", self.k, 1 << self.k)
+            return Layout((Field("bits", 2, self.frame.size),))
+        bits = Field("bits", 1 << self.k)
         return Layout((bits, self._index) if self.coin == "private" else (bits,))
 
     @property
     def _index(self) -> Field:
-        size = self.frame.size
-        return Field("index", (size - 1).bit_length(), size, self.sent)
+        return Field("index", self.frame.size, self.sent)
 
     @property
     def uncountable(self) -> str:

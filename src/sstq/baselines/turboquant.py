@@ -100,7 +100,7 @@ class TurboQuant(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """The codes of all coordinates, and the norm in units of clip."""
-        return Layout((Field("code", self.bits, 1 << self.bits, count=self.frame.size), FloatField("norm")))
+        return Layout((Field("code", 1 << self.bits, count=self.frame.size), FloatField("norm")))
 
     @property
     def _row_cost(self) -> int:

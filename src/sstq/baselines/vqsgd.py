@@ -107,7 +107,7 @@ class VqSGD(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """Vertex 2i is √d·e_i, vertex 2i + 1 its opposite."""
-        return Layout((Field("vertex", (2 * self.dim - 1).bit_length(), 2 * self.dim),))
+        return Layout((Field("vertex", 2 * self.dim),))
 
     @property
     def decoding_scale(self) -> float:

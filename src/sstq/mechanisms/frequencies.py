@@ -207,7 +207,7 @@ class Frequencies(RecordMechanism):
     @cached_property
     def layout(self) -> Layout:
         """One number, which names a set."""
-        return Layout((Field("code", (self.sets.codes - 1).bit_length(), self.sets.codes),))
+        return Layout((Field("code", self.sets.codes),))
 
     @property
     def estimate_dim(self) -> int:

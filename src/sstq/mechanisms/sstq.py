@@ -214,11 +214,11 @@ class SSTQ(KashinMechanism):
     def layout(self) -> Layout:
         """The code, and with a private coin the coordinate's index."""
         index = (self._index_field,) if self.coin == "private" else ()
-        return Layout((Field("code", self.bits, 1 << self.bits), *index))
+        return Layout((Field("code", 1 << self.bits), *index))
 
     @property
     def _index_field(self) -> Field:
-        return Field("index", (self.frame.size - 1).bit_length(), self.frame.size)
+        return Field("index", self.frame.size)
 
     @property
     def _public_fields(self) -> tuple[Field, ...]:

@@ -24,12 +24,16 @@ _NUMBERS_A_BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class Field:
-    """One or `count` unsigned integers of a message, each below `limit` ≤ 2^`bits`."""
+    """One or `count` unsigned integers of a message, each below `limit`."""
 
     name: str
-    bits: int
     limit: int
     count: int = 1
+
+    @property
+    def bits(self) -> int:
+        """The width of one integer."""
+        return (self.limit - 1).bit_length()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -65,7 +69,6 @@ class Field:
 class FloatField(Field):
     """`count` finite single-precision numbers of a message."""
 
-    bits: int = 32
     limit: int = 1 << 32
 
     @property

@@ -25,7 +25,7 @@ VERSION = 2
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _CHECKSUM = b"sstq.checksum"
 CLIENT = "client"
-_CLIENT = Field(CLIENT, 64, 1 << 64)
+_CLIENT = Field(CLIENT, 1 << 64)
 
 
 def import_pyarrow() -> Any:

@@ -149,14 +149,15 @@ class RowMechanism(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """The signed row, and with a private coin the frame's number."""
-        return Layout(_fields({"row": self.choice.size} | ({"frame": self.frames} if self._sends_frame else {})))
+        row = Field("row", self.choice.size)
+        return Layout((row, Field("frame", self.frames)) if self._sends_frame else (row,))
 
     @property
     def _public_fields(self) -> tuple[Field, ...]:
         if self.coin == "private":
             return ()
-        limits = {"frame": self.frames, "index": 1 if self.bits is None else self.frame.size}
-        return _fields({name: limit for name, limit in limits.items() if limit > 1})
+        fields = Field("frame", self.frames), Field("index", 1 if self.bits is None else self.frame.size)
+        return tuple(field for field in fields if field.limit > 1)
 
     def _public_columns(self, messages: Messages) -> Columns:
         frame, index, _ = self.frames_indices_and_codes(messages)
@@ -395,8 +396,3 @@ def solve_rows(
         frames = draw.frames_for(_checked_clients(clients) * common["messages"])
     solved = {"inside": choice.inside, "threshold": choice.threshold, "alignment": draw.alignment}
     return {"frames": frames, "frame_size": size} | solved
-
-
-def _fields(limits: dict[str, int]) -> tuple[Field, ...]:
-    """One field per limit, as narrow as it allows."""
-    return tuple(Field(name, (limit - 1).bit_length(), limit) for name, limit in limits.items())

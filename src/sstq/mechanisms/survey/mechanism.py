@@ -170,7 +170,7 @@ class Survey(RecordMechanism):
         """The answer, and the question if there are several."""
         limits = {"answer": max(part.size for part in self.parts), "question": len(self.parts)}
         wanted = {name: limit for name, limit in limits.items() if name == "answer" or limit > 1}
-        return Layout(tuple(Field(name, max(1, (limit - 1).bit_length()), limit) for name, limit in wanted.items()))
+        return Layout(tuple(Field(name, limit) for name, limit in wanted.items()))
 
     @property
     def starts(self) -> list[int]:
