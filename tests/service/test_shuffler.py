@@ -262,6 +262,26 @@ def test_a_database_has_one_role(tmp_path):
         ShufflerSettings(database, ADMINISTRATOR, port=0, collector="http://127.0.0.1:1")
 
 
+def test_a_collector_that_does_not_answer_is_asked_less_and_less_often():
+    from sstq.service.shuffler import next_pause
+
+    pauses = [10.0]
+    for _ in range(7):
+        pauses.append(next_pause(pauses[-1], usual=10.0, answered=False))
+    assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert next_pause(300.0, usual=10.0, answered=True) == 10
+    assert next_pause(600.0, usual=600.0, answered=False) == 600
+
+
+def test_a_server_that_is_refused_leaves_no_folder(tmp_path):
+    chain, folder = tmp_path / "chain.pem", tmp_path / "new"
+    chain.touch()
+    arguments = ["serve", "--folder", str(folder), "--port", "0", "--certificate", str(chain)]
+    found = CliRunner().invoke(app, arguments)
+    assert (found.exit_code, folder.exists()) == (2, False)
+    assert "must be given together" in found.stderr
+
+
 def test_the_shuffler_of_a_campaign_cannot_change(both):
     collector, shuffler = both
     create(both, "fixed")

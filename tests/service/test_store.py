@@ -290,25 +290,35 @@ def test_the_inbox_holds_a_bounded_number(monkeypatch):
     assert len(slow.batches) == 2
 
 
-def test_a_busy_campaign_takes_turns_with_others(monkeypatch):
-    monkeypatch.setattr(inbox_module, "_BATCH_BYTES", 4000)
+def test_a_busy_campaign_leaves_most_transactions_to_others(monkeypatch):
+    monkeypatch.setattr(inbox_module, "_BATCH_UPLOADS", 4)
+    monkeypatch.setattr(inbox_module, "_REST_BYTES", 1000)
     slow = _SlowStore()
+    slow.go.set()
+    busy = [upload(campaign="busy", body=bytes(1000)) for _ in range(20)]
+    others = [upload(campaign="other") for _ in range(20)]
 
     async def run():
         async with Inbox(slow) as inbox:
-            busy = [asyncio.create_task(inbox.submit(upload(campaign="busy", body=bytes(1000)))) for _ in range(20)]
-            await asyncio.sleep(0)  # all of these came first
-            others = [asyncio.create_task(inbox.submit(upload(campaign="other"))) for _ in range(3)]
-            await asyncio.sleep(0)
-            slow.go.set()
-            await asyncio.gather(*busy, *others)
+            await asyncio.gather(*map(inbox.submit, busy + others))
 
     asyncio.run(run())
-    # The first transaction may have begun before the others came; the next one has them all.
-    assert [len(batch) for batch in slow.batches if "other" not in batch] == [4] * 4
-    (shared,) = (batch for batch in slow.batches if "other" in batch)
-    assert shared in (slow.batches[0], slow.batches[1])
-    assert sorted(shared) == ["busy"] * 4 + ["other"] * 3
+    # Both in turns; then the busy one rests for two transactions, and no longer than others wait.
+    assert [batch.count("other") for batch in slow.batches] == [2, 4, 4] * 2 + [0] * 4
+    assert [len(batch) for batch in slow.batches] == [4] * 10
+
+
+def test_a_transaction_is_small(monkeypatch):
+    monkeypatch.setattr(inbox_module, "_BATCH_BYTES", 3000)
+    slow = _SlowStore()
+    slow.go.set()
+
+    async def run():
+        async with Inbox(slow) as inbox:
+            await asyncio.gather(*(inbox.submit(upload(body=bytes(1000))) for _ in range(10)))
+
+    asyncio.run(run())
+    assert [len(batch) for batch in slow.batches] == [3, 3, 3, 1]
 
 
 def test_an_error_reaches_all_of_its_batch_and_no_other():

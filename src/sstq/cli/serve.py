@@ -105,20 +105,24 @@ def shuffler(
 
 def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **options: Any) -> None:
     """Run a service until it is told to stop; nobody else can read what it writes: databases, keys and tokens."""
+    from sstq.files.atomic import atomic_file
     from sstq.service.app import serve as run
     from sstq.service.database import sqlite_url
     from sstq.service.migrations import NeedsUpgrade
 
     check_port(options["host"], options["port"])
-    os.umask(0o077)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
     token, shown = kept_token(folder)
     role = "collector" if command == "serve" else command
     options["database"] = options["database"] or sqlite_url(folder / f"{role}.sqlite3")
     with check_usage():
         settings = kind.from_environment(administrator_token=token, **options)
+    os.umask(0o077)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
+    if shown == token:  # a new one
+        with atomic_file(folder / _TOKEN_FILE, private=True) as file:
+            file.write(f"{token}\n".encode())
     try:
         app = create(settings)
     except NeedsUpgrade as error:
@@ -155,11 +159,10 @@ def check_port(host: str, port: int) -> None:
 
 
 def kept_token(folder: Path) -> tuple[str, str]:
-    """Return the administrator's token, and what to print of it: itself once, when it is created.
+    """Return the administrator's token, and what to print of it: itself if it is new.
 
-    It is the one of the environment, or that of the folder, which is created if it does not exist.
+    It is the one of the environment, or that of the folder, or a new one.
     """
-    from sstq.files.atomic import atomic_file
     from sstq.service.security import new_token
 
     given, path = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN"), folder / _TOKEN_FILE
@@ -168,6 +171,4 @@ def kept_token(folder: Path) -> tuple[str, str]:
     if path.exists():
         return path.read_text(encoding="ascii").strip(), f"in {path}"
     token = new_token()
-    with atomic_file(path, private=True) as file:
-        file.write(f"{token}\n".encode())
     return token, token

@@ -1,10 +1,11 @@
 """Group commit: uploads that arrive while the disk is busy share the next transaction.
 
-Campaigns take turns, one upload each, and a transaction is small: what waits for one campaign does not hold up others.
+A transaction is small, and in it campaigns take turns, one upload each. A campaign that stored much leaves the next
+transactions to the others, if these have something to store: so they keep most of the disk's time.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import Self
 
 from sstq.service.receiving import Answer, Upload
@@ -14,6 +15,8 @@ from sstq.service.store import Store
 # Limits of one transaction, and of what may wait for it.
 _BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 20
 _QUEUE_UPLOADS, _QUEUE_BYTES = 20_000, 1 << 28
+# A campaign leaves out one transaction per so many bytes of its last one, and at most so many.
+_REST_BYTES, _MOST_RESTS = 1 << 13, 64
 
 _Waiting = tuple[Upload, asyncio.Future[Answer]]
 
@@ -26,7 +29,9 @@ class Inbox:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[str, deque[_Waiting]] = {}  # by campaign, the one whose turn is next first
+        self._waiting: dict[str, deque[_Waiting]] = {}  # by campaign
+        self._number = 0  # of the transaction
+        self._resting: dict[str, int] = {}  # the numbers until which campaigns leave transactions to others
         self._uploads = self._bytes = 0  # not answered yet
         self._closing = False
 
@@ -62,16 +67,26 @@ class Inbox:
         self._bytes -= size
 
     def _take(self) -> list[_Waiting]:
-        """Take what the next transaction stores."""
+        """Take what the next transaction stores; something waits."""
+        # Nobody rests while nobody else has something to store.
+        self._number = max(self._number + 1, min(self._resting.get(name, 0) for name in self._waiting))
+        self._resting = {name: until for name, until in self._resting.items() if until > self._number}
+        turns = deque(name for name in self._waiting if name not in self._resting)
         taken: list[_Waiting] = []
-        size = 0
-        while self._waiting and len(taken) < _BATCH_UPLOADS and size < _BATCH_BYTES:
-            name = next(iter(self._waiting))
+        sizes: Counter[str] = Counter()
+        left = _BATCH_BYTES
+        while turns and len(taken) < _BATCH_UPLOADS and left > 0:
+            name = turns.popleft()
             queue = self._waiting.pop(name)
             taken.append(queue.popleft())
-            size += len(taken[-1][0].body)
+            size = len(taken[-1][0].body)
+            sizes[name] += size
+            left -= size
             if queue:
-                self._waiting[name] = queue  # after all others
+                turns.append(name)
+                self._waiting[name] = queue  # after all others, also in the next transaction
+        for name, size in sizes.items():
+            self._resting[name] = self._number + 1 + min(size // _REST_BYTES, _MOST_RESTS)
         return taken
 
     async def _write_all(self) -> None:

@@ -98,7 +98,8 @@ class ShufflerSettings(Settings):
         collector_key: the collector's public key in hexadecimal; None to trust and store the first one seen.
         closing_seconds: how long after a campaign's end to wait for late uploads before envelopes
             below the threshold are dropped or forwarded.
-        fetch_seconds: how often to ask the collector whether campaigns have changed.
+        fetch_seconds: how often to ask the collector whether campaigns have changed; while it does not answer, less
+            and less often.
     """
 
     public_url: str | None = None

@@ -43,6 +43,7 @@ _COLLECTOR_KEY = "collector-key"
 _ASKED_AT_ONCE = 4
 # The campaign is deleted, or its grace period is over: nobody will ever open these batches.
 _FOR_GOOD = {404, 410}
+_LONGEST_PAUSE = 300.0  # in seconds, between attempts to reach a collector that does not answer
 
 logger = logging.getLogger("sstq.service")
 _DESCRIPTION = (
@@ -181,14 +182,14 @@ class Work(Rounds):
     def __init__(self, shuffler: Shuffler) -> None:
         super().__init__(shuffler)
         self._shuffler = shuffler
-        self._fetch_due, self._forwarding = 0.0, True
+        self._pause, self._fetch_due, self._forwarding = shuffler.settings.fetch_seconds, 0.0, True
 
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
-            for entry in list(self._shuffler.entries.values()):
-                self._fetch(entry)
-            self._fetch_due, self._forwarding = time.monotonic() + self._shuffler.settings.fetch_seconds, True
+            answered = [self._fetch(entry) for entry in list(self._shuffler.entries.values())]
+            self._pause = next_pause(self._pause, self._shuffler.settings.fetch_seconds, all(answered))
+            self._fetch_due, self._forwarding = time.monotonic() + self._pause, True
         entries = list(self._shuffler.entries.values())
         for entry in entries:
             self.attempt(entry, self._mix)
@@ -197,13 +198,16 @@ class Work(Rounds):
                 self._forwarding &= self._forward(entry)  # after a failure not before the next fetch
         self.purge()
 
-    def _fetch(self, entry: RunningCampaign) -> None:
+    def _fetch(self, entry: RunningCampaign) -> bool:
+        """Fetch a campaign again; returns False if the collector did not answer."""
         if self._shuffler.closed_for(entry, timedelta(hours=self._shuffler.settings.grace_hours)):
-            return  # the collector accepts no more batches
+            return True  # the collector accepts no more batches
         try:
             self._shuffler.fetch(entry.campaign.name)
         except ValueError as error:  # keep using the old document
             logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
+            return not isinstance(error, RequestError) or error.status is not None
+        return True
 
     def _mix(self, entry: RunningCampaign) -> None:
         """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
@@ -242,6 +246,11 @@ class Work(Rounds):
                 self._shuffler.metrics.people.labels(name, "refused").inc(manifest.count)
             sent(store, part)
         return True
+
+
+def next_pause(last: float, usual: float, answered: bool) -> float:
+    """The seconds until the collector is asked again: pauses double while it does not answer."""
+    return usual if answered else max(usual, min(2 * last, _LONGEST_PAUSE))
 
 
 def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
