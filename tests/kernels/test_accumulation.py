@@ -1,9 +1,9 @@
-"""Accumulation against np.add.at."""
+"""Accumulation and partial sums against NumPy."""
 
 import numpy as np
 import pytest
 
-from sstq.kernels import accumulate
+from sstq.kernels import accumulate, accumulate_vectors, count_passed
 
 
 @pytest.mark.parametrize("kind", ["u1", "u4", ">i8", "strided", "read-only", "unaligned"])
@@ -41,3 +41,39 @@ def test_refuses_before_anything_is_added(index, code, says):
     with pytest.raises(ValueError, match=says):
         accumulate(state, np.array(index), np.array(code), np.ones((4, 3), np.int64))
     assert not state.any()
+
+
+@pytest.mark.parametrize(("columns", "value_bits", "square_bits", "limit"), [(3, 44, 14, 256.0), (4, 59, 59, 1.0)])
+def test_vectors_against_numpy(columns, value_bits, square_bits, limit, seed):
+    rng = np.random.default_rng(seed)
+    unit = float(rng.uniform(0.1, 10.0))
+    vectors = unit * limit * rng.uniform(-1, 1, (50, 7)) * rng.choice([1.0, 1e-3, 0.0], (50, 7))
+    state = rng.integers(0, 100, (7, columns))
+    expected = state.copy()
+    relative = vectors / unit
+    values = np.rint(np.ldexp(relative, value_bits)).astype(np.int64)
+    squares = np.rint(np.ldexp(relative**2, square_bits)).astype(np.int64)
+    mask = (1 << 30) - 1
+    parts = [values >> 30, values & mask, *([squares] if columns == 3 else [squares >> 30, squares & mask])]
+    expected += np.stack([part.sum(axis=0) for part in parts], axis=1)
+    assert accumulate_vectors(state, vectors, unit, limit, value_bits, square_bits)
+    np.testing.assert_array_equal(state, expected)
+
+
+@pytest.mark.parametrize("bad", [1.001, -1.001, np.inf, np.nan])
+def test_a_number_beyond_the_limit_is_told(bad):
+    vectors = np.zeros((3, 2))
+    vectors[2, 1] = bad
+    assert not accumulate_vectors(np.zeros((2, 3), np.int64), vectors, 1.0, 1.0, 10, 10)
+
+
+def test_a_state_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match="one row of 3 or 4 integers per coordinate"):
+        accumulate_vectors(np.zeros((3, 3), np.int64), np.zeros((1, 2)), 1.0, 1.0, 1, 1)
+
+
+def test_partial_sums_against_numpy(seed):
+    rng = np.random.default_rng(seed)
+    rows, uniforms = rng.standard_normal((300, 40)).astype(np.float32), rng.random(300)
+    sums = np.cumsum(np.abs(rows), axis=1, dtype=np.float64) * 0.03
+    np.testing.assert_array_equal(count_passed(rows, uniforms, 0.03), np.sum(sums <= uniforms[:, None], axis=1))

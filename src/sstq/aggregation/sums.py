@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.aggregation.base import Aggregator
 from sstq.frames.tight import Frame
+from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
 
 # Decoded numbers at a time: enough that calls do not matter, few enough for the second-level cache.
 _NUMBERS_AT_A_TIME = 1 << 18
-# The bits of a low limb of fixed-point sums; limbs and squares of 30 bits leave room for 2^32 messages in 63 bits.
-_LIMB_BITS = 30
 # Up to this many dimensions the square of a covariance is computed exactly.
 _AXES = 64
 
@@ -55,11 +54,11 @@ class FrameAggregator(Aggregator):
 
     def _coordinate_totals(self) -> NDArray[np.float64]:
         """The sum of the decoded values of every coordinate, in units of the decoding scale."""
-        return _from_limbs(self._state[:, 1:3], self._exponent - 2 * _LIMB_BITS)
+        return _from_limbs(self._state[:, 1:3], self._exponent - 2 * LIMB_BITS)
 
     def _coordinate_squares(self) -> NDArray[np.float64]:
         """The sum of the squares of the decoded values of every coordinate, in units of the decoding scale squared."""
-        return _from_limbs(self._state[:, 3:], 2 * self._exponent - _LIMB_BITS)
+        return _from_limbs(self._state[:, 3:], 2 * self._exponent - LIMB_BITS)
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         frame, scale = self._mechanism.frame, self._scale
@@ -140,15 +139,11 @@ class VectorAggregator(Aggregator):
         added, unit, limit = self._empty_state(), self._unit, self._limit
         size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
         for start in range(0, len(messages), size):
-            relative = self._mechanism.decode(messages[start : start + size]) / unit
-            if not np.all(np.abs(relative) <= limit):
+            vectors = self._mechanism.decode(messages[start : start + size])
+            if not kernels.accumulate_vectors(added, vectors, unit, limit, self._value_bits, self._square_bits):
                 raise ValueError(
                     f"decoded coordinates must be at most {limit * unit:g}: no honest client sends larger ones"
                 )
-            values = np.rint(relative * 2.0**self._value_bits).astype(np.int64)
-            squares = np.rint(relative * relative * 2.0**self._square_bits).astype(np.int64)
-            limbs = [*_limbs(values), *(_limbs(squares) if self._columns == 4 else [squares])]
-            added += np.stack([limb.sum(axis=0) for limb in limbs], axis=1)
         self._state += added
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -182,22 +177,17 @@ def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], 
     exponent = math.frexp(float(np.max(np.abs(values))))[1]
     rows = []
     for value in values.tolist():
-        scaled = round(Fraction(value) * Fraction(2) ** (2 * _LIMB_BITS - exponent))
-        square = round(Fraction(value) ** 2 * Fraction(2) ** (_LIMB_BITS - 2 * exponent))
-        rows.append((*divmod(scaled, 1 << _LIMB_BITS), square))
+        scaled = round(Fraction(value) * Fraction(2) ** (2 * LIMB_BITS - exponent))
+        square = round(Fraction(value) ** 2 * Fraction(2) ** (LIMB_BITS - 2 * exponent))
+        rows.append((*divmod(scaled, 1 << LIMB_BITS), square))
     return np.array(rows, dtype=np.int64), exponent
-
-
-def _limbs(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers as high·2^30 + low, 0 ≤ low < 2^30."""
-    return numbers >> _LIMB_BITS, numbers & ((1 << _LIMB_BITS) - 1)
 
 
 def _from_limbs(limbs: NDArray[np.int64], exponent: int) -> NDArray[np.float64]:
     """Combine sums kept in limbs, the highest in column 0, to doubles times 2^exponent."""
     sums = limbs[:, 0].astype(np.float64)
     for low in limbs.T[1:]:
-        sums *= 2.0**_LIMB_BITS
+        sums *= 2.0**LIMB_BITS
         sums += low
     sums *= 2.0**exponent
     return sums

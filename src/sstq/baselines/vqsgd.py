@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq import kernels
 from sstq.aggregation import FrameAggregator
 from sstq.frames.tight import Floats, Frame
 from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, Floats32, Ints, Mechanism, Rows, Words
@@ -146,9 +147,7 @@ def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     cancel out. The work is the same for every vector.
     """
     dim = unit.shape[1]
-    cumulative = np.cumsum(np.abs(unit), axis=1, dtype=np.float64)
-    cumulative *= dim**-0.5
-    coordinate = np.count_nonzero(cumulative <= unit_interval(which)[:, None], axis=1)
+    coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)
     axis = np.minimum(coordinate, dim - 1)
     vertex = 2 * axis + (unit[np.arange(len(unit)), axis] < 0)
     return np.where(coordinate < dim, vertex, streams.multiply_shift(spread, 2 * dim))

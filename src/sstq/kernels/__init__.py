@@ -9,10 +9,13 @@ line that announces the first compilation.
 """
 
 from sstq.kernels.api import LEAST_REDUCTION as LEAST_REDUCTION
+from sstq.kernels.api import LIMB_BITS as LIMB_BITS
 from sstq.kernels.api import LONGEST_STEP as LONGEST_STEP
 from sstq.kernels.api import accumulate as accumulate
+from sstq.kernels.api import accumulate_vectors as accumulate_vectors
 from sstq.kernels.api import box_muller as box_muller
 from sstq.kernels.api import clip_to_ball as clip_to_ball
+from sstq.kernels.api import count_passed as count_passed
 from sstq.kernels.api import draw_around as draw_around
 from sstq.kernels.api import hadamard_transform as hadamard_transform
 from sstq.kernels.api import kashin_pick as kashin_pick

@@ -24,6 +24,9 @@ LONGEST_STEP = 16.0
 LEAST_REDUCTION = 1e-30
 """Stands in for a reduction of the residual that is zero, as that of a zero vector, or lost to rounding."""
 
+LIMB_BITS = 30
+"""The bits of a low limb of fixed-point sums; limbs and squares of 30 bits leave room for 2^32 messages in 63 bits."""
+
 # The time of one normal number, in numbers of a transform.
 _COST_OF_A_NORMAL = 6
 # Messages are added in blocks of about 32,000, which stay in the cache.
@@ -273,3 +276,26 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
     for part in row_chunks(len(index), _BLOCK_OF_A_MESSAGE):
         messages = index[part].astype(np.uint32), code[part].astype(np.uint32)
         compiled("sums.add_messages", state, *messages, increments)(state, *messages, increments)
+
+
+def accumulate_vectors(
+    state: Integers, vectors: Doubles, unit: float, limit: float, value_bits: int, square_bits: int
+) -> bool:
+    """Add dense vectors, (n, d), to a state of d rows: round(v/unit·2^value_bits) in two limbs, and its square's.
+
+    The state, int64, has three columns for squares in one limb and four for two. False if a number is beyond
+    limit·unit or none, which leaves the state of no use.
+    """
+    (vectors,) = _take("vectors f8 n d", vectors)
+    if state.shape not in ((vectors.shape[1], 3), (vectors.shape[1], 4)) or not state.flags.c_contiguous:
+        raise ValueError(f"state must have one row of 3 or 4 integers per coordinate, got shape {state.shape}")
+    numbers = float(unit), float(limit), 2.0**value_bits, 2.0**square_bits
+    return bool(compiled("sums.add_vectors", state, vectors, *numbers)(state, vectors, *numbers))
+
+
+def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
+    """The number of sums scale·(|rows[i, 0]| + … + |rows[i, j]|), j = 0, 1, …, that are ≤ uniforms[i], (n,)."""
+    rows, uniforms = _take("rows f4 n d, uniforms f8 n", rows, uniforms)
+    counts = np.empty(len(rows), np.int64)
+    _run_rows("sums.count_passed_sums", rows.shape[1], (rows, uniforms, counts), float(scale))
+    return counts

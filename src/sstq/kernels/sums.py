@@ -1,6 +1,12 @@
-"""Adding messages to an aggregator's exact state."""
+"""Sums: messages added to an aggregator's exact state, and how many partial sums of a row stay below a number."""
 
 from typing import Any
+
+import numpy as np
+
+from sstq.kernels.api import LIMB_BITS
+
+_LIMB_MASK = (1 << LIMB_BITS) - 1
 
 
 def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
@@ -14,3 +20,35 @@ def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
         a, b = state[row, 0] + increments[kind, 0], state[row, 1] + increments[kind, 1]
         c, d = state[row, 2] + increments[kind, 2], state[row, 3] + increments[kind, 3]
         state[row, 0], state[row, 1], state[row, 2], state[row, 3] = a, b, c, d
+
+
+def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_factor: float, square_factor: float) -> bool:
+    """Add each vector to sums of values, in two limbs, and of squares, in one limb or two.
+
+    Returns False at the first number beyond limit·unit, or that is none; the state is of no use then.
+    """
+    for i in range(vectors.shape[0]):
+        for j in range(vectors.shape[1]):
+            relative = vectors[i, j] / unit
+            if not abs(relative) <= limit:
+                return False
+            value = np.int64(np.rint(relative * value_factor))
+            square = np.int64(np.rint(relative * relative * square_factor))
+            state[j, 0] += value >> LIMB_BITS
+            state[j, 1] += value & _LIMB_MASK
+            if state.shape[1] == 3:
+                state[j, 2] += square
+            else:
+                state[j, 2] += square >> LIMB_BITS
+                state[j, 3] += square & _LIMB_MASK
+    return True
+
+
+def count_passed_sums(rows: Any, uniforms: Any, counts: Any, scale: float) -> None:
+    """Set counts[i] to the number of j with scale·(|rows[i, 0]| + … + |rows[i, j]|) ≤ uniforms[i], in doubles."""
+    for row in range(rows.shape[0]):
+        total, passed = 0.0, np.int64(0)
+        for j in range(rows.shape[1]):
+            total += abs(np.float64(rows[row, j]))
+            passed += np.int64(total * scale <= uniforms[row])
+        counts[row] = passed
