@@ -46,6 +46,7 @@ def send(
     from sstq.client.sent import record_sent
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import answer_files, encode_files
+    from sstq.messages.batch import Messages
 
     if "://" not in url:
         raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
@@ -79,7 +80,8 @@ def send(
     files, groups = answer_files(files, groups, mechanism.groups)
     report = LocalReport()
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        messages = list(encode_files(mechanism, files, None, groups=groups, report=report, advance=advance))
+        encoded = encode_files(mechanism, files, None, groups=groups, report=report, advance=advance)
+        messages = Messages.concatenate(list(encoded))
         record_sent(client.campaign, client.key, vectors, again=again)
         sent = client.send_messages(messages, progress=advance)
     if report.clipped > 0.05 * report.vectors:

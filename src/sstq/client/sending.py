@@ -6,7 +6,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -157,31 +157,27 @@ class Client:
         """
         return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
 
-    def send_messages(
-        self, messages: Messages | Iterable[Messages], *, progress: Callable[[int], object] = lambda _: None
-    ) -> int:
+    def send_messages(self, messages: Messages, *, progress: Callable[[int], object] = lambda _: None) -> int:
         """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
 
         Args:
-            messages: one batch or several, which are read before anything leaves; with several messages per person,
-                slot by slot.
+            messages: the messages of all people; with several per person, slot by slot.
             progress: called with the number of messages after each upload.
         """
-        batches = [messages] if isinstance(messages, Messages) else list(messages)
-        if any(batch.digest != self.campaign.digest for batch in batches):
+        if messages.digest != self.campaign.digest:
             raise ValueError("messages must come from the campaign's mechanism; encode them with `campaign.mechanism`")
-        if any(batch.simulated for batch in batches):
+        if messages.simulated:
             raise ValueError(
                 "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
             )
-        total, slots = sum(map(len, batches)), self.campaign.slots
+        total, slots = len(messages), self.campaign.slots
         shuffling = self.campaign.shuffling
         if shuffling is not None and total % slots:
             raise ValueError(f"messages must be {slots} per person, slot by slot, got {total}")
         self.check_people(total // slots)
         if self._ledger is not None and total:
             self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
-        sent, uploads = 0, self._packed(batches) if shuffling is None else self._sealed(batches, shuffling)
+        sent, uploads = 0, self._packed(messages) if shuffling is None else self._sealed(messages, shuffling)
         for (body, count), token in zip(uploads, cycle(self._tokens or [None]), strict=False):
             stated = count if shuffling is None else 1  # person
             headers = {
@@ -200,19 +196,18 @@ class Client:
             progress(count)
         return sent
 
-    def _packed(self, batches: Iterable[Messages]) -> Iterator[tuple[bytes, int]]:
+    def _packed(self, messages: Messages) -> Iterator[tuple[bytes, int]]:
         """Iterate over the bodies of uploads, with the number of messages in each."""
         most = self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
-        for batch in batches:
-            for start in range(0, len(batch), most):
-                some = batch[start : start + most]
-                yield some.to_bytes(), len(some)
+        for start in range(0, len(messages), most):
+            some = messages[start : start + most]
+            yield some.to_bytes(), len(some)
 
-    def _sealed(self, batches: Iterable[Messages], terms: Shuffling) -> Iterator[tuple[bytes, int]]:
+    def _sealed(self, messages: Messages, terms: Shuffling) -> Iterator[tuple[bytes, int]]:
         """Iterate over the people: their messages sealed for the collector's newest key, covered for the shuffler."""
         campaign, newest = self.campaign, self._document.sealing_keys[0]
         crowd, cover = campaign.crowd(newest), bytes.fromhex(terms.sealing_key)
-        rows = [row.tobytes() for batch in batches for row in payloads(batch, campaign.message_bits)]
+        rows = [row.tobytes() for row in payloads(messages, campaign.message_bits)]
         people = len(rows) // campaign.slots
         for person in range(people):
             yield seal_person(rows[person::people], crowd, newest, cover), campaign.slots

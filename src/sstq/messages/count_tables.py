@@ -8,9 +8,9 @@ from typing import Any
 
 from sstq.checks import ArgumentError
 from sstq.files.stores import open_object
-from sstq.messages.parquet import open_parquet
+from sstq.messages.parquet import MAGIC, open_parquet
 
-_SQLITE, _PARQUET, _DUCKDB = b"SQLite format 3\x00", b"PAR1", b"DUCK"
+_SQLITE, _DUCKDB = b"SQLite format 3\x00", b"DUCK"
 # A DuckDB database has its mark after a checksum.
 _DUCKDB_AT = 8
 
@@ -24,7 +24,7 @@ def read_count_table(path: str, query: str | None = None, text: str | None = Non
         if database != (query is not None):
             what = "one" if database else "none"
             raise ArgumentError("query", f"reads a DuckDB or SQLite database; {path} is {what}")
-        if start.startswith(_PARQUET):
+        if start.startswith(MAGIC):
             with open_parquet(file) as table:
                 return table.read()
         if query is None:

@@ -59,13 +59,8 @@ def write(
     pyarrow = import_pyarrow()
     iterator = iter(blocks)
     first = next(iterator)
-    stated = (
-        str(VERSION),
-        first.digest,
-        str(first.layout.message_bits),
-        str(int(first.simulated)),
-        os.urandom(16).hex(),
-    )
+    bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
+    stated = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
     schema = _as_table(pyarrow, first, counted, by).schema.with_metadata(dict(zip(_KEYS, stated, strict=True)))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
@@ -93,15 +88,8 @@ def describe(file: BinaryIO) -> dict[str, Any]:
     # A file written by another tool may lack our checksum; its pages' own are verified.
     if checksum not in (None, _checksum(stated, count)):
         raise ValueError(f"{file.name} is damaged: the checksum of its metadata does not match")
-    flags = {"simulated": simulated == "1", "with_clients": CLIENT in schema.names}
-    return {
-        "version": VERSION,
-        "digest": digest,
-        "count": count,
-        "message_bits": int(bits),
-        "file_id": file_id,
-        **flags,
-    }
+    described = {"version": VERSION, "digest": digest, "count": count, "message_bits": int(bits), "file_id": file_id}
+    return described | {"simulated": simulated == "1", "with_clients": CLIENT in schema.names}
 
 
 def _checksum(stated: Iterable[str], count: int) -> bytes:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.npy import DAMAGED_ARCHIVE
 from sstq.messages import arrays
-from sstq.messages.parquet import open_parquet
+from sstq.messages.parquet import MAGIC, open_parquet
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
-_NPY, _PARQUET = b"\x93NUMPY", b"PAR1"
+_NPY = b"\x93NUMPY"
 IDENTIFIERS = ("id", "uuid", "user", "name")
 _UNKNOWN = "is not a .npy, Parquet or CSV file of vectors"
 
@@ -120,7 +120,7 @@ def open_vectors(
         if by is not None:
             raise ArgumentError("by", f"must be left out for {name}: only Parquet and CSV files have columns")
         return _open_npy(name, dim)
-    return (_open_parquet if start.startswith(_PARQUET) else _open_csv)(name, dim, columns, by, unreadable)
+    return (_open_parquet if start.startswith(MAGIC) else _open_csv)(name, dim, columns, by, unreadable)
 
 
 def load_array(path: str | os.PathLike[str]) -> NDArray[Any]:
