@@ -73,12 +73,11 @@ class Aggregator(ABC):
         """The sums of no message, a 2-dimensional array of zeros."""
 
     @abstractmethod
-    def _add(self, messages: Messages) -> None:
-        """Add checked messages to the state; whatever can be refused is refused before anything is added."""
+    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:
+        """Add checked messages to the state, each this many times, or once; a refused message changes nothing.
 
-    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:  # noqa: ARG002 (a hook)
-        """Add each of these checked messages this many times."""
-        raise ValueError(f"{type(self).__name__} adds single messages; it cannot take counts")
+        Only those that are estimated from counts (`Mechanism.counted_layout`) get any.
+        """
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean of the single estimates and of their squares, each (d,)."""
@@ -96,14 +95,16 @@ class Aggregator(ABC):
                 f"messages must be Messages, got {type(messages).__name__}; bytes become messages with "
                 "mechanism.messages_from_bytes(raw, count)"
             )
-        added = len(messages)
         self._refuse_foreign(messages.digest, "messages are")
+        self._add_checked(messages, None, len(messages))
+        return self
+
+    def _add_checked(self, messages: Messages, times: NDArray[np.int64] | None, added: int) -> None:
         self._refuse_overflow(added)
         if added:
-            self._add(messages)
+            self._add(messages, times)
             self._count += added
             self._simulated |= messages.simulated
-        return self
 
     def update_counts(
         self, columns: Any, counts: ArrayLike | str = COUNT, *, source: str | None = None, simulated: bool = False
@@ -136,13 +137,7 @@ class Aggregator(ABC):
         if source in self._sources:
             raise ValueError(f"source {source!r} is counted already: its messages would count twice")
         table, times = read_counts(columns, counts, layout)
-        messages = self._mechanism.counted_messages(table, simulated)
-        added = int(times.sum())
-        self._refuse_overflow(added)
-        if added:
-            self._add_counts(messages, times)
-            self._count += added
-            self._simulated |= simulated
+        self._add_checked(self._mechanism.counted_messages(table, simulated), times, int(times.sum()))
         if source is not None:
             self._sources.add(source)
         return self

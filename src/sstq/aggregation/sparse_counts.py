@@ -41,18 +41,15 @@ class SparseAggregator(Aggregator):
         self._merged: list[NDArray[np.int64]] = []
         return np.zeros((0, 3), dtype=np.int64)
 
-    def _add(self, messages: Messages) -> None:
+    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:
         sent = self._codes(messages)
-        # Batches double from the last to the first, so that there are few of them, however small they come.
-        while self._pending and len(self._pending[-1]) <= 2 * len(sent):
-            sent = np.concatenate([self._pending.pop(), sent])
-        self._pending.append(sent)
-        self._settle_if_many()
-
-    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
-        """Add each of these messages this many times."""
-        some = times > 0
-        self._merged.append(condensed(_rows(self._codes(messages)[some], times[some])))
+        if times is not None:
+            self._merged.append(condensed(_rows(sent[times > 0], times[times > 0])))
+        else:
+            # Batches double from the last to the first, so that there are few of them, however small they come.
+            while self._pending and len(self._pending[-1]) <= 2 * len(sent):
+                sent = np.concatenate([self._pending.pop(), sent])
+            self._pending.append(sent)
         self._settle_if_many()
 
     def _settle_if_many(self) -> None:

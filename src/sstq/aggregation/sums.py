@@ -36,12 +36,11 @@ class FrameAggregator(Aggregator):
         self._largest_value = self._scale * float(np.max(np.abs(values)))
         return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
 
-    def _add(self, messages: Messages) -> None:
+    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:
         index, code = self._mechanism.indices_and_codes(messages)
-        kernels.accumulate(self._state, index, code, self._table)
-
-    def _add_counts(self, messages: Messages, times: NDArray[np.int64]) -> None:
-        index, code = self._mechanism.indices_and_codes(messages)
+        if times is None:
+            kernels.accumulate(self._state, index, code, self._table)
+            return
         terms = np.insert(self._table, 0, 1, axis=1)[code] * times[:, None]
         for column, values in zip(self._state.T, terms.T, strict=True):
             np.add.at(column, index.astype(np.int64), values)
@@ -134,7 +133,7 @@ class VectorAggregator(Aggregator):
     def _empty_state(self) -> NDArray[np.int64]:
         return np.zeros((self._mechanism.dim, self._columns), dtype=np.int64)
 
-    def _add(self, messages: Messages) -> None:
+    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:  # noqa: ARG002 (never counts)
         # Beside the state, which must stay as it is if a later vector is refused.
         added, unit, limit = self._empty_state(), self._unit, self._limit
         size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)

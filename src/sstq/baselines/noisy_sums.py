@@ -127,7 +127,7 @@ class NoisyAggregator(Aggregator):
             )
         super()._refuse_overflow(added)
 
-    def _add(self, messages: Messages) -> None:
+    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:  # noqa: ARG002 (never counts)
         for kept, values in self._mechanism.contributions(messages):
             self._sums[kept] += values
 

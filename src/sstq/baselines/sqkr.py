@@ -63,15 +63,13 @@ class SignAggregator(Aggregator):
     def _empty_state(self) -> Ints:
         return np.zeros((self._mechanism.frame.size, 2), dtype=np.int64)
 
-    def _add(self, messages: Messages) -> None:
+    def _add(self, messages: Messages, times: Ints | None) -> None:
         if self._mechanism.k is not None:
-            self._add_counts(messages, np.ones(len(messages), dtype=np.int64))
+            added = 1 if times is None else times[:, None]
+            np.add.at(self._state, self._mechanism.indices_and_bits(messages), added)
             return
         ones = self._mechanism.dense_bits(messages).sum(axis=0, dtype=np.int64)
         self._state += np.stack([len(messages) - ones, ones], axis=1)
-
-    def _add_counts(self, messages: Messages, times: Ints) -> None:
-        np.add.at(self._state, self._mechanism.indices_and_bits(messages), times[:, None])
 
     def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
         frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
