@@ -84,8 +84,8 @@ def simulate(
 
     Examples:
         >>> ages = np.random.default_rng(1).normal([50, 27], [9, 4], size=(20_000, 2))
-        >>> found = simulate(ages, epsilon=3.0, bounds={"age": (0, 110), "bmi": (10, 60)}, rng=1)
-        >>> found.bits, found.error < 5 * found.predicted_error, found.estimate.names
+        >>> trial = simulate(ages, epsilon=3.0, bounds={"age": (0, 110), "bmi": (10, 60)}, rng=1)
+        >>> trial.bits, trial.error < 5 * trial.predicted_error, trial.estimate.names
         (19, True, ('age', 'bmi'))
     """
     chosen = mechanism_class(mechanism)

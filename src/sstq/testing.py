@@ -80,23 +80,19 @@ def _built(mechanism: Mechanism, **changes: Any) -> Mechanism:
     return type(mechanism)(**{**mechanism.options, **changes})
 
 
-def some_rows(count: int, dim: int) -> Floats:
-    """Some vectors, of norms around 1/4·√dim."""
-    return np.random.default_rng(count).standard_normal((count, dim)) / 4
-
-
-def encode(mechanism: Mechanism, x: Any, rng: Any = None, group: int = 1) -> Messages:
+def encode(mechanism: Mechanism, x: Any, rng: Any = None) -> Messages:
     """Messages of the rows, with client identifiers if the coin is public and one group if there are groups."""
     clients = np.arange(len(x)) if mechanism.coin == "public" else None
-    groups = None if mechanism.groups is None else np.full(len(x), group)
+    groups = None if mechanism.groups is None else np.ones(len(x), dtype=np.int64)
     return mechanism.encode(x, rng=rng, clients=clients, groups=groups)
 
 
 def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages:
     """Messages of so many people, who hold the same whatever the seed."""
+    generator = np.random.default_rng(count)
     if isinstance(mechanism, RecordMechanism):
-        return mechanism.encode(mechanism.some_people(count, np.random.default_rng(count)), rng)
-    return encode(mechanism, some_rows(count, mechanism.dim), rng)
+        return mechanism.encode(mechanism.some_people(count, generator), rng)
+    return encode(mechanism, generator.standard_normal((count, mechanism.dim)) / 4, rng)
 
 
 def _require_alike(first: Mechanism, second: Mechanism, seed: int) -> None:
@@ -111,9 +107,9 @@ def _variant(mechanism: Mechanism, factor: float) -> Mechanism:
     return mechanism.replace(**{option: factor * getattr(mechanism, option)})
 
 
-def held(mechanism: Mechanism, x: Any, group: int = 1) -> Any:
-    """What people hold who have these rows."""
-    return mechanism._records(x, None if mechanism.groups is None else np.full(len(x), group))
+def records(mechanism: Mechanism, x: Any) -> Any:
+    """What people hold who have these rows, in the groups of `encode`."""
+    return mechanism._records(x, None if mechanism.groups is None else np.ones(len(x), dtype=np.int64))
 
 
 def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
@@ -123,7 +119,7 @@ def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     named = structured_vectors(mechanism.dim, np.random.default_rng(seed))
     vectors: dict[str, Floats] = {name: mechanism.clip * rows[:1] for name, rows in named.items()}
     vectors |= {"short": 0.3 * vectors["gaussian"], "zero": 0.0 * vectors["gaussian"]}
-    return {name: held(mechanism, rows) for name, rows in vectors.items()}
+    return {name: records(mechanism, rows) for name, rows in vectors.items()}
 
 
 def check_surface(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
@@ -246,7 +242,7 @@ def check_randomness(mechanism: Mechanism, seed: int) -> None:
         _require(fresh.to_bytes() != again.to_bytes(), "entropy must be fresh")
     totals, people = set(), list(trials(mechanism, seed).values())
     if not isinstance(mechanism, RecordMechanism):
-        people.append(held(mechanism, np.full((1, mechanism.dim), 1e300)))
+        people.append(records(mechanism, np.full((1, mechanism.dim), 1e300)))
     for person in people:
         source = _CountingBits(seed)
         clients = np.array([3], dtype=np.uint64) if mechanism.coin == "public" else None
@@ -305,14 +301,14 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
     for name in [name for name in names if name in tried] or tried:
         person = tried[name]
         decoded = estimates(mechanism, person, seed, count)
-        stated, target = mechanism._row_error(person)[0], mechanism._estimated(person)
+        expected, target = mechanism._row_error(person)[0], mechanism._estimated(person)
         if mechanism.unbiased:
-            off = np.linalg.norm(stated - target)
+            off = np.linalg.norm(expected - target)
             _require(off <= 1e-3 * mechanism.clip, f"{name}: it says that it is unbiased, but it is off by {off:g}")
         for direction in [*target, *np.random.default_rng(seed).standard_normal((3, target.shape[1]))]:
             along = decoded @ direction
             margin = Z * along.std() / math.sqrt(count) + 1e-6 * mechanism.clip * np.linalg.norm(direction)
-            _require(abs(along.mean() - stated[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
+            _require(abs(along.mean() - expected[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
         if mechanism.trust != "aggregator":  # which adds noise
             squared, total = np.sum((decoded - target) ** 2, axis=1), mean_error(mechanism, person, 1).total
             margin = Z * squared.std() / math.sqrt(count) + 1e-6 * (total + mechanism.clip**2)
@@ -384,18 +380,7 @@ def check_files(mechanism: Mechanism, seed: int) -> None:
             _require(aggregator.count == 40 * mechanism.messages, "all messages of a file must be added")
 
 
-CHECKS: tuple[Callable[[Mechanism, int], None], ...] = (
-    check_surface,
-    check_options,
-    check_immutable,
-    check_bits,
-    check_json,
-    check_tampered_json,
-    check_randomness,
-    check_bad_vectors,
-    check_estimates,
-    check_law,
-    check_privacy,
-    check_aggregation,
-    check_files,
-)
+# All of the above, in that order.
+CHECKS: tuple[Callable[[Mechanism, int], None], ...] = tuple(
+    check for name, check in list(vars().items()) if name.startswith("check_") and check.__module__ == __name__
+)[1:]

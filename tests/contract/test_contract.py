@@ -76,13 +76,6 @@ def test_check_mechanism_runs_every_check(monkeypatch):
         testing.check_mechanism(mechanism, seed=7)
 
 
-def test_public_checks_are_all_in_the_list():
-    named = {value for name, value in vars(testing).items() if name.startswith("check_") and inspect.isfunction(value)}
-    assert {check for check in named if check.__module__ == testing.__name__} - {testing.check_mechanism} == set(
-        testing.CHECKS
-    )
-
-
 @every_case
 def test_options_are_kept_as_given(case):
     given = RECORDS.get(case) or {"dim": DIM, "clip": 0.5} | CASES[case]

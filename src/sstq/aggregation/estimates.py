@@ -131,8 +131,8 @@ class Estimate:
         of one block).
 
         Examples:
-            >>> found = Estimate(np.zeros(100), np.full(100, 0.1), count=1000).region(0.95)
-            >>> round(found.radius, 2), round(float(found.half_width[0]), 2)
+            >>> region = Estimate(np.zeros(100), np.full(100, 0.1), count=1000).region(0.95)
+            >>> round(region.radius, 2), round(float(region.half_width[0]), 2)
             (1.12, 0.35)
         """
         if not isinstance(level, (float, np.floating)) or not 0 < level < 1:

@@ -63,8 +63,8 @@ class Bounds:
         >>> bounds = Bounds((("age", 0.0, 110.0), ("bmi", 10.0, 60.0)), clip=1.0)
         >>> bounds.inward(np.array([[110.0, 35.0]])).round(3)
         array([[0.707, 0.   ]])
-        >>> found = bounds.outward(Estimate(np.array([0.5**0.5, 0.0]), np.full(2, 0.01), count=100))
-        >>> found.value.round(1), found.names
+        >>> estimate = bounds.outward(Estimate(np.array([0.5**0.5, 0.0]), np.full(2, 0.01), count=100))
+        >>> estimate.value.round(1), estimate.names
         (array([110.,  35.]), ('age', 'bmi'))
     """
 

@@ -190,7 +190,7 @@ class EitherLaw:
 
     def part_of(self, case: int) -> tuple[int, int]:
         """The draw to which a case belongs, and its number there."""
-        return [(number, own) for number, part in enumerate(self.parts) for own in range(part.cases)][case]
+        return [(number, inner) for number, part in enumerate(self.parts) for inner in range(part.cases)][case]
 
     def ratio(self) -> Fraction:
         """The largest ratio of all draws."""
@@ -198,13 +198,13 @@ class EitherLaw:
 
     def cells(self, case: int) -> int:
         """Those of its draw."""
-        number, own = self.part_of(case)
-        return self.parts[number].cells(own)
+        number, inner = self.part_of(case)
+        return self.parts[number].cells(inner)
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
         """Those of its draw."""
-        number, own = self.part_of(case)
-        return self.parts[number].boxes(own, places)
+        number, inner = self.part_of(case)
+        return self.parts[number].boxes(inner, places)
 
     def to_dict(self) -> dict[str, Any]:
         """The kind, the number of draws, and the draws."""

@@ -63,8 +63,8 @@ class SSTQParameters(KashinParameters):
 
     def options(self) -> dict[str, Any]:
         """Codewords of one's own are an option."""
-        own = {"codebook": self.codebook_values.tolist()} if self.codebook == "custom" else {}
-        return super().options() | own
+        codewords = {"codebook": self.codebook_values.tolist()} if self.codebook == "custom" else {}
+        return super().options() | codewords
 
 
 class SSTQ(KashinMechanism):
