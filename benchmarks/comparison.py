@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 import sstq
 from benchmarks.comparison_peers import NOT_INSTALLED, Task, mean_of
 from benchmarks.harness import Remark, Result, benchmark
-from sstq.accounting import compose, epsilon_per_round
+from sstq.accounting import compose, epsilon_per_round, gaussian_sigma
 from sstq.mechanisms import Mechanism
 
 HERE = Path(__file__).parent
@@ -153,16 +152,8 @@ def _items() -> Iterator[Result | Remark]:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The exact ε of Gaussian noise at δ, μ being sensitivity over standard deviation; √T·μ for T rounds.
-
-    Balle, Wang: Improving the Gaussian Mechanism for Differential Privacy, ICML 2018, Theorem 8.
-    """
-
-    def excess(epsilon: float) -> float:
-        upper, lower = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-        return float(np.exp(upper) - np.exp(lower)) - delta
-
-    return float(brentq(excess, 0.0, mu * mu + 10 * mu * math.sqrt(-math.log(delta))))
+    """The exact ε of Gaussian noise at δ, μ being sensitivity over standard deviation; √T·μ for T rounds."""
+    return float(brentq(lambda epsilon: mu * gaussian_sigma(epsilon, delta) - 1, 1e-9, 100.0))
 
 
 def _rounds() -> Iterator[Result | Remark]:
@@ -176,9 +167,8 @@ def _rounds() -> Iterator[Result | Remark]:
         yield Result(f"{rounds} rounds of LocalDpMod(ε = 3): total ε at δ = {DELTA:g}", exact, "")
         ours, note = compose(EPSILON, rounds, delta=DELTA), f"{EPSILON * rounds:g} at δ = 0"
         yield Result(f"{rounds} rounds of FrameUnit(ε = 3): total ε at δ = {DELTA:g}", ours, "", note)
-    once = float(brentq(lambda mu: gaussian_epsilon(mu, DELTA) - EPSILON, 1e-3, 10.0))
     for rounds in (1, 10, 12, 100):
-        gaussian = 4 * rounds / once**2  # sensitivity 2, variance per dimension
+        gaussian = 4 * rounds * gaussian_sigma(EPSILON, DELTA) ** 2  # sensitivity 2, variance per dimension
         each = epsilon_per_round(rounds, EPSILON, delta=DELTA)
         frameunit = sstq.FrameUnit(DIM, each).typical_error().total / DIM
         note = f"{gaussian:.3g} against {frameunit:.3g} (ε = {each:.3g} each); closed forms"

@@ -18,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from benchmarks.harness import Measured, Remark, Result, benchmark, fastest
+from benchmarks.harness import Remark, Result, benchmark, fastest
 from benchmarks.service import NO_POSTGRES, databases
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.mechanisms import FrameUnit
@@ -272,24 +272,15 @@ def _opening() -> Iterator[Result]:
     begun = time.perf_counter()
     envelopes = [seal(number.to_bytes(4, "big"), key.public, info) for number in range(OPENED)]
     yield Result("envelopes sealed by a client, one core", OPENED / (time.perf_counter() - begun), "/s")
-    one: list[float] = []
-    for _ in range(REPEATS):
-        begun = time.perf_counter()
-        open_envelopes(key.secret, info, envelopes)
-        one.append(time.perf_counter() - begun)
-    alone = Measured.least_of(one)
+    (alone,) = fastest(lambda: open_envelopes(key.secret, info, envelopes), repeats=REPEATS)
     yield Result("envelopes opened, one core", OPENED / alone, "/s", target=7_000)
-    workers, body, all_cores = Workers(), b"".join(envelopes), []
+    workers, body = Workers(), b"".join(envelopes)
     try:
-        list(open_all(workers, key.secret, info, body, size))  # the workers start
-        for _ in range(REPEATS):
-            begun = time.perf_counter()
-            found = list(open_all(workers, key.secret, info, body, size))
-            all_cores.append(time.perf_counter() - begun)
+        found = list(open_all(workers, key.secret, info, body, size))
+        (together,) = fastest(lambda: list(open_all(workers, key.secret, info, body, size)), repeats=REPEATS)
     finally:
         workers.stop()
     assert found == [number.to_bytes(4, "big") for number in range(OPENED)]
-    together = Measured.least_of(all_cores)
     yield Result(f"envelopes opened, {os.cpu_count()} processes", OPENED / together, "/s")
     yield Result("processes against one core", alone / together, "×")
 

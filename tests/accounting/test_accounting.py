@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 
 import mpmath
@@ -23,7 +22,7 @@ from sstq.accounting import (
 )
 from sstq.accounting.composition import _walk
 from sstq.cli.account import account
-from tests.accounting.references import clones_delta, shuffled_delta
+from tests.accounting.references import clones_delta, histograms, hockey_stick, shuffled_delta
 
 TOO_MUCH = 1 + 1e-6
 
@@ -37,11 +36,6 @@ def reference_delta(epsilon, rounds, total):
             for lies in range(rounds + 1)
         )
         return float(sum(term for term in terms if term > 0) / (1 + grown) ** rounds)
-
-
-def hockey_stick(first, second, epsilon):
-    """Σ (P − e^ε·Q)⁺, the least δ for this pair of distributions."""
-    return float(np.maximum(np.asarray(first) - math.exp(epsilon) * np.asarray(second), 0).sum())
 
 
 def random_channel(generator, epsilon, inputs, outputs):
@@ -130,19 +124,6 @@ def test_a_crowd_of_one_gives_nothing():
 # Shuffling
 
 
-def shuffled_distribution(rows):
-    """The distribution of the histogram of independent messages with these distributions."""
-    histograms = Counter({(0,) * len(rows[0]): 1.0})
-    for row in rows:
-        grown = Counter()
-        for histogram, mass in histograms.items():
-            for message, probability in enumerate(row):
-                key = tuple(count + (index == message) for index, count in enumerate(histogram))
-                grown[key] += mass * probability
-        histograms = grown
-    return histograms
-
-
 def blanket_delta(first, second, epsilon, clients, total):
     """1/n·E(Z₁ + … + Z_n)⁺ of the proof, by enumeration: what is left of the others is told, the blanket is not."""
     blanket = math.exp(-epsilon) * np.maximum(first, second)
@@ -175,10 +156,8 @@ def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, s
             if share == 1.0:
                 assert blanket == pytest.approx(clones, rel=1e-6)
             for others in itertools.combinations_with_replacement(range(3), clients - 1):
-                first = shuffled_distribution([channel[0], *channel[list(others)]])
-                second = shuffled_distribution([channel[1], *channel[list(others)]])
-                delta = hockey_stick([first[key] for key in first], [second[key] for key in first], total)
-                assert delta <= blanket + 1e-14
+                first, second = (histograms([one, *channel[list(others)]]) for one in channel[:2])
+                assert hockey_stick(first, second, math.exp(total)) <= blanket + 1e-14
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 6.0])

@@ -1,24 +1,14 @@
 """`python -m paper`: one short run of each command."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 import paper.__main__ as command
 from paper.reproduction import EXPERIMENTS
-from paper.reproduction.methods import Scale
-
-TINY = Scale(
-    quick=True,
-    seeds=1,
-    methods=("clean", "privunit", "sstq-uniform", "frameunit"),
-    mse_dims=(20, 40),
-    trials=10,
-    regression_dims=(20,),
-    bit_widths=(4, 8),
-    rounds=(("regression", 2),),
-)
+from tests.paper.test_reproduction import TINY
 
 
 def run(*words, code=0):
@@ -36,7 +26,7 @@ def test_every_experiment_is_a_command():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mse", "regression", "bitwidth"])
 def test_an_experiment_writes_its_record_and_goes_on_where_it_stood(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "QUICK", TINY)
+    monkeypatch.setattr(command, "QUICK", replace(TINY, seeds=1, bit_widths=(4, 8)))
     words = (name, "--quick", "--workers", 1, "--output", tmp_path)
     assert run(*words).stdout.splitlines()[-1] == str(tmp_path / name)
     names = {path.name for path in (tmp_path / name).iterdir()}

@@ -122,9 +122,6 @@ def test_processes_give_what_one_process_gives(tmp_path):
         assert (tmp_path / "two" / job.path).read_bytes() == (tmp_path / "one" / job.path).read_bytes()
 
 
-# --- the paper's numbers
-
-
 # --- sections
 
 

@@ -233,16 +233,6 @@ def test_optimized_error(epsilon):
             assert mechanism.dim < 16 or bound < 9 * largest_error(mechanism)
 
 
-def test_errors_quadruple_and_double_with_each_bit():
-    # 4^b for the uniform codebook, 2^b for the optimized one, as the abstract says.
-    errors = {
-        codebook: [largest_error(sstq.SSTQ(100, 1.0, bits=bits, codebook=codebook)) for bits in (9, 10)]
-        for codebook in ("uniform", "optimized")
-    }
-    assert errors["uniform"][1] / errors["uniform"][0] == pytest.approx(4, rel=0.01)
-    assert errors["optimized"][1] / errors["optimized"][0] == pytest.approx(2, rel=0.01)
-
-
 def test_one_bit_has_no_proof():
     # Fails as printed: Theorem 4.3 at b = 1, ε ≤ log 1.25. There is no m; the codebook is ±B and Theorem 3.2 is exact.
     assert (4 * math.expm1(0.2)) ** (1 / 3) + 1 <= 2
