@@ -290,27 +290,16 @@ def test_outputs_need_a_folder(tmp_path, spec):
     assert "--state" in run(*aggregate, "--state", tmp_path / "none" / "state.npz", code=2).stderr
 
 
-NUMBERS = ("--dim", 8, "--epsilon", 1)
-WRITERS = {
-    "spec": (("spec", *NUMBERS, "--output"), "m.json"),
-    "encode": (("encode", "{vectors}", "-m", "{spec}", "--output"), "m.sstq"),
-}
-
-
-@pytest.mark.parametrize("command", WRITERS)
-def test_no_file_is_overwritten_unless_forced(tmp_path, spec, vectors_file, command):
-    places = {"{spec}": spec, "{vectors}": vectors_file}
-    arguments, name = WRITERS[command]
-    arguments = [places.get(argument, argument) for argument in arguments]
-    there = tmp_path / "out" / name
-    there.parent.mkdir()
-    there.write_bytes(b"what was there")
-    refused = run(*arguments, there, code=2)
-    assert f"{arguments[-1]} {there} already exists; pass --force to overwrite it" in refused.stderr
-    assert refused.stdout == ""
-    assert there.read_bytes() == b"what was there"
-    run(*arguments, there, "--force")
-    assert there.read_bytes() != b"what was there"
+def test_no_file_is_overwritten_unless_forced(tmp_path, spec, vectors_file):
+    there = tmp_path / "there"
+    for command in (("spec", "--dim", 8, "--epsilon", 1), ("encode", vectors_file, "-m", spec)):
+        there.write_bytes(b"what was there")
+        refused = run(*command, "--output", there, code=2)
+        assert f"--output {there} already exists; pass --force to overwrite it" in refused.stderr
+        assert refused.stdout == ""
+        assert there.read_bytes() == b"what was there"
+        run(*command, "--output", there, "--force")
+        assert there.read_bytes() != b"what was there"
 
 
 # --- encode ---
