@@ -77,16 +77,8 @@ def _reproduce(name: str, scale: Any, workers: int | None, data: Path | None, ou
         section.title + (" (QUICK: fewer seeds, dimensions and rounds)" if scale.quick else ""),
         ["setting", "method", "ours", "compared", "paper", "verdict"],
         [
-            [
-                line.setting,
-                line.label,
-                f"{line.ours:.4g}",
-                f"{line.compared:.4g}",
-                f"{line.paper.value:g}",
-                line.verdict,
-            ]
-            if line.paper
-            else [line.setting, line.label, f"{line.ours:.4g}", "", "", ""]
+            [line.setting, line.label, f"{line.ours:.4g}"]
+            + ([f"{line.compared:.4g}", f"{line.paper.value:g}", line.verdict] if line.paper else [""] * 3)
             for line in section.lines
         ],
         "compared: rescaled or shifted by Clean with the same seed, if the starting point matters.",
@@ -134,9 +126,8 @@ def train(
     """Train a model on examples spread over clients, each of which sends its gradients as private messages.
 
     The defaults are the paper's settings for the data set. All mechanisms see the same examples in the same order.
-    Writes rounds.csv and training.png. `paper.training.train` has more options.
+    Writes rounds.csv. `paper.training.train` has more options.
     """
-    from paper.figures import draw_training, privacy_in_words
     from paper.training.problems import SETTINGS
     from paper.training.rounds import Server
     from paper.training.rounds import train as rounds_of
@@ -170,16 +161,15 @@ def train(
     output.mkdir(parents=True, exist_ok=True)
     everything = [row for rows in histories.values() for row in rows]
     write_csv(output / "rounds.csv", tuple(everything[0]), everything)
-    title = f"{dataset}: {problem.clients:,} clients, d = {problem.model.dim:,}"
     show_table(
-        f"{title}, {settings.rounds} rounds",
+        f"{dataset}: {problem.clients:,} clients, d = {problem.model.dim:,}, {settings.rounds} rounds",
         ["mechanism", "answers per client", "bits per answer", "privacy", "loss", "accuracy"],
         [
             [
                 label,
                 rows[-1]["answers"],
                 rows[-1]["bits"] // max(rows[-1]["answers"], 1),
-                privacy_in_words(rows[-1]),
+                _privacy_in_words(rows[-1]),
                 f"{rows[-1]['loss']:.4g}",
                 "" if rows[-1]["accuracy"] is None else f"{rows[-1]['accuracy']:.1%}",
             ]
@@ -187,8 +177,20 @@ def train(
         ],
         "privacy: of all answers of the client that answered most. loss: the squared distance for a regression.",
     )
-    draw_training(histories, output / "training.png", title=title)
-    typer.echo(output / "training.png")
+    typer.echo(output / "rounds.csv")
+
+
+def _privacy_in_words(row: dict[str, Any]) -> str:
+    """Return what a client has spent after a round, to show next to the accuracy.
+
+    Examples:
+        >>> _privacy_in_words({"epsilon": 36.0, "delta": 1.2e-4}), _privacy_in_words({"epsilon": math.inf})
+        ('total ε = 36, δ = 0.00012', 'not private')
+    """
+    if math.isinf(row["epsilon"]):
+        return "not private"
+    delta = f", δ = {row['delta']:g}" if row.get("delta") else ""
+    return f"total ε = {row['epsilon']:.6g}{delta}"
 
 
 def _problem(dataset: str, model: str, settings: Any, held_out: int) -> Any:
@@ -342,7 +344,7 @@ def bits() -> None:
         [
             [
                 row["label"],
-                f"{row['epsilon']:g}",
+                row["epsilon"],
                 row["bits"],
                 f"{row['error']:.3g}",
                 f"{row['bias2']:.2g}",

@@ -6,7 +6,6 @@ from one message per person, five times with frames and messages of its own; `me
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,6 @@ RECORD = Path(__file__).parents[1] / "experiments" / "errors" / "errors.csv"
 _LONG = 100
 _BITS = (1, 2, 3, 4, 6, 8)
 _SHORT = {"bits": "b", "k": "k"}
-_COLUMNS = ("family", "label", "bits", "measured", "predicted", "bias")
 
 Row = Mapping[str, Any]
 
@@ -85,20 +83,8 @@ def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) 
 
 def write_errors(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as CSV with four digits."""
-    write_csv(
-        path,
-        _COLUMNS,
-        [{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows],
-    )
-
-
-def read_errors(path: Path = RECORD) -> list[dict[str, Any]]:
-    """Read the rows of `write_errors`; without a path, those of the record in `experiments/`."""
-    with path.open(encoding="utf-8") as file:
-        return [
-            row | {"bits": int(row["bits"])} | {name: float(row[name]) for name in ("measured", "predicted", "bias")}
-            for row in csv.DictReader(file)
-        ]
+    short = [{name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows]
+    write_csv(path, tuple(short[0]), short)
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from paper.errors import draw_errors, read_errors
+from paper.errors import RECORD, draw_errors
 from paper.glance import draw_glance
 from paper.reproduction.figures import draw_mse, draw_networks, draw_regressions
+from paper.reproduction.lines import read_record
 from paper.reproduction.methods import METHODS
 from paper.reproduction.printed import paper_number
 from sstq.plots.canvas import save
@@ -19,38 +19,24 @@ EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 Row = dict[str, str]
 
 
-def _results(name: str, file: str = "results.csv") -> list[Row]:
-    with (EXPERIMENTS / name / file).open(encoding="utf-8") as lines:
+def _results(name: str) -> list[Row]:
+    with (EXPERIMENTS / name / "results.csv").open(encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
-
-
-def read_curves(name: str) -> list[dict[str, Any]]:
-    """Read the curves of an experiment: whatever looks like a number is one, and nan if it is missing."""
-    return [{key: _value(text) for key, text in row.items()} for row in _results(name, "curves.csv")]
-
-
-def _value(text: str) -> Any:
-    if text.isdecimal():
-        return int(text)
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return text
 
 
 def draw_gallery(folder: Path) -> list[Path]:
     """Draw all pictures to a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    networks = {name: read_curves(name) for name in ("fashion-mnist", "cifar-10")}
+    curves = {path.parent.name: read_record(path) for path in EXPERIMENTS.glob("*/curves.csv")}
     pictures = {
-        "figure-1.png": draw_networks(networks),
-        "figure-2.png": draw_mse(read_curves("mse")),
-        "figure-3.png": draw_regressions("regression", read_curves("regression")),
-        "figure-4.png": draw_regressions("bitwidth", read_curves("bitwidth")),
+        "figure-1.png": draw_networks({name: curves[name] for name in ("fashion-mnist", "cifar-10")}),
+        "figure-2.png": draw_mse(curves["mse"]),
+        "figure-3.png": draw_regressions("regression", curves["regression"]),
+        "figure-4.png": draw_regressions("bitwidth", curves["bitwidth"]),
     }
     for name, figure in pictures.items():
         save(figure, folder / name)
-    draw_errors(read_errors(), folder / "errors.png")
+    draw_errors(read_record(RECORD), folder / "errors.png")
     draw_glance(folder / "glance.png")
     return [folder / name for name in ("errors.png", "glance.png", *pictures)]
 

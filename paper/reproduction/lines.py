@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,19 +99,8 @@ def judge(compared: float, paper: PaperNumber | None, *, relative: float = 0.0, 
     return AGREES if abs(compared - paper.value) <= max(relative * abs(paper.value), absolute) * (1 + 1e-9) else DIFFERS
 
 
-_COLUMNS = [
-    "setting",
-    "method",
-    "label",
-    "ours",
-    "half_width",
-    "seeds",
-    "compared",
-    "paper",
-    "place",
-    "verdict",
-    "remark",
-]
+_OURS = ("setting", "method", "label", "ours", "half_width", "seeds", "compared")
+_COLUMNS = (*_OURS, "paper", "place", "verdict", "remark")
 _HEADER = ("setting", "method", "ours", "±", "compared", "paper", "verdict")
 
 
@@ -120,7 +110,7 @@ def write_record(section: Section, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_csv_row(line) for line in section.lines]
-    write_csv(folder / "results.csv", tuple(_COLUMNS), rows)
+    write_csv(folder / "results.csv", _COLUMNS, rows)
     if section.curves:
         write_csv(folder / "curves.csv", tuple(section.curves[0]), map(_shortened, section.curves))
     with atomic_file(folder / "table.md") as file:
@@ -138,6 +128,19 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
         cells += [_plain(float(row["compared"])), _plain(float(row["paper"]))] if is_printed else ["", ""]
         lines.append(f"| {' | '.join([*cells, row['verdict']])} |")
     return "\n".join(lines)
+
+
+def read_record(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a CSV file: whatever looks like a number is one, and nan if it is missing."""
+    with path.open(encoding="utf-8") as file:
+        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def _value(text: str) -> Any:
+    try:
+        return int(text) if text.isdecimal() else float(text or "nan")
+    except ValueError:
+        return text
 
 
 def _csv_row(line: Line) -> dict[str, Any]:

@@ -46,7 +46,6 @@ def test_train_compares_mechanisms(tmp_path):
     with (tmp_path / "rounds.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["epsilon"] for row in rows] == ["0.0", "inf", "inf", "0.0", "3.0", "6.0"]
-    assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

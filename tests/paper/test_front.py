@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import sstq
-from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RUNS, draw_errors, headline, measure_errors, read_errors
+from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RECORD, RUNS, draw_errors, headline, measure_errors
 from paper.glance import draw_glance
 from paper.orders import bit_widths
+from paper.reproduction.lines import read_record
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,7 +22,7 @@ def plain(value):
 
 
 def test_readme_has_the_numbers_of_the_record():
-    for row in headline(read_errors()):
+    for row in headline(read_record(RECORD)):
         bias = f" (bias {row['bias']:.3f})" if row["bias"] > 0.1 else ""
         line = f"| {row['bits']:,} | {plain(row['measured'])} | {plain(row['predicted'])}{bias} |"
         assert line in README, f"{row['label']}: {line}"
@@ -30,14 +31,14 @@ def test_readme_has_the_numbers_of_the_record():
 def test_the_record_agrees_with_its_predictions():
     # The people are at a cosine of 0.98 to each other, which lowers the bias by as much. Beyond that, five standard
     # deviations: a false-failure rate below 1e-6 per row, for a record that is fixed.
-    rows = read_errors()
+    rows = read_record(RECORD)
     assert {row["family"] for row in rows} == set(FAMILIES)
     for row in rows:
         assert row["measured"] == pytest.approx(row["predicted"], rel=5 * SPREAD + 0.02), row["label"]
 
 
 def test_predictions_of_the_record_are_those_of_the_mechanisms():
-    for row in read_errors():
+    for row in read_record(RECORD):
         label, name, points, _, _ = FAMILIES[row["family"]]
         if row["family"] in ("uniform", "metric", "frameunit", "privunit"):
             built = [sstq.mechanism(name, dim=DIM, epsilon=EPSILON, **options) for options in points]
@@ -48,7 +49,7 @@ def test_predictions_of_the_record_are_those_of_the_mechanisms():
 def test_real_messages_have_the_predicted_error(tmp_path):
     (row,) = measure_errors(["frameunit"], runs=1)
     assert row["measured"] == pytest.approx(row["predicted"], rel=5 / math.sqrt(2 * DIM))
-    draw_errors(read_errors(), tmp_path / "errors.png")
+    draw_errors(read_record(RECORD), tmp_path / "errors.png")
     assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
 
 

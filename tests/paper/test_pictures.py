@@ -1,11 +1,10 @@
-"""The pictures of the demo and of training are legible."""
+"""The pictures of the demo are legible."""
 
 import numpy as np
 import pytest
 
 from paper.demo import Crowd, Demo
 from paper.demo_page import draw_demo
-from paper.figures import draw_training
 from tests.plots.test_plots import assert_legible
 
 
@@ -13,24 +12,8 @@ from tests.plots.test_plots import assert_legible
 def drawn(monkeypatch):
     """The figures that were drawn, instead of files."""
     figures = []
-    for name in ("paper.figures", "paper.demo_page"):
-        monkeypatch.setattr(f"{name}.save", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr("paper.demo_page.save", lambda figure, path: figures.append(figure))
     return figures
-
-
-@pytest.mark.parametrize("accuracy", [0.85, None])
-def test_training(drawn, accuracy):
-    """Mechanisms that end at the same accuracy with the same bits do not hide each other."""
-    rows = [
-        {"number": number, "loss": 16.5, "accuracy": accuracy, "bits": 13 * number, "epsilon": 4.0}
-        for number in range(80)
-    ]
-    labels = ("clean", "FrameUnit", "PrivUnit", "SSTQ, 2 bits", "vqSGD")
-    histories = dict.fromkeys(labels, rows)
-    draw_training(histories, "training.png", title="100 clients")
-    assert_legible(drawn[0])
-    ends = drawn[0].axes[1].lines
-    assert len({tuple(line.get_xydata()[0]) for line in ends}) == len(labels)
 
 
 @pytest.mark.parametrize("epsilons", [(4.0,), (1.0, 2.0, 4.0, 8.0)])
