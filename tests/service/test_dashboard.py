@@ -28,7 +28,7 @@ from sstq.client.sealing import envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
 from sstq.service.batches import Manifest
 from sstq.service.security import CONTENT_POLICY
-from tests.browsing import CHROMIUM, browsing, quiet_page
+from tests.browsing import CHROMIUM, HASTY, browsing, quiet_page
 from tests.service.serving import ADMINISTRATOR, serving
 
 pytestmark = pytest.mark.slow
@@ -194,8 +194,9 @@ def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
 
 
 @needs_browser
-def test_a_wrong_token_is_said_and_can_be_replaced(browser, server):
+def test_a_wrong_token_a_lost_connection_and_a_deleted_campaign_are_said(browser, server):
     page = browser.new_page()
+    page.add_init_script(HASTY)
     page.goto(server.url)
     page.click("#token-button")
     for token, sentence in (("wrong", "neither the administrator's"), (ADMINISTRATOR, "")):
@@ -207,6 +208,11 @@ def test_a_wrong_token_is_said_and_can_be_replaced(browser, server):
     playwright.expect(page.locator("#connection")).to_contain_text("does not answer")
     page.context.set_offline(False)
     playwright.expect(page.locator("#connection")).to_contain_text("Live")
+    server.create("gone", SMALL)
+    page.goto(f"{server.url}/gone")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    assert server.administer("DELETE", "/v1/campaigns/gone").status_code < 300
+    playwright.expect(page.locator("#token-problem")).to_contain_text("does not exist")
     page.close()
 
 
@@ -323,8 +329,6 @@ def test_changed_terms_are_shown_without_a_reload(page, server):
     server.administer("PATCH", "/v1/campaigns/renamed", json={"labels": DAYS})
     playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text("Mon")
     assert page.locator("figure").count() == 3
-    assert server.administer("DELETE", "/v1/campaigns/renamed").status_code < 300
-    playwright.expect(page.locator("#token-problem")).to_contain_text("does not exist")
 
 
 @needs_browser
