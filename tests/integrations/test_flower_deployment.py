@@ -58,26 +58,25 @@ def run(script, folder, environment, *options):
 
 
 def test_a_deployment_trains_with_the_nodes_that_agree_and_turns_a_stranger_away(folder, environment):
-    history, printed = run("deployment.py", folder, environment, "--rounds", "2")
+    history, printed = run("deployment.py", folder, environment, "--rounds", "1")
     assert "checked: the node without a registered key was turned away" in printed
-    for number in ("1", "2"):
-        metrics = history["rounds"][number]
-        assert metrics["sstq-replies"] == 2
-        assert metrics["sstq-refused"] == 1
-        assert metrics["sstq-bytes"] == 2 * 2  # 13 bits per message: N = 4096, so 2N = 8192 signed rows
-        assert metrics["sstq-epsilon-asked"] == metrics["sstq-epsilon-answered"] == 3.0 * int(number)
-    assert [sorted(reply) for reply in history["received"] if "error" not in reply] == 4 * [
+    metrics = history["rounds"]["1"]
+    assert metrics["sstq-replies"] == 2
+    assert metrics["sstq-refused"] == 1
+    assert metrics["sstq-bytes"] == 2 * 2  # 13 bits per message: N = 4096, so 2N = 8192 signed rows
+    assert metrics["sstq-epsilon-asked"] == metrics["sstq-epsilon-answered"] == 3.0
+    assert [sorted(reply) for reply in history["received"] if "error" not in reply] == 2 * [
         ["arrays", "config", "metrics", "node", "round"]
     ]
     assert sum(reply.get("arrays", 0) + reply.get("metrics", 0) for reply in history["received"]) == 0
     # The parameters are 2410 doubles or floats; two messages and what goes with them are nothing of the kind.
     assert max(reply.get("config", 0) for reply in history["received"]) < 100
-    assert "6.0 of 100.0 is spent in total" in (folder / "logs" / "node-1.log").read_text()
+    assert "3.0 of 100.0 is spent in total" in (folder / "logs" / "node-1.log").read_text()
     superlink = (folder / "logs" / "superlink.log").read_text()
     assert "https://127.0.0.1" in superlink
     assert len(re.findall("Activated node_id", superlink)) == 3
     # 0.77 to begin with, and two rounds move it by less than 0.03 (ten trials): far from 0.3.
-    assert history["model"]["2"]["accuracy"] > 0.3
+    assert history["model"]["1"]["accuracy"] > 0.3
 
 
 @pytest.mark.soak
