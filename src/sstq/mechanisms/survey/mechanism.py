@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -175,7 +176,7 @@ class Survey(RecordMechanism):
     @property
     def starts(self) -> list[int]:
         """The first number of each question's messages, and the total."""
-        return [sum(part.size for part in self.parts[:place]) for place in range(len(self.parts) + 1)]
+        return [0, *accumulate(part.size for part in self.parts)]
 
     @property
     def dim(self) -> int:  # type: ignore[override]

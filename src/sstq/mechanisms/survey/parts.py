@@ -25,7 +25,7 @@ from sstq.randomness import streams
 class Part:
     """A question and the mechanism that answers it, for one of `items` items that is drawn.
 
-    A message of it is one number below `size`: the item, then the mechanism's fields, the first one being the highest.
+    A message of it is one number below `size`: the place of the item and the mechanism's fields in an array of `shape`.
     `share` is how often the question is drawn.
     """
 
@@ -36,14 +36,14 @@ class Part:
     share: float = 1.0
 
     @property
-    def one(self) -> int:
-        """The number of messages about one item."""
-        return math.prod(field.limit for field in self.mechanism.layout.fields)
+    def shape(self) -> tuple[int, ...]:
+        """The number of items, and of values that each field of a message about one can have."""
+        return self.items, *(field.limit for field in self.mechanism.layout.fields)
 
     @property
     def size(self) -> int:
         """The number of messages."""
-        return self.items * self.one
+        return math.prod(self.shape)
 
     @property
     def dim(self) -> int:
@@ -56,31 +56,28 @@ class Part:
 
     def encode(self, held: Mapping[str, Rows], words: Words, item_words: Any) -> Ints:
         """The answers of some people."""
-        answer, records = streams.multiply_shift(item_words, self.items), self.records(held)
+        item, records = streams.multiply_shift(item_words, self.items), self.records(held)
         if self.items > 1:
-            records = np.take_along_axis(records, answer[:, None], axis=1)
+            records = np.take_along_axis(records, item[:, None], axis=1)
         batch = EncoderInput(np.ascontiguousarray(records), words[:, : self.mechanism.words_each], None, None)
-        for field, column in zip(self.mechanism.layout.fields, self.mechanism._encode(batch), strict=True):
-            answer = answer * field.limit + column.astype(np.int64)
-        return answer
+        columns = (column.astype(np.int64) for column in self.mechanism._encode(batch))
+        return np.ravel_multi_index((item, *columns), self.shape)
 
     def messages(self, answers: Ints, simulated: bool) -> tuple[Ints, Messages]:
         """The items and messages of answers; ValueError for what is never sent."""
-        columns = []
-        for field in reversed(self.mechanism.layout.fields):
-            answers, column = np.divmod(answers, field.limit)
-            columns.append(column.astype(field.dtype))
-        return answers, self.mechanism.messages_from_columns(tuple(columns[::-1]), None, simulated)
+        items, *places = np.unravel_index(answers, self.shape)
+        fields = zip(self.mechanism.layout.fields, places, strict=True)
+        columns = tuple(column.astype(field.dtype) for field, column in fields)
+        return items, self.mechanism.messages_from_columns(columns, None, simulated)
 
     def estimates(self, answers: Ints, counts: Ints, simulated: bool) -> tuple[list[Estimate], list[Any]]:
         """The estimate of each item, nan from no message, and the aggregators that made them."""
-        unknown, items = np.full(self.mechanism.estimate_dim, np.nan), answers // self.one
+        unknown, (items, messages) = np.full(self.mechanism.estimate_dim, np.nan), self.messages(answers, simulated)
         estimates, aggregators = [], []
         for item in range(self.items):
             here, aggregator = items == item, self.mechanism.aggregator()
             if here.any():
-                _, messages = self.messages(answers[here], simulated)
-                columns = {field.name: messages.column(field.name) for field in messages.layout.fields}
+                columns = {field.name: messages.column(field.name)[here] for field in messages.layout.fields}
                 aggregator.update_counts(columns, counts[here], simulated=simulated)
             estimates.append(aggregator.mean() if here.any() else Estimate(unknown, unknown, 0))
             aggregators.append(aggregator)
