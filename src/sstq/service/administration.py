@@ -16,9 +16,7 @@ from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
 from sstq.service.models import Change, NewCampaign
 from sstq.service.node import Collector, RunningCampaign, is_open_to_batches, take_own
-from sstq.service.security import BODY, Problem
-
-_BODY_TYPE = "application/octet-stream"
+from sstq.service.security import BODY, Problem, check_binary
 
 
 def administration_routes(collector: Collector) -> APIRouter:
@@ -125,8 +123,7 @@ def _manifest(entry: RunningCampaign, request: Request, text: str, signature: st
     campaign = entry.campaign
     if campaign.shuffling is None:
         raise Problem(409, "The campaign is not shuffled: send messages to /messages.")
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _BODY_TYPE:
-        raise Problem(415, f"The Content-Type must be {_BODY_TYPE}.")
+    check_binary(dict(request.scope["headers"]))
     try:
         manifest = read_manifest(text, signature, bytes.fromhex(campaign.shuffling.key))
     except PermissionError as error:

@@ -14,6 +14,7 @@ import math
 import secrets
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fastapi import HTTPException
@@ -108,6 +109,13 @@ def bearer_token(authorization: str | None) -> str | None:
     if scheme.lower() != "bearer" or not token.strip():
         raise unauthorized("The Authorization header must be “Bearer TOKEN”.")
     return token.strip()
+
+
+def check_binary(headers: Mapping[bytes, bytes]) -> None:
+    """Raise a Problem unless the body of a request is bytes as they are."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/octet-stream" or headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Problem(415, "The Content-Type must be application/octet-stream, without a Content-Encoding.")
 
 
 def network(address: str) -> str:

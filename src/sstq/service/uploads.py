@@ -21,6 +21,7 @@ from sstq.service.security import (
     RequestBody,
     address_of,
     bearer_token,
+    check_binary,
     database_gone,
     token_hash,
     too_fast,
@@ -45,7 +46,6 @@ _PREFLIGHT = {
 
 _PREFIX, _SUFFIX = UPLOADS.split("{name}")
 
-_BODY_TYPE = b"application/octet-stream"
 _FORMS = {
     "Idempotency-Key": (re.compile(rb"[0-9a-f]{32}"), "32 hexadecimal digits (0-9, a-f) chosen at random"),
     "SSTQ-Count": (re.compile(rb"[1-9][0-9]{0,9}"), "the number of messages, 1 or more"),
@@ -171,9 +171,7 @@ def _tokens(entry: RunningCampaign, headers: Mapping[bytes, bytes]) -> tuple[byt
 
 def _headers(scope: Scope) -> Mapping[bytes, bytes]:
     headers = dict(scope["headers"])
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != _BODY_TYPE or headers.get(b"content-encoding", b"identity") != b"identity":
-        raise Problem(415, f"The Content-Type must be {_BODY_TYPE.decode()}, without a Content-Encoding.")
+    check_binary(headers)
     for name, (form, meaning) in _FORMS.items():
         if not form.fullmatch(headers.get(name.lower().encode(), b"")):
             raise Problem(400, f"The header {name} must be {meaning}.")
