@@ -27,7 +27,7 @@ def test_every_point_of_a_curve_is_larger_than_the_one_before():
     "point",
     [
         {"task": "aggregate", "form": "sstq", "messages": 2500},
-        {"task": "aggregate", "form": "parquet", "messages": 2500},
+        pytest.param({"task": "aggregate", "form": "parquet", "messages": 2500}, marks=pytest.mark.soak),
         {"task": "encode", "mechanism": "frameunit", "bits": 2, "clients": 1001},
     ],
 )

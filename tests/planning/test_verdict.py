@@ -4,9 +4,7 @@ import math
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from scipy import stats
 from typer.testing import CliRunner
 
 from sstq.cli import app
@@ -29,29 +27,6 @@ def test_signal_to_noise_is_of_the_mean_of_all_rounds():
     assert one.signal_to_noise == pytest.approx(2.0 / one.error)
     many = plan(300, 1000, 75.0, clip=2.0, rounds=25)
     assert many.signal_to_noise == pytest.approx(5 * one.signal_to_noise)
-
-
-@pytest.mark.slow
-def test_rounds_with_fresh_frames_average_as_the_verdict_counts_on(seed):
-    # The squared error of an average of 9 rounds has at least d = 64 nearly equal squares, one for each coordinate:
-    # the mean of 20 of them is as good as a χ² of 20·64/2 degrees of freedom, with half of them to spare for frames.
-    # False-failure rate below 1e-6.
-    found = plan(64, 100, 27.0, rounds=9)
-    rng, mechanism, repeats = np.random.default_rng(seed), found.build(), 20
-    ratios = np.empty(repeats)
-    for number in range(repeats):
-        x = rng.standard_normal(64)
-        x /= np.linalg.norm(x)
-        total = np.zeros(64)
-        for _ in range(9):
-            ours = mechanism.with_seed(int(rng.integers(2**63)))
-            aggregator = ours.aggregator()
-            aggregator.update(ours.encode(np.broadcast_to(x, (100, 64)), rng=rng))
-            total += aggregator.mean().value
-        ratios[number] = np.sum((total / 9 - x) ** 2) * found.signal_to_noise**2
-    freedom = repeats * 64 / 2
-    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], freedom) / freedom
-    assert low < ratios.mean() < high
 
 
 def test_an_error_that_was_asked_for_is_feasible():
