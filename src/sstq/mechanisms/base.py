@@ -157,20 +157,6 @@ class Mechanism(Encoder):
     def _decode(self, messages: Messages) -> Floats:
         """Decode checked messages."""
 
-    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
-        """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
-        count = check_number("count", count, 0, 2**62, integer=True)
-        return self.messages_from_columns(self.layout.unpack(raw, count), clients, False)
-
-    def messages_from_columns(self, columns: Columns, clients: ArrayLike | None, simulated: bool) -> Messages:
-        """Build messages from the values of their fields; ValueError for values out of range."""
-        messages = self._messages(columns, self._client_ids(clients, len(columns[0])), simulated)
-        self._check_messages(messages)
-        return messages
-
-    def _check_messages(self, messages: Messages) -> None:
-        """Refuse values that the fields allow but this mechanism never sends."""
-
     @property
     def uncountable(self) -> str:
         """Why no estimate comes from counts of the messages; empty if one does."""

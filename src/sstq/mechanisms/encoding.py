@@ -1,4 +1,4 @@
-"""What a client does, whatever the mechanism: rows are checked, secret words drawn, and messages made of both."""
+"""What a client does, whatever the mechanism: rows are checked, secret words drawn, and messages made or read."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
+from sstq.checks import check_number
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.bounds import Bounds
 from sstq.mechanisms.inputs import Floats32, Ints, LocalReport, Rows, Words, check_vectors, warn_if_clipped, with_groups
@@ -147,6 +148,20 @@ class Encoder(Agreement):
         if report is not None:
             report.vectors += count
         return self._messages(columns, identifiers, source.simulated)
+
+    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
+        """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
+        count = check_number("count", count, 0, 2**62, integer=True)
+        return self.messages_from_columns(self.layout.unpack(raw, count), clients, False)
+
+    def messages_from_columns(self, columns: Columns, clients: ArrayLike | None, simulated: bool) -> Messages:
+        """Build messages from the values of their fields; ValueError for values out of range."""
+        messages = self._messages(columns, self._client_ids(clients, len(columns[0])), simulated)
+        self._check_messages(messages)
+        return messages
+
+    def _check_messages(self, messages: Messages) -> None:
+        """Refuse values that the fields allow but this mechanism never sends."""
 
     def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
