@@ -32,6 +32,11 @@ class Server:
         """Kill it with SIGKILL."""
         self.process.kill()
 
+    def connect(self, source=""):
+        """A connection of one's own to it, from an address of the loopback interface."""
+        address = (self.http.base_url.host, self.http.base_url.port)
+        return socket.create_connection(address, PATIENCE, source_address=(source, 0))
+
     def administer(self, method, path, token=ADMINISTRATOR, **options):
         return self.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
 

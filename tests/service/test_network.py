@@ -3,13 +3,11 @@
 import asyncio
 import datetime
 import ipaddress
-import socket
 import sqlite3
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from unittest.mock import Mock
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -88,11 +86,9 @@ run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     files = {"certificate": str(certificate[0]), "private_key": str(certificate[1])}
     with serving(tmp_path, program=program, **files) as server, ExitStack() as lines:
-        parts = urlsplit(server.url)
 
         def connect():
-            address, source = (parts.hostname, parts.port), ("127.0.0.9", 0)
-            return lines.enter_context(socket.create_connection(address, PATIENCE, source_address=source))
+            return lines.enter_context(server.connect("127.0.0.9"))
 
         silent = [connect() for _ in range(3)]
         with suppress(ConnectionError):
@@ -103,7 +99,7 @@ run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
 
         def greeted():
             with suppress(OSError):  # until the server has noticed the end of the silent one
-                return context.wrap_socket(connect(), server_hostname=parts.hostname)
+                return context.wrap_socket(connect(), server_hostname="127.0.0.1")
 
         with until(greeted) as line:
             line.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -154,11 +150,6 @@ def test_more_uploads_than_it_holds_are_told_to_come_again(hasty):
     assert send(0).status_code == 200
 
 
-def connected(server):
-    parts = urlsplit(server.url)
-    return socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE)
-
-
 def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
     monkeypatch.setattr(protocol, "READ_SECONDS", 0.01)
 
@@ -185,7 +176,7 @@ def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
 
 
 def test_a_client_that_never_ends_its_headers_is_dropped(hasty):
-    with connected(hasty) as line:
+    with hasty.connect() as line:
         line.sendall(b"GET /health HTTP/1.1\r\n")
         with suppress(ConnectionError):
             assert line.recv(1000) == b""
@@ -194,7 +185,7 @@ def test_a_client_that_never_ends_its_headers_is_dropped(hasty):
 
 def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty):
     before, token = hasty.status("open")["received"], hasty.sender("open")
-    with connected(hasty) as line:
+    with hasty.connect() as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
         head += f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {token}\r\n"
         head += f"Idempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"

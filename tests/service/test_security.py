@@ -5,10 +5,8 @@ import hmac
 import json
 import logging
 import re
-import socket
 import sys
 from unittest.mock import AsyncMock
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -119,11 +117,6 @@ def server(tmp_path_factory):
         yield running
 
 
-def connected(server):
-    parts = urlsplit(server.url)
-    return socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE)
-
-
 @pytest.mark.slow
 def test_every_answer_has_the_headers(server):
     for path in ("/health", "/v1/campaigns/open", "/nothing", "/metrics"):
@@ -159,7 +152,7 @@ def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
 @pytest.mark.slow
 def test_a_body_without_a_length_is_refused_while_it_is_read(server):
     before = server.status("open")["received"]
-    with connected(server) as line:
+    with server.connect() as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
         head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'a' * 32}\r\nSSTQ-Count: 1\r\n"
         line.sendall((head + f"SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n").encode())
@@ -176,7 +169,7 @@ def test_a_body_without_a_length_is_refused_while_it_is_read(server):
 
 @pytest.mark.slow
 def test_headers_without_end_are_cut_off(server):
-    with connected(server) as line:
+    with server.connect() as line:
         try:
             line.sendall(b"GET /health HTTP/1.1\r\n" + b"X: 1\r\n" * MOST_HEADER_BYTES)
             assert line.recv(1000) == b""
@@ -192,7 +185,7 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
         server.http.headers["User-Agent"] = "agent-of-the-tests"
         assert server.send("open", MECHANISM, packed(MECHANISM), 5, key="3f" * 16).status_code == 200
         assert server.send("open", MECHANISM, b"", 5).status_code == 422
-        with connected(server) as line:
+        with server.connect() as line:
             line.sendall(b"nonsense\r\n\r\n")
             line.recv(1000)
         log, database = server.log, tmp_path / "collector.sqlite3"

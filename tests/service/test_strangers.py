@@ -1,11 +1,9 @@
 """What strangers can try at an open collector: each of these attacks worked once."""
 
 import json
-import socket
 import time
 from datetime import UTC, datetime
 from unittest.mock import Mock
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from sstq.service.clock import Clock
 from sstq.service.node import Collector
 from sstq.service.shuffler import Shuffler, ShufflerSettings
 from sstq.service.store import Refusal, Store, Upload
-from tests.patience import PATIENCE, until
+from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -145,12 +143,7 @@ run(Settings(**json.loads(sys.argv[1]), reads_per_second=1e-4), lambda url: prin
 
 @pytest.mark.slow
 def test_an_address_has_a_limited_number_of_connections(server):
-    parts = urlsplit(server.url)
-
-    def connect(source):
-        return socket.create_connection((parts.hostname, parts.port), PATIENCE, source_address=(source, 0))
-
-    silent = [connect("127.0.0.9") for _ in range(protocol.CONNECTIONS_PER_ADDRESS + 20)]
+    silent = [server.connect("127.0.0.9") for _ in range(protocol.CONNECTIONS_PER_ADDRESS + 20)]
     try:
         dropped = 0
         for line in silent[protocol.CONNECTIONS_PER_ADDRESS :]:
@@ -161,7 +154,7 @@ def test_an_address_has_a_limited_number_of_connections(server):
             except ConnectionError:
                 dropped += 1
         assert dropped == 20
-        with connect("127.0.0.10") as other:
+        with server.connect("127.0.0.10") as other:
             other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
             assert other.recv(100).startswith(b"HTTP/1.1 200 ")
         assert "Traceback" not in server.log.read_text()
