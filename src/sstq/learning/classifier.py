@@ -370,15 +370,15 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
         return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
 
-    def _discriminate(self, own: ClassSums) -> None:
-        found, sent = pooled_sums(self._pilot, own), self._directions
+    def _discriminate(self, main: ClassSums) -> None:
+        pooled, sent = pooled_sums(self._pilot, main), self._directions
         if sent.examples is None:
-            self._discriminants = {"nearest": Discriminant.nearest(found, sent.weights)}
+            self._discriminants = {"nearest": Discriminant.nearest(pooled, sent.weights)}
         else:
             decay = _SHRINKAGE_DECAY * cast(Basis, self._basis).decay
-            energies = energy_profile(len(sent.rows), decay, found.level(decay))
-            self._discriminants = Discriminant.forms(found, sent.weights, energies, sent.examples)
-        majority, form = float(np.max(found.shares)), next(iter(self._discriminants))
+            energies = energy_profile(len(sent.rows), decay, pooled.level(decay))
+            self._discriminants = Discriminant.forms(pooled, sent.weights, energies, sent.examples)
+        majority, form = float(np.max(pooled.shares)), next(iter(self._discriminants))
         self._facts |= {"directions": len(sent.rows), "majority": majority, "form": form}
 
     # --- use

@@ -97,25 +97,25 @@ class Discriminant:
     examples: Floats
 
     @classmethod
-    def nearest(cls, found: ClassSums, weights: Floats) -> Discriminant:
+    def nearest(cls, pooled: ClassSums, weights: Floats) -> Discriminant:
         """The nearest class mean: of pooled sums in units of spread, with the directions' weights, (p,)."""
-        groups, size = found.sums.shape
-        centred = found.centred * weights
-        shares = np.maximum(found.shares, _LEAST_SHARE / groups)
-        intercept = found.shares - size / 2 * np.sum(centred**2, axis=1) / shares
-        return cls(size * centred, intercept, _normal_examples(found.shares, centred / shares[:, None]))
+        groups, size = pooled.sums.shape
+        centred = pooled.centred * weights
+        shares = np.maximum(pooled.shares, _LEAST_SHARE / groups)
+        intercept = pooled.shares - size / 2 * np.sum(centred**2, axis=1) / shares
+        return cls(size * centred, intercept, _normal_examples(pooled.shares, centred / shares[:, None]))
 
     @classmethod
-    def forms(cls, found: ClassSums, weights: Floats, energies: Floats, public: Floats) -> dict[Form, Discriminant]:
+    def forms(cls, pooled: ClassSums, weights: Floats, energies: Floats, public: Floats) -> dict[Form, Discriminant]:
         """Both forms, from the energies of the directions, (p,), and the unit features of public examples, (n, p)."""
-        groups, size = found.sums.shape
-        centred, noise = found.centred * weights, found.noise * weights**2
+        groups, size = pooled.sums.shape
+        centred, noise = pooled.centred * weights, pooled.noise * weights**2
         covariance = public.T @ public / len(public)
         ridge = np.diag(groups**2 * noise / energies + _RIDGE * np.trace(covariance) / size)
         inverse = np.linalg.inv(covariance + ridge).astype(np.float64)
-        fisher, constants = _canonical(found.shares, centred, noise, inverse)
+        fisher, constants = _canonical(pooled.shares, centred, noise, inverse)
         coefs: dict[Form, tuple[Floats, Floats]] = {
-            "regression": (centred @ inverse, found.shares),
+            "regression": (centred @ inverse, pooled.shares),
             "fisher": (fisher, constants),
         }
         middle = public.mean(axis=0)

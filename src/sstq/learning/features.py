@@ -147,11 +147,11 @@ class GradientHistograms:
             got = f"an array of shape {values.shape}"
             raise ValueError(f"X must have {math.prod(self.shape)} pixels per image of {self.shape}, got {got}")
         images = values.reshape(len(values), self._channels, *self.shape[-2:])
-        found = np.empty((len(images), self.angles + self._channels, *self._cells), np.float32)
+        features = np.empty((len(images), self.angles + self._channels, *self._cells), np.float32)
         for part in row_chunks(len(images), 8 * math.prod(self.shape)):
             with np.errstate(all="ignore"):
-                found[part] = self._of(images[part].astype(np.float32))
-        return found.reshape(len(found), -1)
+                features[part] = self._of(images[part].astype(np.float32))
+        return features.reshape(len(features), -1)
 
     def _of(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         grey = images.mean(axis=1)
@@ -248,8 +248,8 @@ class FourierFeatures:
         random = streams.words(self.seed, "cosines", self.count * (columns + 1)).reshape(self.count, -1)
         uniform = ((random >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
         weights, phases = ndtri(uniform[:, :columns]) / math.sqrt(columns), 2 * math.pi * uniform[:, columns]
-        found: Floats = np.cos(self._columns(X) @ weights.T + phases)
-        return found
+        cosines: Floats = np.cos(self._columns(X) @ weights.T + phases)
+        return cosines
 
 
 _BUILT_IN = (Columns, Pixels, GradientHistograms, FourierFeatures)
@@ -277,27 +277,27 @@ def features_from_dict(data: Any) -> FeatureMap:
 def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
     """Compute the features of examples, (n, D), finite or not; without a map the examples are the features."""
     if features is None:
-        found = plain_numbers(X)
+        mapped = plain_numbers(X)
     elif isinstance(features, _BUILT_IN):
-        found = features(plain_numbers(X))
+        mapped = features(plain_numbers(X))
     elif hasattr(features, "transform"):
-        found = plain_numbers(features.transform(X))
+        mapped = plain_numbers(features.transform(X))
     elif callable(features):
-        found = plain_numbers(features(X))
+        mapped = plain_numbers(features(X))
     else:
         raise ValueError(f"features must be a callable, a fitted transformer or None, got {features!r}")
-    if found.ndim != 2:
-        raise ValueError(f"features must have shape (n, D), got {found.shape}")
-    return found.astype(np.float64, copy=False)
+    if mapped.ndim != 2:
+        raise ValueError(f"features must have shape (n, D), got {mapped.shape}")
+    return mapped.astype(np.float64, copy=False)
 
 
 def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
     """Compute features for the owner of the examples; ValueError if they are not finite."""
-    found = mapped_features(features, X)
-    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    mapped = mapped_features(features, X)
+    bad = np.flatnonzero(~np.isfinite(mapped).all(axis=1))
     if len(bad):
         raise ValueError(f"features must be finite, got nan or infinity in row {bad[0]}")
-    return found
+    return mapped
 
 
 def scaled_columns(

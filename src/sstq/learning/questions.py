@@ -124,12 +124,12 @@ class Question:
         """
         # Whatever overflows is replaced later; a warning that becomes an error would be a refusal.
         with np.errstate(all="ignore"):
-            found = mapped_features(self.features, X)
+            mapped = mapped_features(self.features, X)
             if self.bounds is not None:
-                targets = plain_numbers(_one_per_row(y, len(found), "numbers")).astype(np.float64)
-                rows = moment_rows(found, targets, self.bounds)
+                targets = plain_numbers(_one_per_row(y, len(mapped), "numbers")).astype(np.float64)
+                rows = moment_rows(mapped, targets, self.bounds)
                 return error_vectors(rows, *self.scores[0]) if self.scores else symmetric_vectors(rows)
-            rows = self.unit_features(unit_rows(found))
+            rows = self.unit_features(unit_rows(mapped))
             return self._outcomes(rows, y) if self.scores else rows
 
     def unit_features(self, rows: Floats) -> Floats:

@@ -121,8 +121,8 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         low, high = (-ends, ends) if ends.ndim == 0 else ends
         if not low < high:
             raise ArgumentError("y_bound", f"must be positive, or (low, high) with low < high, got {self.y_bound!r}")
-        found = scaled_columns(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
-        self._map = replace(found, constant=0)
+        scaled = scaled_columns(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
+        self._map = replace(scaled, constant=0)
         norm = _LONG_ROW * math.sqrt(self._map.width)
         self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
         self._judged: Question | None = None
@@ -182,9 +182,9 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.people_ += round(estimate.people)
         if not self.r2_ - 2 * self.r2_stderr_ > 0:
             known = math.isfinite(self.r2_)
-            found = f"R² = {self.r2_:.2f} ± {self.r2_stderr_:.2f}" if known else "too few people checked to tell R²,"
+            measured = f"R² = {self.r2_:.2f} ± {self.r2_stderr_:.2f}" if known else "too few people checked to tell R²,"
             warnings.warn(
-                f"this regression is not shown to be better than the mean: {found} at a total ε of {self.epsilon:g} "
+                f"this regression is not shown to be better than the mean: {measured} at a total ε of {self.epsilon:g} "
                 f"and {self.people_:,} people; ask more people, send fewer features or pass a larger epsilon",
                 stacklevel=3,
             )

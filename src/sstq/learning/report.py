@@ -62,8 +62,8 @@ class LearningReport:
     @property
     def balanced_accuracy(self) -> tuple[float, float]:
         """The mean of the accuracies by class and its standard error; nan if a class is too rare to tell."""
-        found = np.array(list(self.by_class.values()) or [(math.nan, math.nan)])
-        return float(found[:, 0].mean()), float(np.linalg.norm(found[:, 1]) / len(found))
+        recalls = np.array(list(self.by_class.values()) or [(math.nan, math.nan)])
+        return float(recalls[:, 0].mean()), float(np.linalg.norm(recalls[:, 1]) / len(recalls))
 
     @property
     def useful(self) -> bool:

@@ -63,44 +63,44 @@ def best_candidate(
         coin: "private", "public" or "any".
         slack: the share of the squared error that may be given up for fewer bits within one family.
     """
-    found = []
+    candidates = []
     if coin != "private":
-        found.append(_public_frameunit(dim, epsilon, clients, bits, slack))
+        candidates.append(_public_frameunit(dim, epsilon, clients, bits, slack))
     if coin != "public":
         fits = bits is None or _one_frame(dim, epsilon, None)[2] <= bits
-        found += [_frameunit(dim, epsilon, clients, bits)] if fits else []
+        candidates += [_frameunit(dim, epsilon, clients, bits)] if fits else []
         # SSTQ has at least 1.5 times the error of FrameUnit with enough frames (measured for d up to 10⁶).
-        enough = fits and (dim > _COMPARED_DIM_MAX or found[-1].frames == found[-1].wanted_frames)
-        found += [] if enough and dim > 1 else _without_frames(dim, epsilon, clients, bits, slack)
-    return min(found, key=lambda one: (one.mse, one.bits), default=None)
+        enough = fits and (dim > _COMPARED_DIM_MAX or candidates[-1].frames == candidates[-1].wanted_frames)
+        candidates += [] if enough and dim > 1 else _without_frames(dim, epsilon, clients, bits, slack)
+    return min(candidates, key=lambda one: (one.mse, one.bits), default=None)
 
 
 def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> list[Candidate]:
     """SSTQ and vqSGD, which have no bias, as far as the bits are enough."""
-    most, found = float("inf") if bits is None else bits, []
+    most, candidates = float("inf") if bits is None else bits, []
     flat = [one for one in _flat_channels(dim, epsilon) if one[1] <= most]
     if flat:
         enough = (1 + slack) * min(variance for *_, variance in flat)
         code, size, variance = next(one for one in flat if one[2] <= enough)
         options = {"dim": dim, "epsilon": epsilon, "bits": code}
-        found.append(Candidate(f"SSTQ, b = {code}", "sstq", options, size, 0.0, variance / clients))
+        candidates.append(Candidate(f"SSTQ, b = {code}", "sstq", options, size, 0.0, variance / clients))
     if (size := (2 * dim - 1).bit_length()) <= min(most, 25):
         variance = VqSGD(dim, epsilon).largest_message() ** 2 - 1
         options = {"dim": dim, "epsilon": epsilon}
-        found.append(Candidate("vqSGD", "vqsgd", options, size, 0.0, variance / clients))
-    return found
+        candidates.append(Candidate("vqSGD", "vqsgd", options, size, 0.0, variance / clients))
+    return candidates
 
 
 @lru_cache(maxsize=64)
 def _flat_channels(dim: int, epsilon: float) -> list[tuple[int, int, float]]:
     """The bits of the code, of the message, and the variance of one client of SSTQ, until more bits are worse."""
-    found: list[tuple[int, int, float]] = []
+    channels: list[tuple[int, int, float]] = []
     for bits in range(1, _SSTQ_BITS + 1):
         built = SSTQ(dim, epsilon, bits=bits)
-        found.append((bits, built.message_bits, built.typical_error().variance))
-        if bits > 1 and found[-1][2] > found[-2][2]:
+        channels.append((bits, built.message_bits, built.typical_error().variance))
+        if bits > 1 and channels[-1][2] > channels[-2][2]:
             break
-    return found
+    return channels
 
 
 @lru_cache(maxsize=1024)

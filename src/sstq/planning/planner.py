@@ -206,10 +206,10 @@ def _least_epsilon(request: Request, clients: int) -> float:
         return EPSILON_MIN
     root = brentq(excess, low, high, xtol=1e-7, rtol=1e-7)
     six_digits = Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float
-    found = float(six_digits(math.exp(root)))
-    while excess(math.log(found)) > 0 and found < EPSILON_MAX:  # the error may jump there, or be found from below
-        found = float(six_digits(found * (1 + 1e-5)))
-    return min(found, EPSILON_MAX)
+    least = float(six_digits(math.exp(root)))
+    while excess(math.log(least)) > 0 and least < EPSILON_MAX:  # the error may jump there, or be found from below
+        least = float(six_digits(least * (1 + 1e-5)))
+    return min(least, EPSILON_MAX)
 
 
 def _least_bits(request: Request, epsilon: float, clients: int) -> Candidate:

@@ -237,17 +237,17 @@ class Plan:
         def mse(place: int, rough: bool) -> float:
             return self.request.likely_mse(**{**task, name: values[place]}, rough=rough) / self._needed_mse
 
-        factor, found = 1.0, None
+        factor, enough = 1.0, None
         for _ in range(_CORRECTIONS if values else 0):
             place = bisect_left(range(len(values) - 1), True, key=lambda at: factor * mse(at, True) <= 1)
             true = mse(place, False)
-            found = values[place] if true <= 1 else found
+            enough = values[place] if true <= 1 else enough
             if _CLOSE <= true <= 1 or (true > 1 and place == len(values) - 1):
                 break
             last, factor = factor, true / mse(place, True)
             if factor == last:
                 break
-        return found
+        return enough
 
     def build(self) -> Mechanism:
         """Return the mechanism."""
