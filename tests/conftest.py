@@ -46,6 +46,7 @@ _LONGEST = (
     "test_contract.py",
     "test_dashboard.py",
     "test_documentation.py",
+    "test_installation.py",
     "test_javascript.py",
     "test_browser.py",
     "test_openapi.py",

@@ -38,7 +38,7 @@ def test_every_module_that_is_imported_is_declared():
     assert imported() <= {module for group in groups for one in group for module in provided(one)}
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_the_wheel_works_with_the_newest_versions(tmp_path):
     """As `pip install sstq` gives them today; the lowest ones are in `make release-check`."""
     try:

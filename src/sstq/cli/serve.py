@@ -114,12 +114,12 @@ def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **
     token, shown = kept_token(folder)
     role = "collector" if command == "serve" else command
     options["database"] = options["database"] or sqlite_url(folder / f"{role}.sqlite3")
+    if folder.exists() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
     with check_usage():
         settings = kind.from_environment(administrator_token=token, **options)
     os.umask(0o077)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
     if shown == token:  # a new one
         with atomic_file(folder / _TOKEN_FILE, private=True) as file:
             file.write(f"{token}\n".encode())
