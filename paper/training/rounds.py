@@ -6,6 +6,7 @@ mechanisms with one seed see the same examples in the same order, and differ by 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import nan
@@ -19,6 +20,7 @@ from sstq import Mechanism
 from sstq.accounting import gaussian_sigma, price
 from sstq.accounting.bounds import Participation, answers_of
 from sstq.checks import check_number
+from sstq.mechanisms import ClippedWarning
 from sstq.randomness.streams import mix_seed
 
 Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
@@ -175,7 +177,9 @@ def private_mean(
     for start in range(0, len(gradients), _CLIENTS_AT_A_TIME):
         part = slice(start, start + _CLIENTS_AT_A_TIME)
         identities = None if clients is None else clients[part]
-        aggregator.update(mechanism.encode(gradients[part], rng=rng, clients=identities))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClippedWarning)  # gradients are clipped on purpose
+            aggregator.update(mechanism.encode(gradients[part], rng=rng, clients=identities))
     return aggregator.mean().value
 
 
