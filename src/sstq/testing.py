@@ -360,8 +360,8 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on order and shards")
     if estimate.estimator == "mean":
         decoded = mechanism.decode(messages)
-        if (scaling := mechanism._scaling) is not None:
-            decoded = scaling.outward_rows(decoded)
+        if mechanism.bounds is not None:
+            decoded = mechanism._scaling.outward_rows(decoded)
         off = np.abs(estimate.value - decoded.mean(axis=0)).max()
         _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
 

@@ -264,15 +264,12 @@ def test_decoders_that_do_not_exist_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"own": 2}, r"own \+ \(size − 1\)·other must be 2\^62"),
-        ({"own": 1.5}, r"own must be an integer in \[1, 4611686018427387904\], got 1.5"),
-        ({"other": True}, "other must be an integer in .*, got True"),
-        ({"other": 0}, "other must be an integer in .*, got 0"),
-        ({"own": TOTAL + 1}, "own must be an integer in .*, got"),
-        ({"size": 2**41}, r"size must be an integer in \[2, 1099511627776\], got 2199023255552"),
+        ({"own": 2**61}, r"own \+ \(size − 1\)·other must be 2\^62"),
+        ({"other": 0}, "own must be above other, and both positive, got"),
+        ({"own": TOTAL + 1}, r"own \+ \(size − 1\)·other must be 2\^62"),
+        ({"size": 2**41}, r"size must be from 2 to 2\^40, got 2199023255552"),
         ({"epsilon": 2.99}, "not 2.99-LDP"),
-        ({"epsilon": "3"}, "epsilon must be a number in .*, got '3'"),
-        ({"epsilon": math.nan}, "epsilon must be a number in .*, got nan"),
+        ({"epsilon": math.nan}, "not nan-LDP"),
     ],
 )
 def test_tampered_flat_channels_are_refused(change: dict[str, object], message: str) -> None:

@@ -103,14 +103,14 @@ def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np
     That of M² is E‖M·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as
     make it right to about 2 % in any dimension, unless a few weights are all that matter.
     """
-    dim = frame.dim
+    dim, redundancy = frame.dim, frame.redundancy
     if dim <= _AXES:
         probes, repeats = np.eye(dim), 1
     else:
         repeats = max(1, _AXES**2 // dim)
         probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(repeats, dim))
     coefficients = frame.analyze(np.vstack([probes, mean]))
-    images = frame.synthesize(coefficients[:-1] * weights) * frame.redundancy
+    images = frame.synthesize(coefficients[:-1] * weights) * redundancy
     along = float(weights @ coefficients[-1] ** 2)
     return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.checks import check_argument, check_option
 from sstq.frames.tight import Frame, HadamardFrame
 from sstq.kernels.threads import row_chunks
 
@@ -95,11 +94,6 @@ class Kashin:
     name: str
     level: float
     steps: int
-
-    def __post_init__(self) -> None:
-        check_option("kashin", self.name, ("certified", "paper"))
-        check_argument("level", self.level)
-        check_argument("steps", self.steps)
 
     @property
     def exact(self) -> bool:

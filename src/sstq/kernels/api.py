@@ -32,6 +32,8 @@ _COST_OF_A_NORMAL = 6
 # Messages are added in blocks of about 32,000, which stay in the cache.
 _BLOCK_OF_A_MESSAGE = 64
 
+_kernels: dict[tuple[str, np.dtype[Any]], Any] = {}
+
 
 def _take(shapes: str, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
     """Return input arrays as the kernels are compiled for them, read-only, or say what is wrong with one.
@@ -86,9 +88,17 @@ def _log2(name: str, size: int) -> int:
     return size.bit_length() - 1
 
 
+def _kernel(name: str, first: Any, *others: Any) -> Any:
+    """The kernel "module.function", compiled on first use; but for the first, its arguments are always of one type."""
+    key = name, first.dtype
+    if key not in _kernels:
+        _kernels[key] = compiled(name, (first, *others))
+    return _kernels[key]
+
+
 def _run_rows(name: str, elements_per_row: int, by_row: tuple[NDArray[Any], ...], *shared: Any) -> None:
     """Call a kernel with parts of the arrays `by_row`, which cover their rows, in several threads if that is faster."""
-    kernel = compiled(name, *by_row, *shared)
+    kernel = _kernel(name, *by_row, *shared)
     if len(by_row[0]) * elements_per_row < MIN_ELEMENTS_A_THREAD:  # slicing takes as long as a small transform
         kernel(*by_row, *shared)
         return
@@ -275,7 +285,7 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
     increments = np.insert(table, 0, 1, axis=1)
     for part in row_chunks(len(index), _BLOCK_OF_A_MESSAGE):
         messages = index[part].astype(np.uint32), code[part].astype(np.uint32)
-        compiled("sums.add_messages", state, *messages, increments)(state, *messages, increments)
+        _kernel("sums.add_messages", state, *messages, increments)(state, *messages, increments)
 
 
 def accumulate_vectors(
@@ -290,7 +300,7 @@ def accumulate_vectors(
     if state.shape not in ((vectors.shape[1], 3), (vectors.shape[1], 4)) or not state.flags.c_contiguous:
         raise ValueError(f"state must have one row of 3 or 4 integers per coordinate, got shape {state.shape}")
     numbers = float(unit), float(limit), 2.0**value_bits, 2.0**square_bits
-    return bool(compiled("sums.add_vectors", state, vectors, *numbers)(state, vectors, *numbers))
+    return bool(_kernel("sums.add_vectors", state, vectors, *numbers)(state, vectors, *numbers))
 
 
 def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:

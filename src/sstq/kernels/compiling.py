@@ -1,7 +1,6 @@
 """Compiling kernels: one version per type of the first argument, which Numba's own cache keeps on disk.
 
-A kernel is a plain function of a module that imports Numba. `compiled` compiles it when it is first called; the
-functions that it calls are compiled into it.
+A kernel is a plain function of a module that imports Numba, and the functions that it calls are compiled into it.
 
 Numba files the versions of a function in one index, under the function's name and the text of its own module. That is
 not enough: code also depends on the other modules of this folder, and of two processes that add to one index at the
@@ -17,24 +16,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from sstq._version import __version__
 
-_versions: dict[tuple[str, np.dtype[Any]], Any] = {}
 
-
-def compiled(name: str, first: Any, *others: Any) -> Any:
-    """The kernel "module.function" for arguments like these, compiled or loaded on first use.
-
-    The other arguments of a kernel are always of the same types; it refuses any else.
-    """
-    if (name, first.dtype) not in _versions:
-        _versions[name, first.dtype] = _compile(name, (first, *others))
-    return _versions[name, first.dtype]
-
-
-def _compile(name: str, arguments: tuple[Any, ...]) -> Any:
+def compiled(name: str, arguments: tuple[Any, ...]) -> Any:
+    """Compile or load the kernel "module.function" for arguments of these types; it refuses any else."""
     import numba
 
     config: Any = numba.config

@@ -48,6 +48,7 @@ class Mechanism(Encoder):
             Mechanisms with a discrete message and a private coin take it: each message is then an independent draw
             from the same vector, and `epsilon` is that of one.
         coin: who draws the public part of a message, "private" (the client) or "public" (a shared generator).
+        frame_size: N, the number of rows of the frame, if there is one; otherwise None.
         bounds: the name, the least and the largest value of each column, if the mechanism was given any. Vectors and
             means are then in the units of the columns; `decode`, `expected_mse` and plans are of the scaled vectors.
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
@@ -128,7 +129,7 @@ class Mechanism(Encoder):
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
             estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=advice)
-        if self._scaling is not None:
+        if self.bounds is not None:
             return self._scaling.outward(estimate)
         error = float(np.linalg.norm(estimate.stderr))
         length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))

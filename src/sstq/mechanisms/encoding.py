@@ -2,9 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +30,7 @@ Trust = Literal["local", "aggregator", "none"]
 _NUMBERS_OF_A_DRAW = 16
 
 
-@dataclass(frozen=True)
-class EncoderInput:
+class EncoderInput(NamedTuple):
     """Checked rows, (n, …), with `words_each` secret words each, and identifiers if the coin is public."""
 
     rows: Rows
@@ -64,6 +62,7 @@ class Encoder(Agreement):
     messages: int = 1
     coin: Coin = "private"
     bounds: Ranges | None = None
+    frame_size: int | None = None
 
     @property
     @abstractmethod
@@ -87,7 +86,7 @@ class Encoder(Agreement):
     @property
     def _row_cost(self) -> int:
         """About how many numbers encoding one row takes, such as its scores, which limits the rows at a time."""
-        return self.dim
+        return self.frame_size or self.dim
 
     def encode(
         self,
@@ -117,14 +116,15 @@ class Encoder(Agreement):
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True
         """
-        rows = self._records(self._check_vectors(X if self._scaling is None else self._scaling.chosen(X)), groups)
+        rows = self._records(self._check_vectors(X if self.bounds is None else self._scaling.chosen(X)), groups)
         if self._clips and self.groups is None:
             warn_if_clipped(rows, self.clip)
         return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
 
     @cached_property
-    def _scaling(self) -> Bounds | None:
-        return None if self.bounds is None else Bounds(self.bounds, self.clip)
+    def _scaling(self) -> Bounds:
+        """Into the ball and back, if there are bounds."""
+        return Bounds(self.bounds or (), self.clip)
 
     def _encode_slots(
         self,
@@ -136,9 +136,9 @@ class Encoder(Agreement):
     ) -> Messages:
         """Encode this many messages per checked row, slot by slot."""
         identifiers, count = self._client_ids(clients, len(rows)), len(rows)
-        columns = self.layout.empty(slots * count)
         # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
         parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self._row_cost // 4)
+        columns = self.layout.empty(slots * count)
         for slot in range(slots):
             for part in parts:
                 ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
@@ -183,7 +183,7 @@ class Encoder(Agreement):
         if self.groups is None:
             if groups is not None:
                 raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
-            return rows if self._scaling is None else self._scaling.inward(rows)
+            return rows if self.bounds is None else self._scaling.inward(rows)
         return with_groups(rows, groups, self.groups)
 
     def groups_in_turn(self, count: int) -> Ints | None:

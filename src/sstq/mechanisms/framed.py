@@ -67,10 +67,6 @@ class KashinMechanism(Mechanism):
         """Whether the representation leaves no bias."""
         return Unbiased.ALWAYS if certified(self.frame, self.kashin) else Unbiased.NEVER
 
-    @property
-    def _row_cost(self) -> int:
-        return self.frame.size
-
 
 def solve_kashin(
     dim: int,

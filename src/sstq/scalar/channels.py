@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_argument, check_number
+from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
 from sstq.scalar.codebooks import BITS_MAX, Codebook, rounding_moments, token_moments
 from sstq.scalar.densities import Density, Vector
@@ -113,7 +113,7 @@ class Channel(ABC):
 
     def _check_ratio(self) -> None:
         # Rounded up to a double, as ε is one: exact to 58 digits, which ratios of 62-bit integers cannot fall between.
-        if self._loss > self.epsilon:
+        if not self._loss <= self.epsilon:
             largest = f"its largest ratio of weights is {float(self.ratio()):.17g}, above e^epsilon"
             raise ValueError(f"the channel is not {self.epsilon}-LDP: {largest}")
 
@@ -142,14 +142,13 @@ class FlatChannel(Channel):
     other: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_argument("epsilon", self.epsilon))
-        for label, least, most in (("size", 2, _SIZE_MAX_FLAT), ("own", 1, TOTAL), ("other", 1, TOTAL)):
-            object.__setattr__(self, label, check_number(label, getattr(self, label), least, most, integer=True))
+        if not 2 <= self.size <= _SIZE_MAX_FLAT:
+            raise ValueError(f"size must be from 2 to 2^40, got {self.size}")
+        if not 1 <= self.other < self.own:
+            raise ValueError(f"own must be above other, and both positive, got {self.own} and {self.other}")
         total = self.own + (self.size - 1) * self.other
         if total != TOTAL:
             raise ValueError(f"own + (size − 1)·other must be 2^62, the sum of a row, got {total}")
-        if self.own <= self.other:
-            raise ValueError(f"own must be above other, to favour the token itself, got {self.own} and {self.other}")
         self._check_ratio()
 
     @property
@@ -233,7 +232,6 @@ class TableChannel(Channel):
     weights: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_argument("epsilon", self.epsilon))
         object.__setattr__(self, "weights", _read_matrix(self.weights))
         if not self.name or not isinstance(self.name, str) or self.name == FlatChannel.name:
             raise ValueError(f"name must be a non-empty string other than {FlatChannel.name!r}, got {self.name!r}")
