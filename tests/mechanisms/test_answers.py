@@ -41,7 +41,7 @@ KINDS = [(npy, [0, 3]), (large_integers, [0, 1, 2]), (lists, [0, 6]), (columns, 
 @pytest.mark.parametrize(("kind", "good"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
 def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path, caplog):
     kind(tmp_path / "x")
-    (file,), _ = answer_files([open_vectors(tmp_path / "x", 2, unreadable="nan")])
+    (file,), _ = answer_files([open_vectors(tmp_path / "x", 2)])
     rows = np.concatenate([piece for piece, _ in file.pieces()])
     assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (file.count, good)
     if len(good) < len(rows):
@@ -55,7 +55,7 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog
     mechanism = sstq.GroupUnit(2, 1.0, groups=3, messages=2)
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.ones((300, 2)))
-    opened = [open_vectors(tmp_path / f"{name}.npy", 2, unreadable="nan") for name in "ab"]
+    opened = [open_vectors(tmp_path / f"{name}.npy", 2) for name in "ab"]
     given = np.array([0, 1, 2, 3, -1, 2**40] * 100)
     files, groups = answer_files(opened, given, mechanism.groups)
     known = (given >= 0) & (given < 3)

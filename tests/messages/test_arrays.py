@@ -131,11 +131,6 @@ REFUSED = {
     "a missing row": (objects([*ROWS, None]), "row 2 of X must be an array of numbers, got NoneType"),
     "a column of several lengths": (objects([[1.0], [1.0, 2.0]]), "rows of one length, got 2 numbers in row 1"),
     "a sparse matrix": (scipy.sparse.eye_array(3), r"pass X\.toarray\(\)"),
-    "an arrow null": (column(rows=[*ROWS, None]), "nulls, got one in row 2; fill or drop"),
-    "an arrow null within": (column(rows=[*ROWS, [1.0, None, 2.0]]), "nulls, got one in row 2"),
-    "an arrow null in a later chunk": (pa.chunked_array([column(), column(rows=[None])]), "one in row 2"),
-    "an arrow null in a table": (pa.table({"a": [1.0, 2.0], "b": [1, None]}), "one in row 1"),
-    "arrow lists of several lengths": (column(rows=[*ROWS, [1.0]]), "3 numbers per row, got 1 in row 2"),
     "arrow strings": (pa.array(["a"]), r"got string; pass the column that holds the vectors, .*X\['vectors'\]"),
     "an arrow table with names": (pa.table({"id": ["a"], "x": column(rows=ROWS[:1])}), "pass the column"),
 }  # fmt: skip
@@ -146,6 +141,22 @@ def test_what_cannot_be_read_exactly_is_refused_with_what_to_do(what):
     held, message = REFUSED[what]
     with pytest.raises(ValueError, match=message):
         as_vectors(held)
+
+
+@pytest.mark.parametrize(
+    ("held", "row"),
+    [
+        (column(rows=[*ROWS, None]), [np.nan] * 3),
+        (column(rows=[*ROWS, [1.0, None, 2.0]]), [1.0, np.nan, 2.0]),
+        (pa.chunked_array([column(), column(rows=[None])]), [np.nan] * 3),
+        (column(rows=[*ROWS, [1.0]]), [np.nan] * 3),
+        (pa.table({"a": [1.0, 2.0, 3.0], "b": [0, 1, None], "c": [True, False, None]}), [3.0, np.nan, np.nan]),
+    ],
+)
+def test_nulls_of_arrow_and_rows_of_another_length_are_nan(held, row):
+    np.testing.assert_array_equal(as_vectors(held)[2], row)
+    with pytest.raises(ValueError, match="X must be finite, got nan at row 2"):
+        sstq.FrameUnit(3, 1.0).encode(held)
 
 
 def test_what_speaks_arrow_is_read_without_pyarrow(monkeypatch):

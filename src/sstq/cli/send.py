@@ -69,7 +69,7 @@ def send(
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files, total = open_files(vectors, mechanism.dim, columns, unreadable="nan")
+    files, total = open_files(vectors, mechanism.dim, columns)
     try:
         client.check_people(total)
     except ValueError as error:

@@ -63,7 +63,7 @@ def answer_files(
     """Return the files and the groups with what cannot be encoded replaced as in `answer`, for `encode_files`.
 
     Args:
-        files: opened with `open_vectors(..., unreadable="nan")`.
+        files: opened with `open_vectors`.
         groups: one private group per vector of all files, for mechanisms that have them.
         count: how many groups the mechanism has.
     """

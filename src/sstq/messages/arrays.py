@@ -1,7 +1,8 @@
 """Converting vectors to arrays of floats: from NumPy, lists, Arrow, Polars, pandas and PyTorch.
 
-Only exact conversions are made: half precision, booleans, and integers up to 2^53. Masked entries, nulls, strings and
-other objects are refused, with their row if they have one. Infinity and nan pass: the caller checks them.
+Only exact conversions are made: half precision, booleans, and integers up to 2^53. Masked entries, strings and other
+objects are refused, with their row if they have one. Infinity and nan pass, and Arrow's nulls become nan: the caller
+checks them.
 """
 
 from collections.abc import Sequence
@@ -29,11 +30,8 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
     """
     if np.ma.is_masked(X) or (isinstance(X, list | tuple) and any(np.ma.is_masked(row) for row in X)):
         raise ValueError(f"{name} must not be masked, got a masked entry; fill or drop it first")
-    from_arrow = _from_arrow(X, name)
-    if from_arrow is not None:
-        return from_arrow
     try:
-        values = np.asarray(X)
+        values = np.asarray(X) if (from_arrow := _from_arrow(X, name)) is None else from_arrow
     except (ValueError, TypeError, RuntimeError) as error:  # lists of several lengths; tensors elsewhere or with grad
         raise ValueError(f"{name} must be an array of numbers: {error}{_remedy(X)}") from error
     if values.dtype == object:
@@ -57,51 +55,42 @@ def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
 
 
 def is_arrow_number(kind: Any) -> bool:
-    """Whether `arrow_vectors` takes columns of this Arrow type, one per coordinate."""
+    """Whether `arrow_numbers` takes columns of this Arrow type, one per coordinate."""
     from pyarrow import types
 
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
 
 
 def is_arrow_list(kind: Any) -> bool:
-    """Whether `arrow_vectors` takes a column of this Arrow type, which has the vectors as lists."""
+    """Whether `arrow_numbers` takes a column of this Arrow type, which has the vectors as lists."""
     from pyarrow import types
 
     lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     return bool(lists) and is_arrow_number(kind.value_type)
 
 
-def arrow_vectors(columns: Sequence[Any], dim: int, name: str, first: int = 0) -> NDArray[Any]:
-    """Convert an Arrow array of lists, or one Arrow array per coordinate, to vectors, (n, dim)."""
-    import pyarrow.compute
-
-    for column in columns:
-        _refuse_nulls(column, name, first)
-    lists = columns[0]
-    if not is_arrow_list(lists.type):
-        return np.stack([as_floats(column.to_numpy(zero_copy_only=False), name) for column in columns], axis=1)
-    lengths = pyarrow.compute.list_value_length(lists).to_numpy()
-    wrong = np.flatnonzero(lengths != dim)
-    if len(wrong):
-        raise ValueError(f"{name} must have {dim} numbers per row, got {lengths[wrong[0]]} in row {first + wrong[0]}")
-    values = lists.flatten()
-    _refuse_nulls(values, name, first, dim)
-    return as_floats(values.to_numpy(zero_copy_only=False).reshape(len(lists), dim), name, first)
-
-
 def arrow_numbers(columns: Sequence[Any], dim: int) -> NDArray[Any]:
-    """Convert as `arrow_vectors` does, with nan for nulls and for rows of another length instead of an error."""
+    """Convert an Arrow array of lists, or one Arrow array per coordinate, to numbers, (n, dim).
+
+    Nulls are nan, and so are rows of another length.
+    """
     import pyarrow.compute
 
     lists = columns[0]
     if not is_arrow_list(lists.type):
-        numbers = [column.cast(pyarrow.float64(), safe=False) for column in columns]
-        return np.stack([column.to_numpy(zero_copy_only=False) for column in numbers], axis=1)
+        return np.stack([_numbers(column) for column in columns], axis=1)
     whole = pyarrow.compute.equal(pyarrow.compute.list_value_length(lists), dim).fill_null(False)
-    values = lists.filter(whole).flatten().cast(pyarrow.float64(), safe=False)
+    values = _numbers((lists if whole.true_count == len(lists) else lists.filter(whole)).flatten()).reshape(-1, dim)
+    if len(values) == len(lists):
+        return values
     rows = np.full((len(lists), dim), np.nan)
-    rows[whole.to_numpy(zero_copy_only=False)] = values.to_numpy(zero_copy_only=False).reshape(-1, dim)
+    rows[whole.to_numpy(zero_copy_only=False)] = values
     return rows
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    numbers = column.cast("float64", safe=False) if column.null_count else column
+    return np.asarray(numbers.to_numpy(zero_copy_only=False))
 
 
 def arrow_labels(column: Any, name: str, place: str, first: int = 0) -> NDArray[Any]:
@@ -112,7 +101,9 @@ def arrow_labels(column: Any, name: str, place: str, first: int = 0) -> NDArray[
     import pyarrow
 
     check_label_type(column.type, name, place)
-    _refuse_nulls(column, f"{place}: column {name!r}", first)
+    if column.null_count:
+        row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise ValueError(f"{place}: column {name!r} must not have nulls, got one in row {row}; fill or drop it first")
     return np.asarray(column.cast(pyarrow.string()).to_numpy(zero_copy_only=False), dtype=object)
 
 
@@ -126,12 +117,6 @@ def check_label_type(kind: Any, name: str, place: str) -> None:
     if not (text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)):
         wanted = "must be text, integers or booleans"
         raise ValueError(f"{place}: column {name!r} {wanted}, got {kind}; cast it to text first")
-
-
-def _refuse_nulls(column: Any, name: str, first: int, dim: int = 1) -> None:
-    if column.null_count:
-        place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueError(f"{name} must not have nulls, got one in row {first + place // dim}; fill or drop it first")
 
 
 def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
@@ -150,11 +135,11 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
     if len(columns) == 1 and is_arrow_list(columns[0].type):
         dim = pyarrow.compute.max(pyarrow.compute.list_value_length(columns[0])).as_py() or 0
         single = columns[0].num_chunks == 1  # then nothing is copied
-        return arrow_vectors([columns[0].chunk(0) if single else columns[0].combine_chunks()], dim, name)
+        return arrow_numbers([columns[0].chunk(0) if single else columns[0].combine_chunks()], dim)
     if not columns or not all(is_arrow_number(column.type) for column in columns):
         wanted = f"{name} must be one column of lists of numbers, or columns of numbers only, got {whole.type}"
         raise ValueError(f"{wanted}; pass the column that holds the vectors, for example X['vectors']")
-    vectors = arrow_vectors([column.combine_chunks() for column in columns], len(columns), name)
+    vectors = arrow_numbers([column.combine_chunks() for column in columns], len(columns))
     return vectors if table else vectors[:, 0]
 
 

@@ -1,8 +1,8 @@
 """Reading files of vectors (.npy, Parquet and CSV) in bounded memory, repeatedly if needed.
 
-A file's kind is recognised by its first bytes, not its name; text is CSV. What encoding would refuse is refused
-here, with the file's name and the row: anything but finite numbers, wrong lengths, nulls. Code that answers a server's
-document passes `unreadable="nan"` instead (`sstq.mechanisms.answers`).
+A file's kind is recognised by its first bytes, not its name; text is CSV. Nulls, text and rows of another length are
+read as nan. `VectorFile.pieces` refuses that with the file's name and the row; code that answers a server's document
+replaces it (`sstq.mechanisms.answers`).
 """
 
 import csv
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ _NPY = b"\x93NUMPY"
 IDENTIFIERS = ("id", "uuid", "user", "name")
 _UNKNOWN = "is not a .npy, Parquet or CSV file of vectors"
 
-Unreadable = Literal["raise", "nan"]
 Read = Iterator[tuple[NDArray[Any], NDArray[Any] | None]]
 """Vectors, (rows, dim), with their public labels, if there are any."""
 
@@ -39,7 +38,7 @@ class VectorFile:
     dim: int
     count: int
     read: Callable[[int], Read]
-    """Yields numbers of any kind, this many rows at a time, not yet checked to be exact and finite; and labels."""
+    """Yields numbers of any kind, this many rows at a time, with nan for what is none; and labels."""
     columns: tuple[str, ...] = ()
     """The names of the columns of numbers, if the file has any."""
 
@@ -48,16 +47,18 @@ class VectorFile:
 
         With each come the labels of its rows, or None if the file was opened without.
 
-        Raises ValueError, with the row, for nan or infinity and for a damaged file.
+        Raises ValueError, with the row, for what is not a finite number and for a damaged file.
         """
         row = 0
         for read, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
             rows = arrays.as_floats(read, f"{self.name}: vectors", row)
             finite = np.isfinite(rows)
             if not finite.all():
-                at, column = np.argwhere(~finite)[0]
-                place = f"row {row + at}, column {column}"
-                raise ValueError(f"{self.name}: vectors must be finite, got {rows[at, column]} in {place}")
+                at, place = np.argwhere(~finite)[0]
+                got = "no number" if np.isnan(rows[at, place]) else rows[at, place]
+                column = self.columns[place] if self.columns else place
+                wanted = f"{self.name}: vectors must be {self.dim} finite numbers"
+                raise ValueError(f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it")
             row += len(rows)
             yield rows, labels
         if row != self.count:
@@ -69,7 +70,6 @@ def open_files(
     dim: int | None,
     columns: Sequence[str] | None = None,
     by: str | None = None,
-    unreadable: Unreadable = "raise",
 ) -> tuple[list[VectorFile], int]:
     """Open files as `open_vectors` does, and return them with the number of all vectors, at least one.
 
@@ -84,7 +84,7 @@ def open_files(
         if len(seen) == len(files):
             problem = f"must be different files, so that nobody is encoded twice: {name} is the same file as {first}"
             raise ArgumentError("vectors", problem)
-        files.append(open_vectors(path, dim, columns, by, unreadable))
+        files.append(open_vectors(path, dim, columns, by))
         dim = files[0].dim
     count = sum(file.count for file in files)
     if not count:
@@ -97,7 +97,6 @@ def open_vectors(
     dim: int | None,
     columns: Sequence[str] | None = None,
     by: str | None = None,
-    unreadable: Unreadable = "raise",
 ) -> VectorFile:
     """Open the vectors of a .npy, Parquet or CSV file (one vector per line, with or without a header).
 
@@ -107,7 +106,6 @@ def open_vectors(
         columns: the columns of numbers of a CSV or Parquet file, or one column of lists of a Parquet file. By default
             the only column of lists, or all columns.
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
-        unreadable: what becomes of nulls, text and rows of a wrong length: "raise", or "nan" for a row with nan.
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
@@ -120,7 +118,7 @@ def open_vectors(
         if by is not None:
             raise ArgumentError("by", f"must be left out for {name}: only Parquet and CSV files have columns")
         return _open_npy(name, dim)
-    return (_open_parquet if start.startswith(MAGIC) else _open_csv)(name, dim, columns, by, unreadable)
+    return (_open_parquet if start.startswith(MAGIC) else _open_csv)(name, dim, columns, by)
 
 
 def load_array(path: str | os.PathLike[str]) -> NDArray[Any]:
@@ -147,9 +145,7 @@ def _open_npy(name: str, dim: int | None) -> VectorFile:
     return VectorFile(name, rows.shape[1], len(rows), read)
 
 
-def _open_parquet(
-    name: str, dim: int | None, wanted: Sequence[str] | None, by: str | None, unreadable: Unreadable
-) -> VectorFile:
+def _open_parquet(name: str, dim: int | None, wanted: Sequence[str] | None, by: str | None) -> VectorFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
     with open(name, "rb") as file, open_parquet(file) as table:
         count, schema = int(table.metadata.num_rows), table.schema_arrow
@@ -172,11 +168,7 @@ def _open_parquet(
         with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=size, columns=columns if by is None else [*columns, by]):
                 labels = None if by is None else arrays.arrow_labels(batch.column(by), by, name, row)
-                numbers = [batch.column(column) for column in columns]
-                if unreadable == "nan":
-                    yield arrays.arrow_numbers(numbers, length), labels
-                else:
-                    yield arrays.arrow_vectors(numbers, length, f"{name}: vectors", row), labels
+                yield arrays.arrow_numbers([batch.column(column) for column in columns], length), labels
                 row += batch.num_rows
 
     return VectorFile(name, length, count, read, columns=() if of_lists else tuple(columns))
@@ -216,9 +208,7 @@ def _choose(
     return chosen
 
 
-def _open_csv(
-    name: str, dim: int | None, wanted: Sequence[str] | None, by: str | None, unreadable: Unreadable
-) -> VectorFile:
+def _open_csv(name: str, dim: int | None, wanted: Sequence[str] | None, by: str | None) -> VectorFile:
     """Open a CSV file with one vector per line.
 
     The first line is a header if columns are chosen by name, or if none of its fields is a number.
@@ -232,25 +222,13 @@ def _open_csv(
     places = [names.index(column) for column in columns] if header else range(len(first))
 
     def row(line: int, fields: list[str]) -> tuple[list[float | None], str]:
-        """The numbers of a line and its label; nan where they cannot be read, or an error."""
-        strict = unreadable == "raise"
-        if len(fields) != len(first):
-            if strict:
-                problem = f"line {line} has {len(fields)} values, line 1 has {len(first)}"
-                raise ValueError(f"{name} {_UNKNOWN}: {problem}")
-            fields = [""] * len(first)
-        numbers = [_number(fields[place]) for place in places]
-        if None in numbers and strict:
-            at = numbers.index(None)
-            others = ",".join(columns[:at] + columns[at + 1 :])
-            remedy = f", or keep the columns {others}" if others else ""
-            what = f"got {fields[places[at]][:20]!r} in line {line}; fill or drop it{remedy}"
-            raise ValueError(f"{name}: vectors must be numbers, {what}")
+        """The numbers of a line, None where there is none, and its label."""
+        fields = fields if len(fields) == len(first) else [""] * len(first)
         label = "" if by is None else fields[names.index(by)]
         if by is not None and not label:
             problem = f"column {by!r} must not have empty labels, got one in line {line}"
             raise ValueError(f"{name}: {problem}; fill or drop it first")
-        return numbers, label
+        return [_number(fields[place]) for place in places], label
 
     def read(size: int) -> Read:
         lines = islice(csv_lines(name), int(header), None)
