@@ -108,12 +108,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector: it would look again and again at a million objects that all stay."""
+    """Collect without the garbage collector: it would look again and again at a million objects that all stay.
+
+    They are frozen, so that it does not look at them while tests run either.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Tests have no examples in docstrings; looking for them would import every helper in every worker."""
+    return [found for found in (yield) if type(found) is pytest.Module]
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
