@@ -16,10 +16,12 @@ pytest.importorskip("fastapi")
 
 from sstq.cli import app
 from sstq.client import Campaign
-from sstq.service import Settings, background, rendering, results
+from sstq.service import Settings, background, observing, rendering, results
 from sstq.service.background import Folding
 from sstq.service.database import sqlite_url
 from sstq.service.node import Collector
+from sstq.service.observing import check_health
+from sstq.service.security import Problem
 from sstq.service.store import Upload
 from tests.service.serving import ADMINISTRATOR, packed, serving
 from tests.service.test_upgrade import build, without_shuffled
@@ -170,12 +172,9 @@ def test_large_campaigns_have_a_process_of_their_own(collector, monkeypatch):
 
 
 def test_a_full_disk_is_known_to_health(collector, monkeypatch):
-    from sstq.service import observing
-    from sstq.service.security import Problem
-
-    collector.health.check()
+    check_health(collector.store)
     full = shutil.disk_usage("/").free * 4
     monkeypatch.setattr(observing, "_LEAST_FREE_BYTES", full)
     with pytest.raises(Problem, match="almost full") as caught:
-        collector.health.check()
+        check_health(collector.store)
     assert caught.value.status_code == 503

@@ -46,6 +46,11 @@ def server(tmp_path_factory):
         ("open", {}, b"\x00" * 5, 422, "5 messages of 9 bits take 6 bytes, got 5"),
         ("open", {}, b"\x00" * 7, 422, "5 messages of 9 bits take 6 bytes, got 7"),
         ("open", {}, b"\xff" * 6, 422, "The messages are malformed: the last 3 bits"),
+        ("open", {"Authorization": None}, None, 401, "Sending to this campaign needs a token"),
+        *(
+            ("open", {"Authorization": wrong}, None, 401, "The Authorization header must be “Bearer TOKEN”.")
+            for wrong in ("secret", "Basic secret", "Bearer")
+        ),
         ("early", {}, None, 425, "The campaign opens at 2999-01-01T00:00:00Z."),
         ("over", {}, None, 410, "The campaign is closed."),
     ],

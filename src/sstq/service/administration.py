@@ -1,7 +1,5 @@
 """The routes that change campaigns: those of the administrator, and the one by which a shuffler forwards batches."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ A campaign is looked at whenever its messages have grown by an eighth. Look i ma
 half of it for each test, shared by all codes: over all looks and codes together at most α = 0.001.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The collector as an ASGI application, and the server that runs it."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import resource
@@ -28,20 +26,12 @@ from sstq.service.common_routes import common_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.models import PROBLEMS
 from sstq.service.node import Collector, Node
-from sstq.service.observing import log_settings
+from sstq.service.observing import log_settings, try_to_store
 from sstq.service.pages import dashboard_routes, demo_routes, ensure_poll
 from sstq.service.protocol import GuardedLoop, guarded_protocol
-from sstq.service.reading import collector_gauges, reading_routes
+from sstq.service.reading import reading_routes
 from sstq.service.receiving import Refusal
-from sstq.service.security import (
-    BODY,
-    DEFAULTS,
-    HEADERS,
-    Guard,
-    Problem,
-    database_gone,
-    problem_response,
-)
+from sstq.service.security import BODY, DEFAULTS, HEADERS, BodyShares, Guard, Problem, database_gone, problem_response
 from sstq.service.settings import Settings
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import Uploads
@@ -67,24 +57,20 @@ _UPLOAD = (
 def create_app(settings: Settings) -> FastAPI:
     """Create the ASGI application of a collector; ValueError if its database cannot be used."""
     collector = Collector(settings)
-    collector.metrics.gauges = lambda: collector_gauges(collector)
-    app = new_app(collector, "sstq collector", _DESCRIPTION, Folding, partial(Folding, slow=True), Opening)
-    app.include_router(common_routes(collector, _UPLOAD))
+    app = new_app(collector, _DESCRIPTION, _UPLOAD, Folding, partial(Folding, slow=True), Opening)
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
     if settings.demo:
         ensure_poll(collector)
         app.router.routes.extend(demo_routes(collector))
     app.router.routes.extend(dashboard_routes())
-    app.add_middleware(Uploads, node=collector)
-    app.add_middleware(Guard, node=collector)
     return app
 
 
-def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], Rounds]) -> FastAPI:
-    """Create an application without routes: it runs the background threads and answers every refusal with a sentence.
+def new_app(node: _Node, description: str, upload: str, *work: Callable[[_Node], Rounds]) -> FastAPI:
+    """Create an application with the routes of both roles, its background threads, and a sentence for every refusal.
 
-    The caller adds `Guard` as the outermost layer.
+    `upload` describes the body of an upload.
     """
 
     @asynccontextmanager
@@ -105,7 +91,7 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
         node.store.close()
 
     app = FastAPI(
-        title=title,
+        title=f"sstq {node.role}",
         version=__version__,
         description=description,
         lifespan=lifespan,
@@ -119,6 +105,9 @@ def new_app(node: _Node, title: str, description: str, *work: Callable[[_Node], 
     for kind in (DatabaseUnavailable, UnknownCampaign, RequestValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(Exception, _apologize)
+    app.include_router(common_routes(node, upload))
+    app.add_middleware(Uploads, node=node)
+    app.add_middleware(Guard, limits=node.reading, shares=BodyShares())
     return app
 
 
@@ -126,12 +115,12 @@ async def _look_after(node: Node) -> None:
     """Know whether the database stores, also while nobody sends, and forget addresses that sent nothing recently."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        await asyncio.to_thread(node.health.look)
+        await asyncio.to_thread(try_to_store, node.store)
         for limits in (node.sending, node.reading):
             limits.forget()
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Any) -> Response:
     """Answer what a route raised, with a sentence."""
     if isinstance(error, ClientDisconnect):
         return problem_response(Problem(400, "The request ended early."))  # nobody is there
@@ -142,23 +131,18 @@ async def _refuse(request: Request, error: Exception) -> Response:
     elif isinstance(error, RequestValidationError):
         wrong = error.errors()[0]
         problem = Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")
-    else:
-        problem = _of_route(request, error)
-    response: Response = await request.scope[BODY].refuse(problem)
-    return response
-
-
-def _of_route(request: Request, error: Any) -> Problem:
-    sentence, headers = error.detail, error.headers
-    if error.status_code == 405:
+    elif error.status_code == 405:
         # The error names the methods of the first route with this path; there may be others.
         scopes = {method: {**request.scope, "method": method} for method in _METHODS}
         routes = request.app.routes
         allowed = [method for method in _METHODS if any(r.matches(scopes[method])[0] is Match.FULL for r in routes)]
-        sentence, headers = "This path does not support this method.", {"Allow": ", ".join(allowed)}
-    elif sentence == "Not Found":
-        sentence = "There is nothing at this path."
-    return Problem(error.status_code, sentence, headers)
+        problem = Problem(405, "This path does not support this method.", {"Allow": ", ".join(allowed)})
+    elif error.detail == "Not Found":
+        problem = Problem(404, "There is nothing at this path.")
+    else:
+        problem = error
+    response: Response = await request.scope[BODY].refuse(problem)
+    return response
 
 
 async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)
@@ -195,7 +179,6 @@ def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> 
 
 def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> None:
     """Run an app with these settings until the process is told to stop."""
-    _check_certificate(settings)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -213,17 +196,12 @@ def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> N
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    with asyncio.Runner(loop_factory=GuardedLoop) as runner:
-        runner.run(_Server(config, started).serve())
-
-
-def _check_certificate(settings: Settings) -> None:
-    if settings.certificate is None:
-        return
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.private_key)
+        config.load()
     except ssl.SSLError as error:
         raise ValueError(
             f"certificate and private_key must be a certificate chain and its key (PEM), got {settings.certificate} "
             f"and {settings.private_key}: {error.reason or error}"
         ) from error
+    with asyncio.Runner(loop_factory=GuardedLoop) as runner:
+        runner.run(_Server(config, started).serve())

@@ -4,8 +4,6 @@ The collector's fold uploads, renew and release estimates, and open batches. Cam
 of their own, which computes in another process: the others do not wait.
 """
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os
@@ -14,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from functools import lru_cache
 from typing import Any
 
@@ -99,14 +97,14 @@ class Rounds(threading.Thread, ABC):
         """Run one round."""
 
 
-class Workers:
+class Workers(Executor):
     """Processes that are started when they are first needed, and again if one dies."""
 
     def __init__(self, count: int | None = None) -> None:
         self._count, self._ended = count, False
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Call a function in one of the processes; RuntimeError after the end."""
         # New interpreters: a fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
@@ -114,7 +112,7 @@ class Workers:
         try:
             if self._ended:  # asked here, so that no pool is made and left after the end
                 raise RuntimeError("the processes have been stopped for good")
-            return pool.submit(function, *arguments)
+            return pool.submit(function, *arguments, **options)
         except RuntimeError:  # or one of the processes has died
             self.stop()
             raise

@@ -4,13 +4,12 @@ A batch is the envelopes of one slot of one crowd, in random order, in parts tha
 a manifest of each part, which is a header and covers the hash of the body: it is checked before that is read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from concurrent.futures import Executor
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal, Self
 
 import rfc8785
 import sqlalchemy as sa
@@ -25,9 +24,6 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, campaigns, envelopes, seen, uploads
 from sstq.service.receiving import checked, message_rows
-
-if TYPE_CHECKING:
-    from sstq.service.background import Workers
 
 BATCH_PREFIX = b"sstq-batch-v2\x00"  # of a manifest when it is signed
 CROWD_NAME_BYTES = 12  # of a batch's name that are the same for all slots of a crowd that was mixed together
@@ -118,7 +114,7 @@ def _is(name: str, identity: bytes, table: sa.Table = batches) -> tuple[sa.Colum
     return (table.c.campaign == name, table.c.batch == identity)
 
 
-def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes], workers: Workers) -> bool:
+def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes], workers: Executor) -> bool:
     """Open one complete batch of a campaign and store its messages; returns False if there is none.
 
     `secret_of` has the secret sealing keys by crowd. Memory: about 200 bytes per message of the batch, plus one part of
@@ -153,15 +149,16 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
     return False
 
 
-def open_all(workers: Workers, secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
+def open_all(workers: Executor, secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
     """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
+    open_some = partial(_open, secret, info, size)
     if len(body) < size * _WORTH_A_WORKER:
-        return _open(secret, info, body, size)
-    tasks = [workers.submit(_open, secret, info, some, size) for some in _cut(body, size * _TASK_ENVELOPES)]
-    return [message for task in tasks for message in task.result()]
+        return open_some(body)
+    parts = workers.map(open_some, _cut(body, size * _TASK_ENVELOPES))
+    return [message for part in parts for message in part]
 
 
-def _open(secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
+def _open(secret: bytes, info: bytes, size: int, body: bytes) -> list[bytes | None]:
     return open_envelopes(secret, info, _cut(body, size))
 
 

@@ -5,20 +5,21 @@ process that starts long after the last hour that its database saw doubts the cl
 deletes waits for hours of service, which no clock can skip (`Store.purge`).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 _JUMP_SECONDS, _LASTING_SECONDS = 300.0, 3600.0
 _PLAUSIBLE_HOURS = 24
-# Linux counts the time that a machine was suspended in this one only.
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 logger = logging.getLogger("sstq.service")
+
+
+def steady() -> float:
+    """The seconds since some moment; the machine's time may change, but not these."""
+    # Linux counts the time that a machine was suspended in this one only.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Clock:
@@ -27,14 +28,8 @@ class Clock:
     So does a start more than a day after `last_hour`, the last hour that the database saw.
     """
 
-    def __init__(
-        self,
-        last_hour: int | None = None,
-        wall: Callable[[], float] = lambda: time.time(),
-        steady: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
-    ) -> None:
-        self._wall, self._steady = wall, steady
-        self._ahead = wall() - steady()
+    def __init__(self, last_hour: int | None = None) -> None:
+        self._ahead = time.time() - steady()
         self._jumped: float | None = None
         self._doubted = -math.inf
         since = 0 if last_hour is None else self.hour() - last_hour
@@ -44,21 +39,21 @@ class Clock:
 
     def now(self) -> datetime:
         """The time in UTC."""
-        steady = self._steady()
-        ahead = self._wall() - steady
+        lasted = steady()
+        ahead = time.time() - lasted
         if ahead - self._ahead > _JUMP_SECONDS:
             if self._jumped is None:
-                self._jumped = steady
+                self._jumped = lasted
                 logger.warning("the system's clock has jumped by %d seconds: not followed yet", ahead - self._ahead)
-            if steady - self._jumped < _LASTING_SECONDS:
-                return datetime.fromtimestamp(steady + self._ahead, UTC)
+            if lasted - self._jumped < _LASTING_SECONDS:
+                return datetime.fromtimestamp(lasted + self._ahead, UTC)
         self._ahead, self._jumped = ahead, None
-        return datetime.fromtimestamp(steady + ahead, UTC)
+        return datetime.fromtimestamp(lasted + ahead, UTC)
 
     @property
     def doubtful(self) -> bool:
         """Whether the time may be wrong, so that nothing should be deleted because of it."""
-        return self._steady() < self._doubted
+        return steady() < self._doubted
 
     def hour(self) -> int:
         """The hours since 1970: no finer time is stored."""

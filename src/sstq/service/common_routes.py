@@ -1,18 +1,17 @@
 """The routes that a collector and a shuffler both have: health, metrics, the key, documents, tokens and uploads."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.responses import PlainTextResponse, Response
 
 from sstq.client.campaigns import MOST_TOKENS
 from sstq.service.models import CampaignName, optional_token
 from sstq.service.node import Node, RunningCampaign
+from sstq.service.observing import check_health
 from sstq.service.security import Problem, new_token, token_hash, unauthorized
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
@@ -59,7 +58,7 @@ def common_routes(node: Node, upload: str) -> APIRouter:
     @router.get("/health")
     async def health() -> dict[str, str]:
         """Check that the service can store; otherwise the answer is 503."""
-        node.health.check()
+        check_health(node.store)
         return {"status": "ok"}
 
     @router.get("/metrics", response_class=PlainTextResponse)
@@ -67,7 +66,8 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         """Read the metrics for Prometheus, with the administrator's or the metrics token."""
         if not node.may_read_metrics(token):
             await _administrator(request, token)
-        return Response(await asyncio.to_thread(node.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        text = await asyncio.to_thread(generate_latest, node.metrics.registry)
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @router.get("/v1/key")
     async def key() -> dict[str, str]:

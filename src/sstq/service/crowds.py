@@ -5,8 +5,6 @@ hash of the terms that its people agreed to and of the key they sealed for (`Cam
 of every person, slot by slot. The collector could tell different crowds apart, so they are never mixed together.
 """
 
-from __future__ import annotations
-
 import secrets
 import tempfile
 from collections import Counter

@@ -54,17 +54,16 @@ class Form:
         self.sparse, self._columns = aggregator.sparse, aggregator.sums().shape[1]
         self._width = 1 << (aggregator.numbers - 1).bit_length()
 
-    def encode(self, sums: Sums, first: int) -> bytes:
+    def encode(self, sums: Sums) -> bytes:
         """Encode the sums as bytes."""
         if not self.sparse:
             return sums.astype("<i8", copy=False).tobytes()
-        columns = [sums[:, 0] - first, sums[:, 1], sums[:, 2]]
-        types = [np.min_scalar_type(column.max(initial=0)).newbyteorder("<") for column in columns]
-        packed = [column.astype(kind).tobytes() for column, kind in zip(columns, types, strict=True)]
+        types = [np.min_scalar_type(column.max(initial=0)).newbyteorder("<") for column in sums.T]
+        packed = [column.astype(kind).tobytes() for column, kind in zip(sums.T, types, strict=True)]
         return b"".join([bytes(kind.itemsize for kind in types), *packed])
 
-    def decode(self, raw: bytes, first: int) -> Sums:
-        """Decode what `encode` wrote."""
+    def decode(self, raw: bytes, first: int = 0) -> Sums:
+        """Decode what `encode` wrote, of numbers relative to `first`."""
         if not self.sparse:
             return np.frombuffer(raw, dtype="<i8").reshape(-1, self._columns)
         sizes = list(raw[:3])
@@ -79,14 +78,8 @@ class Form:
 
     def piece(self, sums: Sums, messages: int) -> dict[str, Any]:
         """Return the columns of a piece of sums."""
-        stored = self.encode(sums, 0)
-        return {
-            "first": 0,
-            "width": self._width,
-            "level": sums.nbytes.bit_length(),
-            "messages": messages,
-            "sums": stored,
-        }
+        whole, level = {"first": 0, "width": self._width}, sums.nbytes.bit_length()
+        return whole | {"level": level, "messages": messages, "sums": self.encode(sums)}
 
 
 def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
@@ -113,17 +106,15 @@ def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
 
 def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
     """Merge two pieces of one level; None if no two are alike."""
-    alike = (pieces.c.first, pieces.c.width, pieces.c.level)
-    form = Form(mechanism.aggregator())
-    small = pieces.c.level < MOST_BYTES.bit_length() if form.sparse else sa.true()
-    query = sa.select(*alike).where(pieces.c.campaign == name, small).group_by(*alike).having(sa.func.count() > 1)
+    form, level, mine = Form(mechanism.aggregator()), pieces.c.level, pieces.c.campaign == name
+    small = level < MOST_BYTES.bit_length() if form.sparse else sa.true()
+    alike = sa.select(level).where(mine, small).group_by(level).having(sa.func.count() > 1).order_by(level).limit(1)
+    query = sa.select(pieces).where(mine, level == alike.scalar_subquery()).limit(2)
 
     def work(connection: sa.Connection) -> Step | None:
-        found = connection.execute(query.order_by(pieces.c.level).limit(1)).one_or_none()
-        if found is None:
+        both = connection.execute(query).all()
+        if not both:
             return None
-        same = (column == own for column, own in zip(alike, found, strict=True))
-        both = connection.execute(sa.select(pieces).where(pieces.c.campaign == name, *same).limit(2)).all()
         one, other = (form.decode(row.sums, row.first) for row in both)
         sums = condensed(np.concatenate([one, other])) if form.sparse else one + other
         return Step([bytes(row.identity) for row in both], form.piece(sums, sum(row.messages for row in both)), 0)

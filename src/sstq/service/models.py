@@ -3,8 +3,6 @@
 Only types are checked here: `Campaign` checks the terms, with sentences.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from fastapi import Path

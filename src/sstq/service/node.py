@@ -1,36 +1,31 @@
 """The state that routes and background work share: database, signing key, inbox, permissions, and the campaigns."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import rfc8785
+from prometheus_client.core import Metric
 
 from sstq.client.campaigns import Campaign
 from sstq.client.sealing import SealingKey
 from sstq.client.signing import SigningKey
 from sstq.mechanisms import FrameUnit
+from sstq.service.batches import count_batches
 from sstq.service.clock import Clock
+from sstq.service.database import OUTCOMES
 from sstq.service.inbox import Inbox
-from sstq.service.observing import Health, Metrics
+from sstq.service.observing import Metrics, gauge
 from sstq.service.receiving import Refusal
-from sstq.service.security import (
-    AddressLimits,
-    BodyShares,
-    Problem,
-    is_token,
-    new_token,
-    token_hash,
-)
+from sstq.service.results import raised
+from sstq.service.security import AddressLimits, Problem, is_token, new_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 
@@ -90,12 +85,11 @@ class Node(ABC):
             store.close()
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
         self.clock = Clock(store.last_hour())
-        self.health = Health(self.store)
         self.inbox = Inbox(self.store)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
         self.reading = AddressLimits(settings.reads_per_second, _READ_BURST)
-        self.arriving = BodyShares()
         self.metrics = Metrics()
+        self.metrics.registry.register(self)
         self.key = SigningKey(self.store.setting("signing-key", lambda: SigningKey.generate().secret))
         self._administrator = token_hash(settings.administrator_token)
         self._metrics_reader = None if settings.metrics_token is None else token_hash(settings.metrics_token)
@@ -122,6 +116,10 @@ class Node(ABC):
     def unpacked(self, entry: RunningCampaign, raw: bytes) -> bytes:  # noqa: ARG002
         """Return what to store of an upload's body, whose messages the store checks; raises a Problem if nothing."""
         return raw
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
+        yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(self.inbox)})
 
     # Campaigns
 
@@ -231,6 +229,26 @@ class Collector(Node):
         self.store.delete(entry.campaign.name)
         self.forget_sealing_keys(entry)
         self.refresh()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
+        yield from super().collect()
+        counts = self.store.counts()
+        for name, meaning, field in (
+            ("sstq_messages_received", "Acknowledged messages.", "received"),
+            ("sstq_messages_folded", "Messages in the state.", "folded"),
+            ("sstq_tokens_unspent", "Unused single-use tokens.", "unspent"),
+        ):
+            yield gauge(name, meaning, ["campaign"], {(own,): getattr(found, field) for own, found in counts.items()})
+        meaning = "Tests that an honest crowd passes and this one failed."
+        yield gauge("sstq_alarms", meaning, ["campaign", "test"], raised(self.store))
+        shuffled = [name for name, entry in self.entries.items() if entry.campaign.shuffling is not None]
+        batches = {name: count_batches(self.store, name) for name in shuffled}
+        opened = {(name,): found["batches"] for name, found in batches.items()}
+        yield gauge("sstq_batches_opened", "Opened batches.", ["campaign"], opened)
+        outcomes = {(name, outcome): found[outcome] for name, found in batches.items() for outcome in OUTCOMES}
+        meaning = "Envelopes of opened batches, by outcome."
+        yield gauge("sstq_envelopes_opened", meaning, ["campaign", "result"], outcomes)
 
     def warnings(self) -> list[str]:
         """Sentences for the operator about campaigns that strangers could abuse."""

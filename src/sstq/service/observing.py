@@ -1,18 +1,16 @@
 """What an operator sees: whether the service can store, metrics for Prometheus, and logs. They identify nobody."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from sstq.service.database import DatabaseUnavailable
@@ -26,48 +24,33 @@ _BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they are times, finer than the hour
 
 
-class Health:
-    """Whether the service could store last; asking for it waits for nothing."""
+def check_health(store: Store) -> None:
+    """Raise a Problem unless the service could store last and has space; this waits for nothing."""
+    if store.failing or time.monotonic() - store.stored > _STALE_SECONDS:
+        raise Problem(503, "The database is not available.", {"Retry-After": "5"})
+    file = store.url.database
+    if store.sqlite and file and shutil.disk_usage(Path(file).parent).free < _LEAST_FREE_BYTES:
+        raise Problem(503, "The disk of the database is almost full.", {"Retry-After": "5"})
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
-    def check(self) -> None:
-        """Raise a Problem unless the service can store."""
-        if self._store.failing or time.monotonic() - self._store.stored > _STALE_SECONDS:
-            raise Problem(503, "The database is not available.", {"Retry-After": "5"})
-        file = self._store.url.database
-        if self._store.sqlite and file and shutil.disk_usage(Path(file).parent).free < _LEAST_FREE_BYTES:
-            raise Problem(503, "The disk of the database is almost full.", {"Retry-After": "5"})
-
-    def look(self) -> None:
-        """Try to store something, unless something was stored recently; call it now and then, in a thread."""
-        if self._store.failing or time.monotonic() - self._store.stored > _IDLE_SECONDS:
-            with suppress(DatabaseUnavailable):
-                self._store.ping()
+def try_to_store(store: Store) -> None:
+    """Store something, unless something was stored recently: `check_health` remembers whether it worked."""
+    if store.failing or time.monotonic() - store.stored > _IDLE_SECONDS:
+        with suppress(DatabaseUnavailable):
+            store.ping()
 
 
 class Metrics:
-    """The counts of this process, and `gauges` that are made when they are read."""
+    """The counts of this process."""
 
     def __init__(self) -> None:
-        made = self._registry = CollectorRegistry()
+        made = self.registry = CollectorRegistry()
         self.uploads = Counter("sstq_uploads", "Uploads by their answer.", ["campaign", "status"], registry=made)
         self.seconds = Histogram(
             "sstq_upload_seconds", "Seconds until an upload is acknowledged.", buckets=_BUCKETS, registry=made
         )
         self.rounds = Counter("sstq_rounds", "Rounds of background work.", ["result"], registry=made)
         self.people = Counter("sstq_people", "People mixed, dropped or refused.", ["campaign", "result"], registry=made)
-        self.gauges: Callable[[], Iterable[Metric]] = tuple
-        made.register(self)
-
-    def collect(self) -> Iterable[Metric]:
-        """The gauges, as prometheus_client asks for them."""
-        return self.gauges()
-
-    def render(self) -> bytes:
-        """Return all metrics as text."""
-        return generate_latest(self._registry)
 
 
 def gauge(name: str, meaning: str, labels: Iterable[str], values: Mapping[Any, float]) -> Metric:

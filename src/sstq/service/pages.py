@@ -5,8 +5,6 @@ a survey that everybody may send to and read; its page is examples/browser toget
 contain a copy; a checkout has the files.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -5,8 +5,6 @@ length and any number of connections from one address. Request bodies have limit
 (`sstq.service.security.RequestBody`).
 """
 
-from __future__ import annotations
-
 import asyncio
 from asyncio import TimerHandle
 from asyncio.sslproto import SSLProtocol

@@ -1,29 +1,23 @@
 """The collector's read-only routes: estimates, states and progress."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import tempfile
-from collections.abc import Iterable
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
-from prometheus_client.core import Metric
 from starlette.responses import Response, StreamingResponse
 
 from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results
-from sstq.service.batches import count_batches, shuffled_claim
+from sstq.service.batches import shuffled_claim
 from sstq.service.common_routes import ADMINISTRATOR, BINARY, NOT_MODIFIED, Named, Token, matches
-from sstq.service.database import OUTCOMES
 from sstq.service.models import EstimateAnswer, Progress, Status, optional_token
 from sstq.service.node import Collector, RunningCampaign
-from sstq.service.observing import gauge
 from sstq.service.rendering import as_csv, describe
 from sstq.service.security import Problem, unauthorized
 from sstq.service.store import UnknownCampaign
@@ -189,23 +183,3 @@ def _saved_state(collector: Collector, name: str) -> IO[bytes]:
         path = Path(folder) / "state.npz"
         collector.store.state(name).save(path)
         return path.open("rb")
-
-
-def collector_gauges(collector: Collector) -> Iterable[Metric]:
-    """The collector's metrics that are counted when they are read."""
-    counts = collector.store.counts()
-    for name, meaning, field in (
-        ("sstq_messages_received", "Acknowledged messages.", "received"),
-        ("sstq_messages_folded", "Messages in the state.", "folded"),
-        ("sstq_tokens_unspent", "Unused single-use tokens.", "unspent"),
-    ):
-        yield gauge(name, meaning, ["campaign"], {(own,): getattr(found, field) for own, found in counts.items()})
-    raised = results.raised(collector.store)
-    yield gauge("sstq_alarms", "Tests that an honest crowd passes and this one failed.", ["campaign", "test"], raised)
-    shuffled = [name for name, entry in collector.entries.items() if entry.campaign.shuffling is not None]
-    batches = {name: count_batches(collector.store, name) for name in shuffled}
-    opened = {(name,): found["batches"] for name, found in batches.items()}
-    yield gauge("sstq_batches_opened", "Opened batches.", ["campaign"], opened)
-    outcomes = {(name, outcome): found[outcome] for name, found in batches.items() for outcome in OUTCOMES}
-    yield gauge("sstq_envelopes_opened", "Envelopes of opened batches, by outcome.", ["campaign", "result"], outcomes)
-    yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(collector.inbox)})

@@ -1,7 +1,5 @@
 """Estimates as JSON values and as CSV: vectors, private groups, and surveys question by question."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

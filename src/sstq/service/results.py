@@ -10,8 +10,6 @@ the next one is complete, so that what remains at the end joins the last step. T
 one of the k messages may be the reader's own); ε is.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Collection

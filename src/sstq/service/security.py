@@ -3,8 +3,6 @@
 Limits are in memory only. All addresses of one IPv6 /64 count as one, because one person usually has all of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac
@@ -15,15 +13,11 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from fastapi import HTTPException
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-if TYPE_CHECKING:
-    from sstq.service.node import Node
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -99,16 +93,6 @@ def token_hash(token: str) -> bytes:
 def is_token(token: str | None, stored: bytes | None) -> bool:
     """Whether the token has this hash, compared in constant time."""
     return token is not None and stored is not None and hmac.compare_digest(token_hash(token), stored)
-
-
-def bearer_token(authorization: str | None) -> str | None:
-    """Return the token of an Authorization header; raises a Problem for another scheme."""
-    if authorization is None:
-        return None
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise unauthorized("The Authorization header must be “Bearer TOKEN”.")
-    return token.strip()
 
 
 def check_binary(headers: Mapping[bytes, bytes]) -> None:
@@ -230,7 +214,7 @@ class RequestBody:
             self._shares.give_back(self._address, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def refuse(self, problem: Problem) -> Response:
+    async def refuse(self, problem: HTTPException) -> Response:
         """Return the answer that refuses the request.
 
         The rest of the body is read first, within limits: a client that is still sending might not see the answer
@@ -255,15 +239,15 @@ class RequestBody:
 class Guard:
     """The outermost layer: limits how fast an address may read, and adds the security headers to every answer."""
 
-    def __init__(self, app: ASGIApp, node: Node) -> None:
-        self._app, self._node = app, node
+    def __init__(self, app: ASGIApp, limits: AddressLimits, shares: BodyShares) -> None:
+        self._app, self._limits, self._shares = app, limits, shares
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limits, address = self._node.reading, address_of(scope)
+        limits, address = self._limits, address_of(scope)
         reads = scope["method"] in ("GET", "HEAD") and scope["path"] != "/health"
 
         async def guarded(message: Message) -> None:
@@ -273,7 +257,7 @@ class Guard:
                 limits.take(address, len(message["body"]) / _BYTES_PER_UNIT, owed=True)
             await send(message)
 
-        body = scope[BODY] = RequestBody(self._node.arriving, scope, receive)
+        body = scope[BODY] = RequestBody(self._shares, scope, receive)
         wait = limits.take(address) if reads else 0.0
         if wait:
             response = await body.refuse(too_fast("requests", wait))

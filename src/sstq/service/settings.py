@@ -1,7 +1,5 @@
 """The settings of a server process, which are options and environment variables of `sstq serve` and `sstq shuffler`."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -80,8 +78,9 @@ class Settings:
         for own in fields(cls):
             text = os.environ.get(f"SSTQ_{own.name.upper()}")
             if own.name not in given and text:
+                kind: Any = own.type if own.type in (int, float) else str
                 try:
-                    given[own.name] = {"int": int, "float": float}.get(str(own.type), str)(text)
+                    given[own.name] = kind(text)
                 except ValueError as error:
                     raise ValueError(f"SSTQ_{own.name.upper()} must be a number, got {text!r}") from error
         return cls(**given)

@@ -5,18 +5,16 @@ mixes and forwards. Everything it does can be repeated: a crowd becomes batches 
 forwarded under one name until the collector has acknowledged it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
 import logging
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import timedelta
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from prometheus_client.core import Metric
 
 from sstq.client.campaigns import NAME_PATTERN, Document, read_document
@@ -26,15 +24,14 @@ from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.app import new_app
 from sstq.service.background import Rounds
 from sstq.service.batches import Manifest
-from sstq.service.common_routes import ADMINISTRATOR, Named, common_routes
+from sstq.service.common_routes import ADMINISTRATOR, Named
 from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.models import ShufflerStatus
 from sstq.service.node import Node, RunningCampaign
 from sstq.service.observing import gauge
-from sstq.service.security import Guard, Problem
+from sstq.service.security import Problem
 from sstq.service.settings import ShufflerSettings
 from sstq.service.store import Store, StoredCampaign
-from sstq.service.uploads import Uploads
 
 __all__ = ["ShufflerSettings", "create_shuffler_app"]
 
@@ -173,24 +170,34 @@ class Shuffler(Node):
         """Whether no more envelopes of a campaign can arrive, not even late ones: small crowds are dropped then."""
         return self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds)) and not self.clock.doubtful
 
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
+        yield from super().collect()
+        counts = self.store.counts()
+        people = {(name,): own.received for name, own in counts.items()}
+        yield gauge("sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people)
+        outgoing = {(name,): count_outgoing(self.store, name) for name in counts}
+        yield gauge("sstq_envelopes_outgoing", "Mixed envelopes not acknowledged yet.", ["campaign"], outgoing)
+
 
 class Work(Rounds):
     """A thread that mixes and forwards."""
 
     work = "mixing"
 
+    _node: Shuffler
+
     def __init__(self, shuffler: Shuffler) -> None:
         super().__init__(shuffler)
-        self._shuffler = shuffler
         self._pause, self._fetch_due, self._forwarding = shuffler.settings.fetch_seconds, 0.0, True
 
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
-            answered = [self._fetch(entry) for entry in list(self._shuffler.entries.values())]
-            self._pause = next_pause(self._pause, self._shuffler.settings.fetch_seconds, all(answered))
+            answered = [self._fetch(entry) for entry in list(self._node.entries.values())]
+            self._pause = next_pause(self._pause, self._node.settings.fetch_seconds, all(answered))
             self._fetch_due, self._forwarding = time.monotonic() + self._pause, True
-        entries = list(self._shuffler.entries.values())
+        entries = list(self._node.entries.values())
         for entry in entries:
             self.attempt(entry, self._mix)
         if self._forwarding:
@@ -200,10 +207,10 @@ class Work(Rounds):
 
     def _fetch(self, entry: RunningCampaign) -> bool:
         """Fetch a campaign again; returns False if the collector did not answer."""
-        if self._shuffler.closed_for(entry, timedelta(hours=self._shuffler.settings.grace_hours)):
+        if self._node.closed_for(entry, timedelta(hours=self._node.settings.grace_hours)):
             return True  # the collector accepts no more batches
         try:
-            self._shuffler.fetch(entry.campaign.name)
+            self._node.fetch(entry.campaign.name)
         except ValueError as error:  # keep using the old document
             logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
             return not isinstance(error, RequestError) or error.status is not None
@@ -211,19 +218,19 @@ class Work(Rounds):
 
     def _mix(self, entry: RunningCampaign) -> None:
         """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
-        store, campaign, terms = self._shuffler.store, entry.campaign, entry.campaign.shuffling
-        if terms is None or not self._shuffler.has_ended(entry) or not waiting(store, campaign.name):
+        store, campaign, terms = self._node.store, entry.campaign, entry.campaign.shuffling
+        if terms is None or not self._node.has_ended(entry) or not waiting(store, campaign.name):
             return
         # The terms are those that the crowds agreed to: their names are hashes of them.
         for result, people in settle(store, campaign, terms, entry.crowds).items():
-            self._shuffler.metrics.people.labels(campaign.name, result).inc(people)
+            self._node.metrics.people.labels(campaign.name, result).inc(people)
             if result == "dropped":
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
                 logger.warning(said, campaign.name, people)
 
     def _forward(self, entry: RunningCampaign) -> bool:
         """Send the waiting parts of a campaign; returns False if one must be sent again later."""
-        store, name = self._shuffler.store, entry.campaign.name
+        store, name = self._node.store, entry.campaign.name
         while not self._stopping.is_set() and (part := next_part(store, name)) is not None:
             body = bytes(part["body"])
             manifest = Manifest(
@@ -234,8 +241,8 @@ class Work(Rounds):
                 sha256=hashlib.sha256(body).hexdigest(),
                 **{field: part[field] for field in ("slot", "size", "part", "parts", "count")},
             )
-            headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._shuffler.key)
-            url = f"{self._shuffler.settings.collector}/v1/campaigns/{name}/batches"
+            headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._node.key)
+            url = f"{self._node.settings.collector}/v1/campaigns/{name}/batches"
             try:
                 if request("POST", url, headers=headers, body=body).json() != {"count": manifest.count}:
                     raise RequestError("the collector's receipt is for another batch")
@@ -243,7 +250,7 @@ class Work(Rounds):
                 logger.warning("a batch of %s was not accepted: %s", name, error)
                 if error.status not in _FOR_GOOD:
                     return False
-                self._shuffler.metrics.people.labels(name, "refused").inc(manifest.count)
+                self._node.metrics.people.labels(name, "refused").inc(manifest.count)
             sent(store, part)
         return True
 
@@ -256,19 +263,9 @@ def next_pause(last: float, usual: float, answered: bool) -> float:
 def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
     """Create the ASGI application of a shuffler; ValueError if its database cannot be used."""
     shuffler = Shuffler(settings)
-    shuffler.metrics.gauges = lambda: _gauges(shuffler)
-    app = new_app(shuffler, "sstq shuffler", _DESCRIPTION, Work)
-    app.include_router(common_routes(shuffler, _UPLOAD))
-    app.include_router(_routes(shuffler))
-    app.add_middleware(Uploads, node=shuffler)
-    app.add_middleware(Guard, node=shuffler)
-    return app
+    app = new_app(shuffler, _DESCRIPTION, _UPLOAD, Work)
 
-
-def _routes(shuffler: Shuffler) -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/v1/campaigns/{name}/status", dependencies=ADMINISTRATOR)
+    @app.get("/v1/campaigns/{name}/status", dependencies=ADMINISTRATOR)
     def status(entry: Named) -> ShufflerStatus:
         """Count the people whose envelopes are waiting."""
         campaign, counts = entry.campaign, shuffler.store.counts()[entry.campaign.name]
@@ -283,14 +280,4 @@ def _routes(shuffler: Shuffler) -> APIRouter:
             refused_change=shuffler.refused_changes.get(campaign.name),
         )
 
-    return router
-
-
-def _gauges(shuffler: Shuffler) -> Iterable[Metric]:
-    """The shuffler's metrics that are counted when they are read."""
-    counts = shuffler.store.counts()
-    people = {(name,): own.received for name, own in counts.items()}
-    yield gauge("sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people)
-    outgoing = {(name,): count_outgoing(shuffler.store, name) for name in counts}
-    yield gauge("sstq_envelopes_outgoing", "Mixed envelopes not acknowledged yet.", ["campaign"], outgoing)
-    yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(shuffler.inbox)})
+    return app

@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from sstq.aggregation import Aggregator
-from sstq.mechanisms import Mechanism, from_json
+from sstq.mechanisms import Mechanism
 from sstq.service import database as tables
 from sstq.service import folding
 from sstq.service.database import Database, UnknownCampaign, put, totals
-from sstq.service.receiving import Answer, Checked, Packed, Refusal, Upload, checked, receive
+from sstq.service.receiving import Answer, Check, Refusal, Upload, checked, parsed, receive
 
 __all__ = ["Counts", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
 
@@ -45,17 +45,9 @@ class Counts:
 class Store(Database):
     """Everything a collector stores; `check` checks and joins bodies, which a shuffler cannot look into."""
 
-    def __init__(
-        self,
-        url: str,
-        check: Callable[[Mechanism, Sequence[Packed]], Checked] = checked,
-        *,
-        upgrade: bool = False,
-        read_only: bool = False,
-    ) -> None:
+    def __init__(self, url: str, check: Check = checked, *, upgrade: bool = False, read_only: bool = False) -> None:
         super().__init__(url, upgrade=upgrade, read_only=read_only)
         self._check = check
-        self._mechanisms: dict[str, Mechanism] = {}
 
     def ping(self) -> None:
         """Check that the database stores; DatabaseUnavailable otherwise."""
@@ -109,20 +101,14 @@ class Store(Database):
             for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
                 senders.setdefault(own, set()).add(bytes(digest))
             return {
-                name: StoredCampaign(name, self._parsed(mechanism), terms, closed, frozenset(senders.get(name, ())))
+                name: StoredCampaign(name, parsed(mechanism), terms, closed, frozenset(senders.get(name, ())))
                 for name, mechanism, terms, closed in connection.execute(query)
             }
 
         return self.read(work)
 
-    def _parsed(self, text: str) -> Mechanism:
-        # Parsing one takes longer than the rest of a request; there is one entry per campaign.
-        if text not in self._mechanisms:
-            self._mechanisms[text] = from_json(text)
-        return self._mechanisms[text]
-
     def _mechanism(self, name: str) -> Mechanism:
-        return self._parsed(self.read(lambda connection: _existing(connection, name)))
+        return parsed(self.read(lambda connection: _existing(connection, name)))
 
     def change(self, name: str, **values: Any) -> None:
         """Change columns of a campaign; if it is `closed`, stored uploads are still folded, but none is accepted."""
@@ -203,11 +189,7 @@ class Store(Database):
 
     def receiving(self, batch: Sequence[Upload]) -> Future[list[Answer]]:
         """Do as `receive` does, without waiting."""
-
-        def check(mechanism: str, packed: Sequence[Packed]) -> Checked:
-            return self._check(self._parsed(mechanism), packed)
-
-        return self.writing(lambda connection: receive(connection, batch, check))
+        return self.writing(lambda connection: receive(connection, batch, self._check))
 
     def waiting(self) -> dict[str, int]:
         """Count the messages that are not folded yet, of all campaigns that have some."""

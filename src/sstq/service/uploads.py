@@ -1,7 +1,5 @@
 """The upload route in plain ASGI: cheap checks come before the body is read, and every refusal has a sentence."""
 
-from __future__ import annotations
-
 import re
 import time
 from binascii import unhexlify
@@ -20,7 +18,6 @@ from sstq.service.security import (
     Problem,
     RequestBody,
     address_of,
-    bearer_token,
     check_binary,
     database_gone,
     token_hash,
@@ -154,13 +151,15 @@ def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
 
 def _tokens(entry: RunningCampaign, headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bytes | None]:
     """Return the hashes of the single-use token and of the sender's token; raises a Problem for any other."""
-    senders, stated = entry.campaign.senders, headers.get(b"authorization")
-    given = bearer_token(None if stated is None else stated.decode("latin-1"))
-    if given is None:
+    senders = entry.campaign.senders
+    if b"authorization" not in headers:
         if senders == "everybody":
             return None, None
         raise unauthorized("Sending to this campaign needs a token: add the header “Authorization: Bearer TOKEN”.")
-    digest = token_hash(given)
+    scheme, _, given = headers[b"authorization"].decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer" or not given.strip():
+        raise unauthorized("The Authorization header must be “Bearer TOKEN”.")
+    digest = token_hash(given.strip())
     if senders == "single-use":
         # Checked together with the key, in one transaction: a retry whose token was spent by now must succeed.
         return digest, None

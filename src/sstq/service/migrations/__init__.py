@@ -4,8 +4,6 @@ A new database gets the newest tables. One of an earlier release is upgraded onl
 copy.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import sqlalchemy as sa
