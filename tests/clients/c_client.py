@@ -4,7 +4,6 @@ The random words come from the caller, so that the client and the library can be
 """
 
 import ctypes
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,8 +12,8 @@ import numpy as np
 
 import sstq
 from clients.c.header import c_parameters, c_questions
-from tests.clients.cases import Words, vectors
-from tests.clients.written import FOLDER
+from tests.clients.cases import vectors
+from tests.clients.vectors import sent_by_library
 
 SOURCES = Path(__file__).parents[2] / "clients" / "c"
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off")
@@ -37,17 +36,6 @@ def compile_client(compiler, output, *options, sources=()):
     if done.returncode:
         raise ValueError(f"{' '.join(command)} failed:\n{done.stderr}")
     return output
-
-
-def cases(name, key="cases"):
-    """Some of the cases of a file of test vectors."""
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))[key]
-
-
-def from_vectors(name):
-    """The mechanisms of a file of test vectors."""
-    found = cases(name, "mechanisms")
-    return {label: sstq.from_json(text, max_frame_size=1 << 17) for label, text in found.items()}
 
 
 class Parameters(ctypes.Structure):
@@ -294,18 +282,19 @@ def random_inputs(mechanism, count, rng):
     return rows, groups, clients, words
 
 
-def sent_by_library(mechanism, rows, groups, clients, words):
-    """The fields of the library's messages, one list each."""
-    columns = mechanism._encode_rows(mechanism._records(rows, groups), clients, Words(words), None)
-    return np.stack([column.astype(np.int64) for column in columns], axis=1).tolist()
-
-
 def sent_by_client(encoder, rows, groups, clients, words):
-    """The same of the C client."""
+    """The fields of the C client's messages, a list each."""
     groups = np.zeros(len(rows), np.int64) if groups is None else groups
     clients = np.zeros(len(rows), np.uint64) if clients is None else clients
     given = zip(rows, words, groups.tolist(), clients.tolist(), strict=True)
     return [encoder.columns(encoder.encode(*each)) for each in given]
+
+
+def disagreements(encoder, rows, groups, clients, words):
+    """How many vectors give another message in C than in the library."""
+    ours = sent_by_library(encoder.mechanism, encoder.mechanism._records(rows, groups), words, clients)
+    theirs = sent_by_client(encoder, rows, groups, clients, words)
+    return sum(one != other for one, other in zip(ours, theirs, strict=True))
 
 
 def differences(library, count, rng, each=50):
@@ -313,10 +302,6 @@ def differences(library, count, rng, each=50):
     different, tried = dict.fromkeys(_KINDS, 0), dict.fromkeys(_KINDS, 0)
     while sum(tried.values()) < count:
         mechanism = random_mechanism(rng)
-        given = random_inputs(mechanism, each, rng)
-        pairs = zip(
-            sent_by_library(mechanism, *given), sent_by_client(Encoder(library, mechanism), *given), strict=True
-        )
-        different[mechanism.name] += sum(ours != theirs for ours, theirs in pairs)
+        different[mechanism.name] += disagreements(Encoder(library, mechanism), *random_inputs(mechanism, each, rng))
         tried[mechanism.name] += each
     return different, tried

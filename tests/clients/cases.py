@@ -1,13 +1,13 @@
 """Fresh random cases for clients in other languages: mechanisms, vectors, secret words, and what the library sends."""
 
 import json
-from dataclasses import dataclass
 
 import numpy as np
 
 import sstq
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
+from tests.clients.vectors import packed, sent_by_library
 
 # Small and large, one frame and many, blocks of one group and of several, with people who send their group only.
 FRAMEUNITS = [
@@ -65,18 +65,6 @@ SURVEYS = [
 ]
 
 
-@dataclass
-class Words:
-    """A source that hands out given words."""
-
-    given: np.ndarray
-    simulated = True
-
-    def words(self, count):
-        assert count == self.given.size
-        return self.given.reshape(-1)
-
-
 def mechanisms():
     """One of every kind."""
     found = [sstq.FrameUnit(**options) for options in FRAMEUNITS]
@@ -113,13 +101,6 @@ def people(mechanism, count, rng):
     return mechanism._records_of(some, strict=True), records
 
 
-def messages(mechanism, rows, groups, words):
-    """What the library sends, one column per field."""
-    held = mechanism._records(rows, groups)
-    columns = mechanism._encode_rows(held, None, Words(words), None)
-    return np.stack([column.astype(np.int64) for column in columns], axis=1)
-
-
 def cases(mechanism, count, rng):
     """JSON values: vectors as float32 in hexadecimal, words as decimal strings, and the messages."""
     if isinstance(mechanism, RecordMechanism):
@@ -132,19 +113,18 @@ def cases(mechanism, count, rng):
     # The ends of the range as often as not.
     words[rng.random(words.shape) < 0.05] = 0
     words[rng.random(words.shape) < 0.05] = 2**64 - 1
-    sent = messages(mechanism, rows, groups, words)
-    packed = mechanism.messages_from_columns(tuple(sent.T), None, True).to_bytes()
+    sent = sent_by_library(mechanism, mechanism._records(rows, groups), words)
     return {
         "mechanism": mechanism.to_json(),
         "digest": mechanism.digest(),
         "message_bits": mechanism.message_bits,
-        "packed": packed.hex(),
+        "packed": packed(mechanism, sent),
         "cases": [
             own
             | {
                 "group": None if groups is None else int(groups[number]),
                 "words": [str(word) for word in words[number].tolist()],
-                "message": sent[number].tolist(),
+                "message": sent[number],
             }
             for number, own in enumerate(given)
         ],

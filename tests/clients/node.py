@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ JAVASCRIPT = ROOT / "clients" / "js"
 _LEAST = 20
 
 
+@cache
 def node_path():
     """The path of a Node, None if there is none."""
     for found in (os.environ.get("SSTQ_NODE"), shutil.which("node"), _wheel()):

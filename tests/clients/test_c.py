@@ -14,8 +14,16 @@ from sstq.frames.kashin import represent
 from sstq.randomness import streams
 from tests.clients import c_client
 from tests.clients import cases as fresh
-from tests.clients.c_client import Encoder, Parameters, SurveyEncoder, cases, from_vectors, parameters_of
-from tests.clients.written import read_doubles, read_words, sha256_of_singles, vector_of
+from tests.clients.c_client import Encoder, Parameters, SurveyEncoder, parameters_of
+from tests.clients.vectors import (
+    load,
+    mechanisms_of,
+    read_doubles,
+    read_words,
+    sent_by_library,
+    sha256_of_singles,
+    vector_of,
+)
 
 COMPILERS = c_client.compilers()
 
@@ -57,7 +65,7 @@ def test_columns_whose_words_differ_in_their_last_bits_only(library):
 
 def test_every_float_of_a_representation(library):
     """Not the message alone: all coordinates of SSTQ, whose sums have an order of their own."""
-    for case in cases("representation"):
+    for case in load("representation")["cases"]:
         mechanism = sstq.SSTQ(
             case["dim"], 1.0, bits=1, frame_size=case["size"], frame_seed=int(case["seed"]),
             level=double(case["level"]), steps=case["steps"],
@@ -72,13 +80,13 @@ def test_every_float_of_a_representation(library):
 
 @pytest.mark.parametrize("name", ["messages", "public-coin"])
 def test_messages(library, name):
-    encoders = {label: Encoder(library, mechanism) for label, mechanism in from_vectors(name).items()}
-    for case in cases(name):
+    encoders = {label: Encoder(library, mechanism) for label, mechanism in mechanisms_of(name).items()}
+    for case in load(name)["cases"]:
         encoder, x = encoders[case["mechanism"]], vector_of(case)
         message = encoder.encode(x, read_words(case["words"]), case.get("group", 0), int(case.get("client", 0)))
         assert encoder.columns(message) == list(case["fields"].values()), (case["mechanism"], case["about"])
         assert packed(encoder, [message]).hex() == case["packed"]
-    for case in cases(name, "batches") if name == "messages" else []:
+    for case in load(name).get("batches", ()):
         encoder = encoders[case["mechanism"]]
         first = encoder.mechanism.layout.fields[0].bits
         messages = [sum(value << first * place for place, value in enumerate(each)) for each in case["messages"]]
@@ -87,8 +95,8 @@ def test_messages(library, name):
 
 def test_surveys_and_categories(library, seed):
     """The vectors, but for vectors beyond float32, which a device in C does not hold; and fresh cases."""
-    mechanisms = from_vectors("surveys")
-    for case in cases("surveys"):
+    mechanisms = mechanisms_of("surveys")
+    for case in load("surveys")["cases"]:
         mechanism, words = mechanisms[case["mechanism"]], read_words(case["words"])
         if mechanism.name == "frequencies":
             encoder = Encoder(library, mechanism)
@@ -113,15 +121,14 @@ def test_surveys_and_categories(library, seed):
                 record["v"] = np.float32(record["v"]).tolist()
             words = np.array([int(word) for word in case["words"]], dtype=np.uint64)
             held = encoder.mechanism._records_of({name: [value] for name, value in record.items()}, strict=True)
-            (sent,) = fresh.messages(encoder.mechanism, held, None, words[None]).tolist()
-            assert encoder.columns(encoder.answer(record, words)) == sent
+            assert [encoder.columns(encoder.answer(record, words))] == sent_by_library(encoder.mechanism, held, words)
             tried += 1
     assert tried == 300
 
 
 def test_bad_surveys(library):
     """What contradicts itself is refused before anything is drawn; unknown categories are drawn."""
-    survey = from_vectors("surveys")["survey, everything"]
+    survey = mechanisms_of("surveys")["survey, everything"]
     assert library.sstq_check_survey(c_client.survey_of(survey)) == 0
     wrong = [
         (0, "draw", 0), (0, "draw", 2**62), (0, "items", 2), (0, "labels", 4), (1, "labels", 0), (0, "type", 6),
@@ -142,7 +149,7 @@ def test_bad_surveys(library):
         changed.count = count
         assert library.sstq_check_survey(changed) == 1, count
     # 56 bits for an answer: with the 65th question a message would have 63.
-    long = c_client.survey_of(from_vectors("surveys")["survey, long messages"])
+    long = c_client.survey_of(mechanisms_of("surveys")["survey, long messages"])
     for count, bits in ((64, 62), (65, 0)):
         more = (c_client.Question * count)(*[long.questions[0]] * (count - 4), *long.questions[:4])
         for question in more[: count - 4]:
@@ -180,9 +187,8 @@ def test_opposite_ends(library):
         x[2], x[2, -1] = 2.0**-149, -_LARGEST
         x[3] = rng.standard_normal(mechanism.dim)
         words = rng.integers(0, 2**64, size=(4, mechanism.words_each), dtype=np.uint64)
-        given = x, np.arange(4) if mechanism.groups else None, None, words
-        encoder = Encoder(library, mechanism)
-        assert c_client.sent_by_client(encoder, *given) == c_client.sent_by_library(mechanism, *given)
+        groups = np.arange(4) if mechanism.groups else None
+        assert not c_client.disagreements(Encoder(library, mechanism), x, groups, None, words)
 
 
 # The draws of all three, of people who send their group only as well; all cells are tried.

@@ -1,63 +1,74 @@
-"""The vectors are what the library does today, and the library opens and refuses what they say."""
+"""The vectors never change, and the library sends, opens and refuses what they say."""
 
 import hashlib
-import json
 
+import numpy as np
 import pytest
+import rfc8785
 
 import sstq
-from tests.clients import reference_envelopes as reference
-from tests.clients.files import FILES, STEPS, text_of
-from tests.clients.written import FOLDER
+from sstq.accounting.ledger import price
+from tests.clients.vectors import (
+    FOLDER,
+    load,
+    mechanisms_of,
+    packed,
+    read_doubles,
+    read_singles,
+    read_words,
+    records_of,
+    sent_by_library,
+    vector_of,
+)
+from tests.scripted import ScriptedBits
 
 
-def load(name):
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+def test_the_files_stay_as_they_are():
+    files = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.json")))
+    assert hashlib.sha256(files).hexdigest() == "44b622f4f6b25c2c2a2b8a7452567efd37e7bf6468c401dd322f5958f95ccfcb"
+
+
+def test_what_follows_from_the_json_of_a_mechanism():
+    file, surveys = load("mechanisms"), load("surveys")
+    for case in file["cases"] + surveys["agreements"]:
+        text = case["json"] if "json" in case else surveys["mechanisms"][case["mechanism"]]
+        mechanism = sstq.from_json(text)
+        assert (mechanism.to_json(), mechanism.digest()) == (text, case["digest"])
+        assert [[field.name, field.bits] for field in mechanism.layout.fields] == case["fields"]
+        if "json" in case:
+            known = (mechanism.message_bits, mechanism.words_each, mechanism.frame.rounds, mechanism.messages)
+            assert known == (case["message_bits"], case["words"], case["rounds"], case.get("messages", 1))
+        if "epsilon_of_all" in case:
+            assert price(mechanism) == read_doubles(case["epsilon_of_all"])[0]
+    for case in file["numbers"]:
+        assert rfc8785.dumps(float(read_doubles(case["double"])[0])).decode() == case["text"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_the_file_is_what_the_library_does(name):
-    if name in ("campaign.json", "upload.json", "envelope.json"):
-        pytest.importorskip("sstq.service", exc_type=ImportError)
-    # Compared as lines: of two long texts pytest would show all.
-    written, expected = (FOLDER / name).read_text(encoding="utf-8").splitlines(), text_of(name).splitlines()
-    changed = [number for number, pair in enumerate(zip(written, expected, strict=False), 1) if pair[0] != pair[1]]
-    assert not changed, f"{name} differs in lines {changed[:9]}: run `python -m tests.clients` if that is deliberate"
-    assert len(written) == len(expected)
-
-
-@pytest.mark.slow
-def test_the_library_s_client_accepts_and_refuses_the_same_documents():
-    pytest.importorskip("sstq.service", exc_type=ImportError)
-    from sstq.client.campaigns import read_document
-    from sstq.client.signing import signer
-
-    file = load("campaign")
-
-    def check(case):
-        document = case["document"].encode()
-        campaign, keys, _ = read_document(document)
-        assert signer(document, case["signature"], keys, file["public_key"]) == file["public_key"]
-        return campaign
-
+@pytest.mark.parametrize("name", ["messages", "public-coin", "surveys"])
+def test_messages(name):
+    file, mechanisms = load(name), mechanisms_of(name)
     for case in file["cases"]:
-        assert check(case).digest == case["digest"]
-    for case in file["refused"]:
-        with pytest.raises(ValueError, match=r"signature|canonical|sealing_key|version 1|most_messages"):
-            check(case)
-
-
-def test_the_steps_stay_as_they_are():
-    assert {path.name for path in FOLDER.iterdir()} == {*FILES, *(f"{name}.json" for name in STEPS), "README.md"}
-    steps = b"".join((FOLDER / f"{name}.json").read_bytes() for name in STEPS)
-    assert hashlib.sha256(steps).hexdigest() == "dd23f9711e120efbded49f34686cf131d2a397d27858f45bd507121c967c0578"
-
-
-def test_the_library_refuses_the_surveys_that_clients_must_refuse():
-    for case in load("surveys")["refused"]:
-        with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
-            sstq.from_json(case["json"])
+        mechanism = mechanisms[case["mechanism"]]
+        people = records_of(
+            mechanism,
+            [case["value"] if name == "surveys" else vector_of(case)],
+            [case["group"]] if "group" in case else None,
+        )
+        clients = np.array([int(case["client"])], dtype=np.uint64) if "client" in case else None
+        sent = sent_by_library(mechanism, people, read_words(case["words"]), clients)
+        fields = dict(zip((field.name for field in mechanism.layout.fields), sent[0], strict=True))
+        assert {field: type(value)(fields[field]) for field, value in case["fields"].items()} == case["fields"]
+        assert (fields.keys(), packed(mechanism, sent)) == (case["fields"].keys(), case["packed"])
+    for case in file.get("batches", ()):
+        assert packed(mechanisms[case["mechanism"]], case["messages"]) == case["packed"]
+    for case in file.get("slots", ()):
+        mechanism = mechanisms[case["mechanism"]]
+        values = case["values"] if name == "surveys" else [read_singles(row) for row in case["x"]]
+        people = records_of(mechanism, values, case.get("groups"))
+        words = ScriptedBits(read_words(case["words"]))
+        sent = mechanism._encode_slots(people, words, None, None, mechanism.messages)
+        assert [list(row) for row in zip(*map(np.ravel, sent.columns), strict=True)] == case["messages"]
 
 
 def test_the_numbers_are_not_trivial():
@@ -69,32 +80,69 @@ def test_the_numbers_are_not_trivial():
     assert load("philox")["blocks"][0]["output"].startswith("16554d9eca36314c")
 
 
-def test_envelopes():
-    """The envelopes are made as RFC 9180 says, with fixed keys, and the library opens them."""
+def test_the_library_refuses_the_surveys_that_clients_must_refuse():
+    for case in load("surveys")["refused"]:
+        with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
+            sstq.from_json(case["json"])
+
+
+def test_campaigns_and_uploads():
     pytest.importorskip("cryptography")
     from sstq.client.campaigns import read_document
-    from sstq.client.sealing import CROWD_BYTES, cover_info, envelope_info, open_envelopes
+    from sstq.client.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey, signer
+
+    file, campaigns = load("campaign"), {}
+    assert (file["prefix"], file["shuffler_prefix"]) == (CAMPAIGN_PREFIX.hex(), SHUFFLER_PREFIX.hex())
+    key, shuffler = (SigningKey(bytes.fromhex(file[name])) for name in ("secret_key", "shuffler_secret_key"))
+
+    def check(case):
+        document = case["document"].encode()
+        campaign, keys, _ = read_document(document)
+        assert signer(document, case["signature"], keys, file["public_key"]) == key.public.hex()
+        return campaign
+
+    for case in file["cases"]:
+        campaign = campaigns[case["name"]] = check(case)
+        assert (campaign.name, campaign.digest, campaign.mechanism.epsilon) == (
+            case["name"],
+            case["digest"],
+            case["epsilon"],
+        )
+        document = case["document"].encode()
+        assert key.sign(document) == case["signature"]
+        assert case.get("shuffler_signature") in (None, shuffler.sign(document, SHUFFLER_PREFIX))
+        assert ("shuffler_signature" in case) == (campaign.shuffling is not None)
+    for case in file["refused"]:
+        with pytest.raises(ValueError, match=r"signature|canonical|sealing_key|version 1|most_messages"):
+            check(case)
+    for case in load("upload")["cases"]:
+        campaign = campaigns[case["campaign"]]
+        assert packed(campaign.mechanism, case["messages"]) == case["body"]
+        assert case["headers"]["SSTQ-Digest"] == campaign.digest
+
+
+def test_envelopes():
+    """The library opens envelopes that were made from HMAC, X25519 and AES-GCM alone, with fixed keys."""
+    pytest.importorskip("cryptography")
+    from sstq.client.campaigns import read_document
+    from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 
     file = load("envelope")
-    rfc = {name: bytes.fromhex(value) for name, value in file["rfc9180"].items()}
-    found = reference.schedule(rfc["public_key"], rfc["info"], rfc["ephemeral_key"])
-    assert found.enc == rfc["enc"]
-    assert (found.shared_secret, found.key, found.nonce) == (rfc["shared_secret"], rfc["key"], rfc["nonce"])
-    given = (rfc["message"], rfc["public_key"], rfc["info"], rfc["ephemeral_key"], rfc["aad"])
-    assert reference.seal(*given) == rfc["enc"] + rfc["ciphertext"]
-
-    secret, cover_secret = bytes.fromhex(file["secret_key"]), bytes.fromhex(file["cover_secret_key"])
+    keys = [SealingKey(bytes.fromhex(file[name])) for name in ("secret_key", "cover_secret_key")]
+    assert [key.public.hex() for key in keys] == [file["public_key"], file["cover_public_key"]]
+    secret, cover_secret = (key.secret for key in keys)
     for case in file["cases"]:
         info = envelope_info(bytes.fromhex(case["crowd"]), case["slot"])
         assert info.hex() == case["info"]
         assert open_envelopes(secret, info, [bytes.fromhex(case["envelope"])]) == [bytes.fromhex(case["message"])]
     documents = {case["name"]: case["document"].encode() for case in load("campaign")["cases"]}
-    for case in file["uploads"]:
+    for case, agreed in zip(file["uploads"], file["crowds"], strict=True):
         campaign, _, sealing_keys = read_document(documents[case["campaign"]])
         body, size, layout = bytes.fromhex(case["body"]), campaign.envelope_bytes, campaign.mechanism.layout
         assert (case["headers"]["SSTQ-Count"], len(body)) == ("1", campaign.upload_bytes(1))
         crowd = body[:CROWD_BYTES]
-        assert crowd == campaign.crowd(sealing_keys[0])
+        assert crowd == campaign.crowd(sealing_keys[0]) == bytes.fromhex(agreed["crowd"])
+        assert cover_info(crowd).hex() == agreed["cover_info"]
         (envelopes,) = open_envelopes(cover_secret, cover_info(crowd), [body[CROWD_BYTES:]])
         for slot, message in enumerate(case["messages"]):
             envelope = envelopes[slot * size : (slot + 1) * size]
