@@ -86,7 +86,7 @@ def test_enumeration_catches_mutants():
     # With ε = 1 three of eight candidates are inside, of which the first takes all and the others are never sent.
     first = CompressedPrivUnitG(8, 1.0, bits=3)
     assert first.choice.inside == 3
-    object.__setattr__(first, "choice", FirstAccepted(1.0, 8, 3, first.choice.threshold))
+    object.__setattr__(first, "choice", FirstAccepted(8, 3, first.choice.threshold))
     assert worst_ratio(first, 2) is None
     greedy = RRSC(8, 1.0, bits=3)
     object.__setattr__(greedy.choice, "threshold", greedy.choice.threshold + 2**10)

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,8 +51,10 @@ def test_plain_minimal_random_coding_is_refused():
         int(TOTAL * (i * math.exp(3)) / (i * math.exp(3) + size - i)) if 0 < i < size else i // size * TOTAL
         for i in range(size + 1)
     ]
-    with pytest.raises(ValueError, match=r"the draw is not 3\.0-LDP"):
-        reread(MMRC(16, 3.0, bits=4), thresholds=[str(threshold) for threshold in thresholds])
+    mechanism = MMRC(16, 3.0, bits=4)
+    alignment = mechanism._alignment(replace(mechanism.choice, thresholds=tuple(thresholds)), 16)
+    with pytest.raises(ValueError, match=r"above epsilon = 3\.0"):
+        reread(mechanism, thresholds=[*map(str, thresholds)], alignment=alignment)
 
 
 @pytest.mark.parametrize("place", [1, 15])

@@ -262,16 +262,16 @@ def test_the_largest_frames_are_solved():
     [
         (lambda _: {"dim": 300}, "frame_size must be"),
         (lambda _: {"dim": 11}, "alignment must be"),
-        (lambda _: {"epsilon": 0.6}, "not 0.6-LDP"),
-        (lambda m: {"threshold": str(m.choice.threshold + 1000)}, "not 0.7-LDP"),
-        (lambda m: {"inside": m.choice.inside - 1}, "not 0.7-LDP"),
+        (lambda _: {"epsilon": 0.6}, "above epsilon = 0.6"),
+        (lambda m: {"threshold": str(m.choice.threshold + 1000)}, "above epsilon = 0.7"),
+        (lambda m: {"inside": m.choice.inside - 1}, "alignment must be"),
         (lambda _: {"inside": 256 + 10, "threshold": str(TOTAL // 2)}, r"inside must be an integer in \[1, 256\]"),
         # Exactly private, but there would be nothing to decode, or nothing but the opposite.
         (lambda _: {"inside": 256, "threshold": str(TOTAL // 2)}, "alignment must be"),
         (lambda _: {"inside": 256, "threshold": str(TOTAL // 5 * 2)}, "alignment must be"),
         (lambda m: {"alignment": m.alignment * 1.001}, "alignment must be"),
         (lambda _: {"frame_size": 257}, "frame_size must be a power of two"),
-        (lambda _: {"frame_size": 512}, "LDP"),
+        (lambda _: {"frame_size": 512}, "alignment must be"),
         (lambda _: {"frame_seed": str(2**64)}, "frame_seed must be"),
     ],
 )

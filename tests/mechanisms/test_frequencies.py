@@ -233,8 +233,8 @@ def test_options_and_tampered_parameters_are_refused():
         (affine, other(29, 6), wrong),
         (affine, {"categories": 24}, wrong),
         (affine, {"inside": 23}, "inside must be"),
-        (whole, {"threshold": str(whole.draw.threshold + 2**40)}, "not 1.0-LDP"),
-        (affine, {"threshold": str(affine.draw.threshold + 2**40)}, "not 1.0-LDP"),
+        (whole, {"threshold": str(whole.draw.threshold + 2**40)}, "above epsilon = 1.0"),
+        (affine, {"threshold": str(affine.draw.threshold + 2**40)}, "above epsilon = 1.0"),
         (whole, {"threshold": str(2 * 2**62 // 9)}, "favour"),
         (affine, {"threshold": str(affine.draw.inside * 2**62 // 23)}, "favour"),
     ):

@@ -14,7 +14,7 @@ from sstq.exactness import TOTAL, exp_lower
 from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.laws import Law
 from sstq.mechanisms.parameters import Words as WordList
-from sstq.mechanisms.two_level_draw import draw_codes, refuse_ratio
+from sstq.mechanisms.two_level_draw import draw_codes
 
 _SHARES_TRIED = 201
 
@@ -105,9 +105,7 @@ class MMRC(CandidateMechanism):
         solved = self.parameters
         if len(solved.thresholds) != self.size + 1:
             raise ValueError(f"thresholds must be {self.size + 1} integers, got {len(solved.thresholds)}")
-        made = CapDraw(solved.height, solved.thresholds, check_number("split", solved.split, 0, 1), self.epsilon)
-        refuse_ratio(made.law().ratio(), self.epsilon)
-        return made
+        return CapDraw(solved.height, solved.thresholds, check_number("split", solved.split, 0, 1), self.epsilon)
 
     @staticmethod
     def _alignment(choice: CapDraw, dim: int) -> float:

@@ -190,7 +190,7 @@ class Frequencies(RecordMechanism):
     def draw(self) -> KClosest:
         """The secret draw: candidates whose set holds the own category are inside."""
         solved = self.parameters
-        return KClosest(solved.epsilon, solved.size, solved.inside, solved.threshold)
+        return KClosest(solved.size, solved.inside, solved.threshold)
 
     @cached_property
     def sets(self) -> Sets:

@@ -8,7 +8,6 @@ all probabilities are rationals, which are compared exactly.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -48,10 +47,9 @@ def uniform_below(words: Words, limits: Ints) -> Ints:
 class KClosest:
     """Exactly k = `inside` of M = `size` ≤ 2^31 candidates are inside, those of the highest score.
 
-    One of those inside is drawn with probability `threshold`/2^62; ValueError where that is not ε-LDP.
+    One of those inside is drawn with probability `threshold`/2^62.
     """
 
-    epsilon: float
     size: int
     inside: int
     threshold: int
@@ -59,7 +57,6 @@ class KClosest:
     def __post_init__(self) -> None:
         check_number("inside", self.inside, 1, self.size - 1, integer=True)
         check_number("threshold", self.threshold, 1, TOTAL - 1, integer=True)
-        refuse_ratio(self.law().ratio(), self.epsilon)
 
     def law(self) -> Law:
         """All probabilities: always k candidates are inside."""
@@ -104,16 +101,7 @@ def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
     T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε.
     """
     upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
-    return KClosest(epsilon, size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
-
-
-def refuse_ratio(ratio: Fraction, epsilon: float) -> None:
-    """ValueError where the largest ratio of probabilities is above e^ε."""
-    if ratio > exp_lower(epsilon):
-        raise ValueError(
-            f"the draw is not {epsilon}-LDP: its largest ratio of probabilities is about {float(ratio):.17g}, "
-            "above e^epsilon"
-        )
+    return KClosest(size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
 
 
 @lru_cache(maxsize=16)

@@ -118,7 +118,7 @@ class RowMechanism(Mechanism):
         """The draw among all candidates, or among those of the public coin."""
         solved = self.parameters
         rows = solved.frame_size if self.bits is None else 1 << (self.bits - 1)
-        return KClosest(self.epsilon, 2 * rows * self.blocks, solved.inside, solved.threshold)
+        return KClosest(2 * rows * self.blocks, solved.inside, solved.threshold)
 
     @property
     def row_draw(self) -> RowDraw:

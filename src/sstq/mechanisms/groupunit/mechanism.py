@@ -165,7 +165,7 @@ class GroupUnit(RowMechanism):
             return None
         if solved.share_size != prime or solved.share_inside is None:
             raise ValueError(f"share_size must be {prime} for {self.groups} groups, got {given}")
-        draw = KClosest(self.epsilon, prime, solved.share_inside, solved.share_threshold or 0)
+        draw = KClosest(prime, solved.share_inside, solved.share_threshold or 0)
         return AffineSets(self.groups, draw, prime, draw.inside, self.choice.size, solved.frame_seed)
 
     @property
