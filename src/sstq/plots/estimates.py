@@ -1,4 +1,4 @@
-"""The picture of an estimate: every coordinate with its simultaneous interval."""
+"""Pictures of estimates: every coordinate, or every item of a survey's questions, with its simultaneous interval."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,32 +7,67 @@ import numpy as np
 
 from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
-_MOST_BARS = 40  # beyond this many coordinates a line with a band is easier to read
+# Beyond so many bars a line with a band is easier to read. Names have at most so many letters, and so many fit side by
+# side.
+_MOST_BARS, _LONGEST_NAME, _LETTERS = 40, 28, 75
 
 
 def draw_estimate(estimate: Any, labels: Sequence[str] | None, level: float, axes: Any) -> Any:
-    """Draw an estimate as bars or, if there are many coordinates, as a band; on new axes if None."""
+    """Draw an estimate on these axes, or new ones if None; returns the figure."""
     dim, half_width = len(estimate.value), estimate.region(level).half_width
     labels = estimate.names or None if labels is None else labels
     if labels is not None and len(labels) != dim:
         raise ValueError(f"labels must be {dim}, one per coordinate, got {len(labels)}")
-    if axes is None:
-        require_matplotlib()
-        from matplotlib import pyplot
-
-        # Created by pyplot, so that notebooks show it; closed, so that no global state is left.
-        figure, axes = pyplot.subplots(figsize=(7.0, 3.2), layout="constrained")
-        pyplot.close(figure)
-    places, low, high = np.arange(dim), estimate.value - half_width, estimate.value + half_width
-    if dim <= _MOST_BARS:
-        axes.bar(places, estimate.value, color=ACCENT, alpha=0.75)
-        axes.errorbar(places, estimate.value, half_width, fmt="none", ecolor=INK, capsize=3, linewidth=1)
-    else:
-        axes.plot(places, estimate.value, color=ACCENT, linewidth=0.8)
-        axes.fill_between(places, low, high, color=ACCENT, alpha=0.2)
+    (axes,) = _new_axes(1, 3.2) if axes is None else (axes,)
+    _draw(axes, np.arange(dim), estimate.value, estimate.value - half_width, estimate.value + half_width)
     if labels is not None:
-        axes.set_xticks(places, labels, rotation=45 if dim > 6 else 0)
-    axes.axhline(0, color=INK, linewidth=0.6)
+        _name(axes, labels)
     axes.set_title(f"Mean of {estimate.count:,} messages, all intervals hold at {100 * level:g} %", fontsize=10)
-    tidy(axes)
     return axes.figure
+
+
+def draw_questions(results: Sequence[Any], level: float) -> Any:
+    """Draw one panel per question of a survey; returns the figure."""
+    panels = _new_axes(len(results), 2.6)
+    for axes, result in zip(panels, results, strict=True):
+        edges, (low, high) = getattr(result, "edges", np.arange(len(result.items) + 1) - 0.5), result.interval(level)
+        _draw(axes, (edges[1:] + edges[:-1]) / 2, result.estimate, low, high, edges[1] - edges[0])
+        if hasattr(result, "edges"):
+            middle = result.quantile(0.5, level)
+            axes.axvspan(middle.low, middle.high, color=INK, alpha=0.08)
+            axes.axvline(middle.value, color=INK, linewidth=0.8, linestyle="--")
+            axes.set_xlabel(f"median {middle.value:,.5g}, between {middle.low:,.5g} and {middle.high:,.5g}", fontsize=9)
+        elif len(result.items) <= _MOST_BARS:
+            _name(axes, result.items)
+        over = "all people" if result.over == "people" else "those who answered"
+        axes.set_title(f"{result.name}: {result.count:,} messages, over {over}, {100 * level:g} %", fontsize=10)
+    return panels[0].figure
+
+
+def _new_axes(rows: int, height: float) -> Any:
+    require_matplotlib()
+    from matplotlib import pyplot
+
+    # Created by pyplot, so that notebooks show it; closed, so that no global state is left.
+    figure, axes = pyplot.subplots(rows, figsize=(7.0, height * rows), layout="constrained", squeeze=False)
+    pyplot.close(figure)
+    return axes[:, 0]
+
+
+def _draw(axes: Any, places: Any, values: Any, low: Any, high: Any, width: float = 1.0) -> None:
+    """Values with their intervals, as bars or, if there are many, as a band."""
+    if len(values) <= _MOST_BARS:
+        axes.bar(places, values, width=0.85 * width, color=ACCENT, alpha=0.75)
+        axes.vlines(places, low, high, color=INK, linewidth=1)
+    else:
+        axes.plot(places, values, color=ACCENT, linewidth=0.8)
+        axes.fill_between(places, low, high, color=ACCENT, alpha=0.2)
+    axes.axhline(0, color=INK, linewidth=0.6)
+    tidy(axes)
+
+
+def _name(axes: Any, names: Sequence[str]) -> None:
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in names]
+    narrow = len(names) * max(map(len, names)) > _LETTERS
+    slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if narrow else {}
+    axes.set_xticks(range(len(names)), names, **slanted)

@@ -11,12 +11,8 @@ import numpy as np
 
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
-from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
 _QUARTILES = (0.25, 0.5, 0.75)
-_DRAWS = 10_000  # of the largest of many correlated errors
-# A picture has bars for so few items, with names of at most so many letters; so many fit side by side.
-_MOST_BARS, _LONGEST_NAME, _LETTERS = 40, 28, 75
 
 
 class Interval(NamedTuple):
@@ -76,7 +72,7 @@ class QuestionEstimate:
         yield from zip(self.items, self.estimate, self.stderr, *self.interval(level), strict=True)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class NumberEstimate(QuestionEstimate):
     """A histogram with its mean, distribution function and quantiles, over those who have an answer.
 
@@ -86,9 +82,9 @@ class NumberEstimate(QuestionEstimate):
         of_one: these covariances from one message that is uniform.
     """
 
-    edges: Floats = field(default_factory=lambda: np.empty(0))
-    covariance: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    of_one: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    edges: Floats
+    covariance: Floats
+    of_one: Floats
 
     @property
     def centre(self) -> tuple[float, float]:
@@ -102,60 +98,30 @@ class NumberEstimate(QuestionEstimate):
         reach = student(level, 1, self.count) * error + (self.edges[1] - self.edges[0]) / 2
         return Interval(value, *(float(np.clip(end, *self.edges[[0, -1]])) for end in (value - reach, value + reach)))
 
-    @property
-    def raw_cdf(self) -> Floats:
-        """The share of people up to each bin's upper end, as estimated; it may fall."""
-        return np.cumsum(self.estimate)
-
-    @property
-    def cdf_stderr(self) -> Floats:
-        """The standard errors of `raw_cdf`."""
-        return np.sqrt(_variances(_cumulated(self.covariance)))
-
     @cached_property
     def cdf(self) -> Floats:
-        """The distribution function at the upper end of each bin: isotonic, from 0 to 1."""
+        """The distribution function at the upper end of each bin: isotonic, from 0 to 1; nan from too few answers."""
         from scipy.optimize import isotonic_regression
 
-        if np.isnan(self.raw_cdf).any():
-            return self.raw_cdf
-        return np.append(np.clip(isotonic_regression(self.raw_cdf[:-1]).x, 0.0, 1.0), 1.0)
+        raw = np.cumsum(self.estimate)
+        return raw if np.isnan(raw).any() else np.append(np.clip(isotonic_regression(raw[:-1]).x, 0.0, 1.0), 1.0)
 
     def cdf_band(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return a band that contains the whole distribution function at the bins' upper ends.
 
-        It is around the raw estimate, as wide as the joint law of its errors asks for, and is widened where it would
-        not hold the isotonic one. As in the interval of Agresti and Coull, z² messages that are uniform are added, so
-        that it holds for few people as well. The last end has no error: all numbers are within the bounds. From too few
-        answers for an estimate, the band is everything.
+        It is around the raw estimate, with Šidák's quantile, and is widened where it would not hold the isotonic one.
+        As in the interval of Agresti and Coull, z² messages that are uniform are added, so that it holds for few people
+        as well. The last end has no error: all numbers are within the bounds. From too few answers for an estimate, the
+        band is everything.
         """
         if np.isnan(self.cdf).any():
             return np.append(np.zeros(len(self.cdf) - 1), 1.0), np.ones(len(self.cdf))
-        z = self._reach(level)
-        reach = z * np.sqrt(self.cdf_stderr**2 + _variances(_cumulated(self.of_one)) * (z / self.count) ** 2)
-        low, high = np.minimum(self.raw_cdf - reach, self.cdf), np.maximum(self.raw_cdf + reach, self.cdf)
+        z = student(level, len(self.items) - 1, self.count)
+        covariance = (self.covariance + self.of_one * (z / self.count) ** 2).cumsum(axis=0).cumsum(axis=1)
+        raw, reach = np.cumsum(self.estimate), z * np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+        low, high = np.minimum(raw - reach, self.cdf), np.maximum(raw + reach, self.cdf)
         low[-1] = high[-1] = 1.0
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-
-    def _reach(self, level: float) -> float:
-        """The quantile of the largest error over its standard error: Šidák's, or the simulated one if it is less."""
-        widest = student(level, max(len(self.items) - 1, 1), self.count)
-        # Three errors of the simulation more; levels near 1 have too few draws.
-        safe = level + 3 * math.sqrt(level * (1 - level) / _DRAWS)
-        return min(widest, float(np.quantile(self._largest_errors, safe, method="higher"))) if safe < 1 else widest
-
-    @cached_property
-    def _largest_errors(self) -> Floats:
-        """The largest of all errors over their standard errors, if they are jointly normal with this covariance."""
-        errors, covariance = self.cdf_stderr[:-1], _cumulated(self.covariance)
-        some = np.flatnonzero(errors > 0)
-        if self.count < 2 or not len(some):
-            return np.full(1, np.inf)
-        values, vectors = np.linalg.eigh(covariance[np.ix_(some, some)] / np.outer(errors[some], errors[some]))
-        # The symmetric root is unique, so that all machines draw alike. These draws are no secret.
-        root, rng = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, np.random.default_rng(1)
-        largest = np.abs(rng.standard_normal((_DRAWS, len(some))) @ root).max(axis=1)
-        return np.asarray(largest / np.sqrt(rng.chisquare(self.count - 1, _DRAWS) / (self.count - 1)))
 
     def quantile(self, share: float, level: float = 0.95) -> Interval:
         """Return a quantile of the (clamped) numbers, interpolated within its bin.
@@ -220,61 +186,9 @@ class SurveyEstimate(Estimate):
 
     def plot(self, *, level: float = 0.95, **_: Any) -> Any:
         """Draw one panel per question, with intervals; returns the Matplotlib figure. Needs the extra [plots]."""
-        require_matplotlib()
-        from matplotlib import pyplot
+        from sstq.plots.estimates import draw_questions
 
-        rows = len(self.results)
-        figure, panels = pyplot.subplots(rows, figsize=(7.0, 2.6 * rows), layout="constrained", squeeze=False)
-        pyplot.close(figure)
-        for axes, result in zip(panels[:, 0], self.results.values(), strict=True):
-            _draw(axes, result, level)
-        return figure
-
-
-def _draw(axes: Any, result: QuestionEstimate, level: float) -> None:
-    low, high = result.interval(level)
-    places, width = np.arange(len(result.items), dtype=np.float64), 1.0
-    if isinstance(result, NumberEstimate):
-        places, width = (result.edges[1:] + result.edges[:-1]) / 2, result.edges[1] - result.edges[0]
-        middle = result.quantile(0.5, level)
-        axes.axvspan(middle.low, middle.high, color=INK, alpha=0.08)
-        axes.axvline(middle.value, color=INK, linewidth=0.8, linestyle="--")
-        axes.set_xlabel(f"median {middle.value:,.5g}, between {middle.low:,.5g} and {middle.high:,.5g}", fontsize=9)
-    if len(places) > _MOST_BARS:
-        axes.plot(places, result.estimate, color=ACCENT, linewidth=0.8)
-        axes.fill_between(places, low, high, color=ACCENT, alpha=0.2)
-    else:
-        axes.bar(places, result.estimate, width=0.85 * width, color=ACCENT, alpha=0.75)
-        axes.vlines(places, low, high, color=INK, linewidth=1)
-    if len(places) <= _MOST_BARS and not isinstance(result, NumberEstimate):
-        names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in result.items]
-        narrow = len(names) * max(map(len, names)) > _LETTERS
-        axes.set_xticks(places, names, **({"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if narrow else {}))
-    over = "all people" if result.over == "people" else "those who answered"
-    axes.set_title(f"{result.name}: {result.count:,} messages, over {over}, {100 * level:g} %", fontsize=10)
-    axes.axhline(0, color=INK, linewidth=0.6)
-    tidy(axes)
-
-
-def over_answers(values: Floats, errors: Floats, between: Any) -> tuple[Floats, Floats]:
-    """Shares over those who have an answer, of all but the last, which is no answer; with their standard errors.
-
-    A ratio s/(1 − s₀) has to first order the variance of s + r·s₀, over (1 − s₀)²; `between` are the covariances of s
-    and s₀. Where too few people have an answer for a ratio, it is nan.
-    """
-    answered = 1 - values[-1] if 1 - values[-1] > 2 * errors[-1] else math.nan
-    shares = values[:-1] / answered
-    variance = errors[:-1] ** 2 + (shares * errors[-1]) ** 2 + 2 * shares * between
-    return shares, np.sqrt(np.maximum(variance, 0.0)) / answered
-
-
-def _cumulated(covariance: Floats) -> Floats:
-    """The covariances of cumulated sums."""
-    return covariance.cumsum(axis=0).cumsum(axis=1)
-
-
-def _variances(covariance: Floats) -> Floats:
-    return np.maximum(np.diagonal(covariance), 0.0)
+        return draw_questions(list(self.results.values()), level)
 
 
 def student(level: float, items: int, count: int) -> float:

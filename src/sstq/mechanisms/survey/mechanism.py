@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import SparseAggregator
-from sstq.checks import ArgumentError, check_argument
+from sstq.aggregation import Estimate, SparseAggregator
+from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows, Unbiased, Words
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.survey.columns import columns_of, writable
+from sstq.mechanisms.survey.columns import columns_of
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
-from sstq.mechanisms.survey.questions import By, Column, SurveyQuestion
+from sstq.mechanisms.survey.questions import Column, SurveyQuestion, check_questions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import BitSource, channel_words
 
-_MOST_BITS, _MOST_QUESTIONS, _LONGEST_NAME = 62, 1000, 200
+_MOST_BITS = 62
 # Where the question and the item are in a message's secret words; those before are the mechanism's own.
 _OWN_WORDS = 4
 _DRAW_TOLERANCE = 1e-6
@@ -51,11 +51,13 @@ class SurveyAggregator(SparseAggregator):
             raise ValueError("a mean needs at least one message, got none")
         survey, estimates, results, notes = self._mechanism, [], {}, []
         codes, counts = self._sent()
-        ends = np.searchsorted(codes, survey.starts)
-        for part, start, first, last in zip(survey.parts, survey.starts[:-1], ends[:-1], ends[1:], strict=True):
-            answers = codes[first:last] - np.int64(start)
-            of_items, aggregators = part.estimates(answers, counts[first:last], self._simulated)
-            results[part.name] = part.question._result(part.name, of_items, aggregators)
+        ends = np.searchsorted(codes, survey.starts[1:-1])
+        sent = zip(survey.parts, survey.starts, np.split(codes, ends), np.split(counts, ends), strict=False)
+        for part, start, answers, times in sent:
+            unknown = np.full(part.mechanism.estimate_dim, np.nan)
+            aggregators = part.aggregators(answers - start, times, self._simulated)
+            of_items = [each.mean() if each.count else Estimate(unknown, unknown, 0) for each in aggregators]
+            results[part.name] = part.question._result(part.name, of_items, aggregators[0])
             estimates += of_items
             notes += sorted({f"{part.name}: {each.note}" for each in of_items if each.note})
         values, errors = (np.concatenate([getattr(each, of) for each in estimates]) for of in ("value", "stderr"))
@@ -115,22 +117,22 @@ class Survey(RecordMechanism):
         messages: int = 1,
     ) -> None:
         common = self._checked(epsilon=epsilon, messages=messages)
-        people, asked = check_argument("people", people, of="clients"), _check_questions(questions)
+        people, asked = check_argument("people", people, of="clients"), check_questions(questions)
         shown: dict[str, Any] = {"questions": asked}
         if weights is not None:
             shown["weights"] = checked_weights("weights", weights)
-        parts = [best_part(name, asked[name]._within(asked), common["epsilon"], people) for name in asked]
+        parts = [best_part(name, question, common["epsilon"], people) for name, question in asked.items()]
         draws, inner = drawn_by_weight(parts, shown.get("weights")), tuple((p.items, p.mechanism) for p in parts)
         self._hold(SurveyParameters(**common, **shown, people=people, draws=draws, parts=inner), **shown)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The questions with their mechanisms."""
-        asked, inner = _check_questions(self.questions), self.parameters.parts
+        asked, inner = self.questions, self.parameters.parts
         if not len(asked) == len(inner) == len(self.draws):
             raise ValueError(f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}")
         return tuple(
-            Part(name, asked[name]._within(asked), mechanism, items, draw / TOTAL)
+            Part(name, asked[name], mechanism, items, draw / TOTAL)
             for name, (items, mechanism), draw in zip(asked, inner, self.draws, strict=True)
         )
 
@@ -275,20 +277,22 @@ class Survey(RecordMechanism):
             item, answers = part.messages(answer[who], messages.simulated)
             dim = part.mechanism.estimate_dim
             at = start + item[:, None] * dim + np.arange(dim)
-            estimates[who[:, None], at] = part.mechanism.decode(answers) * (part.items / part.share)
+            estimates[who[:, None], at] = part.mechanism.decode(answers) / part.often
             start += part.dim
         return estimates
 
     def _estimated(self, rows: Rows) -> Rows:
         held = self._by_question(rows)
-        return np.concatenate([part.moments(held)[0] for part in self.parts], axis=1)
+        truths = [part.mechanism._estimated(records) for part in self.parts for records in part.records(held)]
+        return np.concatenate(truths, axis=1)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         held, means, total = self._by_question(rows), [], np.zeros(len(rows))
         for part in self.parts:
-            _, mean, variance = part.moments(held)
-            means.append(mean)
-            total += (variance + (1 - part.share) * np.einsum("ij,ij->i", mean, mean)) / part.share
+            for records in part.records(held):
+                mean, variance = part.mechanism._row_error(records)
+                means.append(mean)
+                total += (variance + (1 - part.often) * np.einsum("ij,ij->i", mean, mean)) / part.often
         return np.concatenate(means, axis=1), total
 
     @property
@@ -297,7 +301,7 @@ class Survey(RecordMechanism):
 
     def largest_message(self) -> float:
         """That of the question with the largest one, over how often it is drawn."""
-        return max(part.mechanism.largest_message() * part.items / part.share for part in self.parts)
+        return max(part.mechanism.largest_message() / part.often for part in self.parts)
 
     def _largest_biased_mean(self) -> float:
         return math.sqrt(sum(part.items * part.mechanism.largest_honest_mean() ** 2 for part in self.parts))
@@ -312,17 +316,3 @@ class Survey(RecordMechanism):
             os        1,000   ...    yes    ...
         """
         return plan_survey(self.parts, check_argument("clients", clients), self.messages)
-
-
-def _check_questions(questions: Any) -> dict[str, SurveyQuestion]:
-    if not isinstance(questions, Mapping) or not 1 <= len(questions) <= _MOST_QUESTIONS:
-        raise ArgumentError("questions", f"must be 1 to {_MOST_QUESTIONS} questions by name, got {questions!r}")
-    for name, question in questions.items():
-        if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not writable(name):
-            raise ArgumentError("questions", f"must have names of 1 to {_LONGEST_NAME} characters, got {name!r}")
-        if not isinstance(question, SurveyQuestion):
-            raise ArgumentError("questions", f"must be Choice, MultiChoice, Number, Vector or By, got {question!r}")
-    twice = [by for by in questions.values() if isinstance(by, By)]
-    if len(set(twice)) < len(twice):
-        raise ArgumentError("questions", "must differ, got the same By twice")
-    return dict(questions)

@@ -8,15 +8,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import EncoderInput, Floats, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.base import EncoderInput, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.parameters import Parameters
 from sstq.mechanisms.parameters import Words as Integers
 from sstq.mechanisms.registry import from_values, mechanism
-from sstq.mechanisms.survey.questions import By, SurveyQuestion, Vector, question_from_dict
+from sstq.mechanisms.survey.questions import By, SurveyQuestion, Vector, check_questions, question_from_dict
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
@@ -50,16 +49,21 @@ class Part:
         """The length of an estimate of all items."""
         return self.items * self.mechanism.estimate_dim
 
-    def records(self, held: Mapping[str, Rows]) -> Rows:
-        """What the mechanism encodes, from the records of all columns."""
-        return self.question._records([held[column] for column in self.question._columns(self.name)], self.items)
+    @property
+    def often(self) -> float:
+        """How often one of its items is drawn."""
+        return self.share / self.items
+
+    def records(self, held: Mapping[str, Rows]) -> list[Rows]:
+        """What the mechanism encodes of each item, from the records of all columns."""
+        records = self.question._records(held, self.name, self.items)
+        return [records] if self.items == 1 else np.split(records, self.items, axis=1)
 
     def encode(self, held: Mapping[str, Rows], words: Words, item_words: Any) -> Ints:
         """The answers of some people."""
-        item, records = streams.multiply_shift(item_words, self.items), self.records(held)
-        if self.items > 1:
-            records = np.take_along_axis(records, item[:, None], axis=1)
-        batch = EncoderInput(np.ascontiguousarray(records), words[:, : self.mechanism.words_each], None, None)
+        item = streams.multiply_shift(item_words, self.items)
+        records = np.stack(self.records(held))[item, np.arange(len(item))]
+        batch = EncoderInput(records, words[:, : self.mechanism.words_each], None, None)
         columns = (column.astype(np.int64) for column in self.mechanism._encode(batch))
         return np.ravel_multi_index((item, *columns), self.shape)
 
@@ -70,31 +74,15 @@ class Part:
         columns = tuple(column.astype(field.dtype) for field, column in fields)
         return items, self.mechanism.messages_from_columns(columns, None, simulated)
 
-    def estimates(self, answers: Ints, counts: Ints, simulated: bool) -> tuple[list[Estimate], list[Any]]:
-        """The estimate of each item, nan from no message, and the aggregators that made them."""
-        unknown, (items, messages) = np.full(self.mechanism.estimate_dim, np.nan), self.messages(answers, simulated)
-        estimates, aggregators = [], []
-        for item in range(self.items):
-            here, aggregator = items == item, self.mechanism.aggregator()
-            if here.any():
-                columns = {field.name: messages.column(field.name)[here] for field in messages.layout.fields}
-                aggregator.update_counts(columns, counts[here], simulated=simulated)
-            estimates.append(aggregator.mean() if here.any() else Estimate(unknown, unknown, 0))
-            aggregators.append(aggregator)
-        return estimates, aggregators
-
-    def moments(self, held: Mapping[str, Rows]) -> tuple[Floats, Floats, Floats]:
-        """The truth, the expected estimate and the variance of it, of each record; all items side by side."""
-        records, truths, means = self.records(held), [], []
-        variance = np.zeros(len(records))
-        for item in range(self.items):
-            of_item = records if self.items == 1 else records[:, item : item + 1]
-            mean, spread = self.mechanism._row_error(of_item)
-            truths.append(self.mechanism._estimated(of_item))
-            means.append(mean)
-            # Each item is answered by one of `items` people.
-            variance += self.items * spread + (self.items - 1) * np.einsum("ij,ij->i", mean, mean)
-        return np.concatenate(truths, axis=1), np.concatenate(means, axis=1), variance
+    def aggregators(self, answers: Ints, counts: Ints, simulated: bool) -> list[Any]:
+        """An aggregator of each item, with these answers."""
+        items, messages = self.messages(answers, simulated)
+        aggregators = [self.mechanism.aggregator() for _ in range(self.items)]
+        for item, aggregator in enumerate(aggregators):
+            here = items == item
+            columns = {field.name: messages.column(field.name)[here] for field in messages.layout.fields}
+            aggregator.update_counts(columns, counts[here], simulated=simulated)
+        return aggregators
 
     @property
     def item_variance(self) -> float:
@@ -148,7 +136,7 @@ def checked_weights(name: str, weights: Any) -> dict[str, float]:
 
 def _read_questions(name: str, entries: Any) -> dict[str, SurveyQuestion]:
     try:
-        return {entry.pop("name"): question_from_dict(entry) for entry in map(dict, entries)}
+        return check_questions({entry.pop("name"): question_from_dict(entry) for entry in map(dict, entries)})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a list of questions: {error!r}") from error
 

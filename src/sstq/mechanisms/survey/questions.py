@@ -22,10 +22,11 @@ from sstq.mechanisms.base import ClippedWarning, Floats, Rows
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.mechanisms.survey.columns import Label, as_label, cells_of, vector_of, writable
-from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate, over_answers
+from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate
 
 NO_ANSWER = "no answer"
 _MOST_BINS, _LARGEST = 512, 1e100
+_MOST_QUESTIONS, _LONGEST_NAME = 1000, 200
 
 Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
@@ -41,25 +42,17 @@ class SurveyQuestion(ABC):
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         return {"type": self.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
-    def _within(self, questions: Mapping[str, "SurveyQuestion"]) -> "SurveyQuestion":  # noqa: ARG002 (By needs the others)
-        """The question as part of a survey."""
-        return self
-
-    def _columns(self, name: str) -> tuple[str, ...]:
-        """The columns that it looks at."""
-        return (name,)
-
     @abstractmethod
     def _candidates(self) -> Candidates:
         """The mechanisms that can answer the question."""
 
-    def _records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002 (marks need the items)
-        """What the mechanism encodes, from the records of its columns; one of `items` items is drawn."""
-        return held[0]
+    @abstractmethod
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
+        """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
 
     @abstractmethod
-    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
-        """The result, from the estimates of all items and their aggregators."""
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
+        """The result, from the estimates of all items and the aggregator of the first one."""
 
 
 class Column(SurveyQuestion):
@@ -88,6 +81,9 @@ class Column(SurveyQuestion):
                     raise ValueError(f"column {name!r} must be {wanted}, {got}") from wanted
                 rows[row] = self._record(None, strict)
         return rows
+
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
+        return held[name]
 
 
 @dataclass(frozen=True)
@@ -134,8 +130,8 @@ class Choice(_Labelled):
             raise TypeError(f"labels of type {self.kind.__name__}")
         return self.numbers.get(label, len(self.labels))
 
-    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:
-        between = aggregators[0].covariance_with(len(self.labels))[:-1]
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
+        between = aggregator.covariance_with(len(self.labels))[:-1]
         return _shares(name, self.labels, estimates[0].value, estimates[0], between)
 
 
@@ -175,10 +171,10 @@ class MultiChoice(_Labelled):
         marks[known or ([-1] if chosen else [])] = 1.0
         return marks
 
-    def _records(self, held: list[Rows], items: int) -> Rows:
-        return held[0] if items > 1 else held[0] - 0.5
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
+        return held[name] if items > 1 else held[name] - 0.5
 
-    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
         first = estimates[0]
         if len(estimates) == 1:
             # All marks come from one vector; their errors are correlated by at most 1.
@@ -250,21 +246,21 @@ class Number(Column):
                 warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
         return rows
 
-    def _records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
-        values = held[0]
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+        values = held[name]
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
 
-    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> NumberEstimate:
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> NumberEstimate:
         labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
         shares = _shares(name, labels, estimates[0].value, estimates[0], 0.0)
         # To first order the errors of the ratios are these sums of the errors of all shares.
         sums = np.column_stack([np.eye(self.bins), shares.estimate]) / shares.answered[0]
-        covariance = sums @ aggregators[0].covariance() @ sums.T
+        errors = aggregator.covariance(), aggregator._mechanism.uniform_covariance
+        covariance, of_one = (sums @ each @ sums.T for each in errors)
         more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
-        more |= {"covariance": covariance, "of_one": sums @ aggregators[0]._mechanism.uniform_covariance @ sums.T}
-        return NumberEstimate(**(vars(shares) | more))
+        return NumberEstimate(**(vars(shares) | more), covariance=covariance, of_one=of_one)
 
 
 @dataclass(frozen=True)
@@ -304,7 +300,7 @@ class Vector(Column):
             raise TypeError(f"lists of {self.dim} numbers")
         return vector if np.isfinite(vector).all() else np.zeros(self.dim)
 
-    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
         axes, first = tuple(map(str, range(self.dim))), estimates[0]
         return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
 
@@ -324,7 +320,7 @@ class By(SurveyQuestion):
     choice: Choice = field(init=False, repr=False, compare=False)
     measured: Number | Vector = field(init=False, repr=False, compare=False)
 
-    def _within(self, questions: Mapping[str, SurveyQuestion]) -> SurveyQuestion:
+    def within(self, questions: Mapping[str, SurveyQuestion]) -> "By":
         """The question with the two that it names."""
         group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
         if not isinstance(group, Choice):
@@ -334,24 +330,21 @@ class By(SurveyQuestion):
         vars(made).update(choice=group, measured=value)
         return made
 
-    def _columns(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
-        return self.group, self.value
-
     def _candidates(self) -> Candidates:
         """GroupUnit with one group more; numbers are centred."""
         value = self.measured
         clip = value.clip if isinstance(value, Vector) else (value.high - value.low) / 2
         return [("groupunit", {"groups": len(self.choice.labels) + 1, "dim": value.width, "clip": clip}, 1)]
 
-    def _records(self, held: list[Rows], items: int) -> Rows:  # noqa: ARG002
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
-        group, values = held
+        group, values = held[self.group], held[self.value]
         if isinstance(self.measured, Number):
             values = values - self.measured.middle
         none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
         return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
 
-    def _result(self, name: str, estimates: list[Estimate], aggregators: list[Any]) -> QuestionEstimate:  # noqa: ARG002
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
         value, first = self.measured, estimates[0]
         places = [""] if isinstance(value, Number) else [f" [{place}]" for place in range(value.dim)]
         items = tuple(f"{label}{place}" for label in self.choice.labels for place in places)
@@ -380,25 +373,44 @@ def question_from_dict(data: Any) -> SurveyQuestion:
     return made
 
 
+def check_questions(questions: Any) -> dict[str, SurveyQuestion]:
+    """The questions of a survey by name, each `By` with those that it names."""
+    if not isinstance(questions, Mapping) or not 1 <= len(questions) <= _MOST_QUESTIONS:
+        raise ArgumentError("questions", f"must be 1 to {_MOST_QUESTIONS} questions by name, got {questions!r}")
+    for name, question in questions.items():
+        if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not writable(name):
+            raise ArgumentError("questions", f"must have names of 1 to {_LONGEST_NAME} characters, got {name!r}")
+        if not isinstance(question, SurveyQuestion):
+            raise ArgumentError("questions", f"must be Choice, MultiChoice, Number, Vector or By, got {question!r}")
+    twice = [by for by in questions.values() if isinstance(by, By)]
+    if len(set(twice)) < len(twice):
+        raise ArgumentError("questions", "must differ, got the same By twice")
+    return {name: asked.within(questions) if isinstance(asked, By) else asked for name, asked in questions.items()}
+
+
 def _shares(name: str, labels: Sequence[Label], values: Floats, raw: Estimate, between: Any) -> QuestionEstimate:
-    """The shares of labels over those who have an answer, from those of labels and of no answer."""
-    shares, stderr = over_answers(values, raw.stderr, between)
-    answered = (float(1 - values[-1]), float(raw.stderr[-1]))
-    return QuestionEstimate(
-        name, tuple(map(str, labels)), shares, stderr, raw.count, "answers", answered, (0.0, 1.0), raw
-    )
+    """The shares of labels over those who have an answer, from those of labels and of no answer, which is the last.
+
+    A ratio s/(1 − s₀) has to first order the variance of s + r·s₀, over (1 − s₀)²; `between` are the covariances of s
+    and s₀. Where too few people have an answer for a ratio, it is nan.
+    """
+    answered, error = float(1 - values[-1]), float(raw.stderr[-1])
+    divisor = answered if answered > 2 * error else math.nan
+    shares = values[:-1] / divisor
+    variance = raw.stderr[:-1] ** 2 + (shares * error) ** 2 + 2 * shares * between
+    stderr, items = np.sqrt(np.maximum(variance, 0.0)) / divisor, tuple(map(str, labels))
+    return QuestionEstimate(name, items, shares, stderr, raw.count, "answers", (answered, error), (0.0, 1.0), raw)
 
 
 def _labels(labels: Any) -> tuple[Label, ...]:
     """Distinct labels of one type."""
-    if isinstance(labels, str) or not isinstance(labels, Sequence):
-        raise ArgumentError("labels", f"must be a list of texts or integers, got {labels!r}")
-    plain = tuple(as_label(label, object) for label in labels)
-    if not plain or {type(label) for label in plain} not in ({str}, {int}):
-        raise ArgumentError("labels", f"must be texts, or integers, at least one, got {labels!r}")
-    if not all(map(writable, plain)):
-        raise ArgumentError("labels", f"must be UTF-8 texts, or integers of at most 2^53 − 1, got {labels!r}")
-    if len(set(plain)) != len(plain) or NO_ANSWER in plain:
-        raise ArgumentError("labels", f"must be distinct, and {NO_ANSWER!r} is added, got {labels!r}")
-    check_number("labels", len(plain), 1, 2**20 - 1, integer=True)
+    listed = isinstance(labels, Sequence) and not isinstance(labels, str)
+    plain = tuple(as_label(label, object) for label in labels) if listed else ()
+    of_one_type = {type(label) for label in plain} in ({str}, {int}) and all(map(writable, plain))
+    if not of_one_type or len({*plain} - {NO_ANSWER}) < len(plain) or len(plain) >= 1 << 20:
+        raise ArgumentError(
+            "labels",
+            "must be a list of 1 to 2^20 − 1 texts in UTF-8, or of integers of at most 2^53 − 1, all distinct "
+            f"({NO_ANSWER!r} is added), got {labels!r:.100}",
+        )
     return plain
