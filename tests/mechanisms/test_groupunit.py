@@ -246,7 +246,7 @@ def test_shares_on_the_simplex():
     rng = np.random.default_rng(0)
     for _ in range(50):
         shares = rng.normal(0.2, 0.3, size=5)
-        found = GroupEstimate(np.zeros(5), np.ones(5), 10, shares=shares).simplex_shares()
+        found = GroupEstimate(np.zeros(5), np.ones(5), 10, shares=shares, shares_stderr=shares).simplex_shares()
         assert np.all(found >= 0)
         assert found.sum() == pytest.approx(1.0)
         # No other point of the simplex is nearer.

@@ -12,7 +12,6 @@ privacy*, 2018) a message is a set of w categories, likelier if it holds the own
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,7 +81,7 @@ def rates_of(own: float, points: int, width: int) -> HitRates:
 
 
 @dataclass(frozen=True)
-class Sets(ABC):
+class _Sets:
     """The messages of a draw: sets of `width` of some `points`, of which the first are the categories."""
 
     categories: int
@@ -91,30 +90,13 @@ class Sets(ABC):
     width: int
 
     @property
-    @abstractmethod
-    def codes(self) -> int:
-        """The number of messages that there can be."""
-
-    @property
     def rates(self) -> HitRates:
         """How often the set holds the own category, and any other one."""
         return rates_of(self.draw.threshold / TOTAL, self.points, self.width)
 
-    @abstractmethod
-    def encode(self, labels: Ints, words: Words) -> Ints:
-        """The messages of some people, from three secret words each."""
-
-    @abstractmethod
-    def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
-        """Whether the set of each message holds each of these categories, (n, categories)."""
-
-    @abstractmethod
-    def hits(self, codes: Ints, counts: Ints) -> Floats:
-        """How many of these messages hold each category, (categories,)."""
-
 
 @dataclass(frozen=True)
-class AffineSets(Sets):
+class AffineSets(_Sets):
     """Messages slot·P + t of a frame, where frame and slot give the multiplier; points are those of P.
 
     Attributes:
@@ -137,7 +119,7 @@ class AffineSets(Sets):
 
     @property
     def codes(self) -> int:
-        """The pairs of a slot and of t."""
+        """The number of messages: pairs of a slot and of t."""
         return self.slots * self.points
 
     def _multiplier(self, pair: Ints) -> Ints:
@@ -147,19 +129,19 @@ class AffineSets(Sets):
         return streams.indices_of(self.seed, "shares", pair.astype(np.uint64), self.multipliers) + 1
 
     def encode(self, labels: Ints, words: Words, frame: Ints | int = 0) -> Ints:
-        """A slot from the first word, and t by the draw."""
+        """The messages of some people, from three secret words each: a slot from the first, and t by the draw."""
         slot = streams.multiply_shift(words[:, 0], self.slots)
         turned = self._multiplier(frame * self.slots + slot) * labels
         return slot * self.points + (turned - self.draw.places(words[:, 1:3])) % self.points
 
     def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
-        """By the definition of the sets."""
+        """Whether the set of each message holds each of these categories, (n, categories)."""
         pair, place = np.divmod(codes, self.points)
         turned = self._multiplier(pair)[:, None] * categories
         return np.asarray((turned - place[:, None]) % self.points < self.width)
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
-        """Those of all multipliers together."""
+        """How many of these messages hold each category, (categories,)."""
         return np.asarray(sum((hits.sum(axis=0) for hits, _ in self._hits(codes, counts)), np.zeros(self.categories)))
 
     def spread(self, codes: Ints, counts: Ints) -> Floats | None:
@@ -203,12 +185,12 @@ class AffineSets(Sets):
             yield np.take_along_axis(ends[:, wide:] - ends[:, :size], at, axis=1), each
 
 
-class WholeSets(Sets):
+class WholeSets(_Sets):
     """Messages are the numbers C(c₁, 1) + … + C(c_w, w) of sets c₁ < … < c_w; points are the categories."""
 
     @property
     def codes(self) -> int:
-        """The number of sets."""
+        """The number of messages, which are all sets."""
         return self.draw.size
 
     @cached_property
@@ -241,19 +223,22 @@ class WholeSets(Sets):
         return codes
 
     def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
-        """By the members."""
+        """Whether the set of each message holds each of these categories, (n, categories)."""
         held = np.zeros((len(codes), len(categories)), dtype=np.bool_)
         for members in self._members(codes, self.width).T:
             held |= members[:, None] == categories
         return held
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
-        """By the members."""
+        """How many of these messages hold each category, (categories,)."""
         hits = np.zeros(self.categories)
         for part in row_chunks(len(codes), 4 * self.width):
             members = self._members(codes[part], self.width)
             hits += np.bincount(members.ravel(), np.repeat(counts[part], self.width), self.categories)
         return hits
+
+
+Sets = WholeSets | AffineSets
 
 
 def sets_of(categories: int, draw: KClosest) -> Sets:

@@ -1,7 +1,6 @@
 """Estimates from people with private groups: shares, sums and means of every group."""
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,12 +8,10 @@ from numpy.typing import NDArray
 from sstq.aggregation import Estimate
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.subsets import onto_simplex
-
-_NONE = np.empty(0)
+from sstq.mechanisms.subsets import HitRates, onto_simplex
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class GroupEstimate(Estimate):
     """Shares, sums and means of groups; `value` is the mean of all people's e_group ⊗ x, (groups·dim,).
 
@@ -36,8 +33,8 @@ class GroupEstimate(Estimate):
         ([[200.0], [100.0]], [[0.4], [nan]], [False, True])
     """
 
-    shares: Floats = field(default_factory=lambda: _NONE)
-    shares_stderr: Floats = field(default_factory=lambda: _NONE)
+    shares: Floats
+    shares_stderr: Floats
     tie: float = 0.0
 
     def __repr__(self) -> str:
@@ -82,7 +79,8 @@ class GroupEstimate(Estimate):
         """Project the shares onto the simplex: not negative, and with sum 1.
 
         Examples:
-            >>> GroupEstimate(np.zeros(2), np.ones(2), 10, shares=np.array([1.1, -0.2])).simplex_shares()
+            >>> known = {"shares": np.array([1.1, -0.2]), "shares_stderr": np.full(2, 0.2)}
+            >>> GroupEstimate(np.zeros(2), np.ones(2), 10, **known).simplex_shares()
             array([1., 0.])
         """
         return onto_simplex(self.shares)
@@ -93,31 +91,29 @@ class GroupUnitAggregator(FamilyAggregator):
 
     def mean(self) -> GroupEstimate:
         """Return shares, sums and means so far, with their standard errors."""
-        estimate, mechanism, sets = super().mean(), self._mechanism, self._mechanism.share_sets
-        codes, counts = self._sent()
+        mechanism, sets, (codes, counts) = self._mechanism, self._mechanism.share_sets, self._sent()
+        shares = errors = np.full(mechanism.groups, np.nan)
+        tie = 0.0
         if sets is not None:
             frame, code = np.divmod(codes, mechanism.choice.size)
             only = frame >= mechanism.vector_frames
             sent = frame[only] * sets.codes + code[only], counts[only]
-            shares = sets.rates.shares(sets.hits(*sent), int(sent[1].sum()), sets.spread(*sent))
-            return _grouped(estimate, shares, tie=0.0)
-        if mechanism.blocks < mechanism.groups:
-            unknown = np.full(mechanism.groups, np.nan)
-            return _grouped(estimate, (unknown, unknown), tie=0.0)
-        block = codes % mechanism.choice.size // (2 * mechanism.frame.size)
-        hits, rates = np.bincount(block, counts, mechanism.groups), mechanism.block_rates
-        return _grouped(estimate, rates.shares(hits, self._count), tie=(1 - rates.other) / rates.gap)
-
-
-def _grouped(estimate: Estimate, shares: tuple[Floats, Floats], tie: float) -> GroupEstimate:
-    known: dict[str, Any] = {part.name: getattr(estimate, part.name) for part in fields(estimate)}
-    grouped = GroupEstimate(**known, shares=shares[0], shares_stderr=shares[1], tie=tie)
-    few = int(grouped.too_few.sum())
-    if np.isnan(grouped.shares).all():
-        note = "there are sums and no means, because nobody sent their group only (share_people=0)"
-    else:
+            shares, errors = sets.rates.shares(sets.hits(*sent), int(sent[1].sum()), sets.spread(*sent))
+        elif mechanism.blocks == mechanism.groups:
+            block_size = 2 * mechanism.frame.size
+            hits = np.bincount(codes % mechanism.choice.size // block_size, counts, mechanism.groups)
+            other = block_size * mechanism.choice.probabilities[1]  # how often a block is sent by people of another
+            rates = HitRates(1 - (mechanism.blocks - 1) * other, other)
+            shares, errors = rates.shares(hits, self._count)
+            tie = (1 - other) / rates.gap
+        grouped = GroupEstimate(**vars(super().mean()), shares=shares, shares_stderr=errors, tie=tie)
+        few = int(grouped.too_few.sum())
+        if not few:
+            return grouped
         note = (
-            f"{few} of {len(grouped.shares)} groups have too few people for a mean: the share is within two standard "
-            "errors of zero; read their sums, merge groups or collect more messages"
+            f"{few} of {len(shares)} groups have too few people for a mean: the share is within two standard errors "
+            "of zero; read their sums, merge groups or collect more messages"
         )
-    return replace(grouped, note="; ".join(filter(None, [grouped.note, note]))) if few else grouped
+        if np.isnan(shares).all():
+            note = "there are sums and no means, because nobody sent their group only (share_people=0)"
+        return replace(grouped, note="; ".join(filter(None, [grouped.note, note])))

@@ -21,7 +21,7 @@ from sstq.mechanisms.frameunit.rows import (
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.parameters import Word
-from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
+from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 
@@ -175,12 +175,6 @@ class GroupUnit(RowMechanism):
             return self.choice.law()
         share = Fraction(self.vector_frames, self.frames)
         return EitherLaw([self.choice.law(), self.share_sets.draw.law()], [share, 1 - share])
-
-    @property
-    def block_rates(self) -> HitRates:
-        """How often the own block is sent, and any other one."""
-        other = 2 * self.frame.size * self.choice.probabilities[1]
-        return HitRates(1 - (self.blocks - 1) * other, other)
 
     def _check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
