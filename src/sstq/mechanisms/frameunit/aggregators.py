@@ -21,9 +21,8 @@ class FamilyAggregator(SparseAggregator):
     """
 
     def _codes(self, messages: Messages) -> Ints:
-        frame, index, code = self._mechanism.frames_indices_and_codes(messages)
-        key = frame.astype(np.int64) * self._rows_of_frame + index.astype(np.int64)
-        return np.asarray(2 * key + code)
+        frame, (index, code) = self._mechanism.frame_numbers(messages), self._mechanism.indices_and_codes(messages)
+        return np.asarray(2 * (frame * self._rows_of_frame + index.astype(np.int64)) + code)
 
     @property
     def limit(self) -> int:

@@ -14,20 +14,7 @@ from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import (
-    SIGNS,
-    Coin,
-    Columns,
-    EncoderInput,
-    ExpectedError,
-    Floats,
-    Floats32,
-    Ints,
-    Mechanism,
-    Rows,
-    Unbiased,
-    Words,
-)
+from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, ExpectedError, Mechanism, Unbiased
 from sstq.mechanisms.frameunit.alignment import (
     BIAS_SHARE,
     FRAMES_MAX,
@@ -37,7 +24,7 @@ from sstq.mechanisms.frameunit.alignment import (
     moments_of_frame,
     row_draw,
 )
-from sstq.mechanisms.inputs import placed
+from sstq.mechanisms.inputs import Floats, Floats32, Ints, Rows, Words, placed
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
@@ -160,8 +147,7 @@ class RowMechanism(Mechanism):
         return tuple(field for field in fields if field.limit > 1)
 
     def _public_columns(self, messages: Messages) -> Columns:
-        frame, index, _ = self.frames_indices_and_codes(messages)
-        values = {"frame": frame, "index": index}
+        values = {"frame": self.frame_numbers(messages), "index": self.indices_and_codes(messages)[0]}
         return tuple(values[field.name] for field in self._public_fields)
 
     @property
@@ -190,19 +176,12 @@ class RowMechanism(Mechanism):
     @property
     def gain(self) -> float:
         """The factor of the estimate ±gain·u_j: clip/m over the share of people who send a row."""
-        gain = self.clip / self.alignment
-        return gain * self.frames / self.vector_frames if self.share_people else gain
+        return self.clip / self.alignment * (self.frames / self.vector_frames)
 
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = ±d·w·u_j, which is gain/d."""
         return self.gain / self.frame.dim
-
-    def _frame_numbers(self, batch: EncoderInput) -> Ints:
-        """The frame of each client of a batch: drawn from its last word, or by the public coin."""
-        if self._sends_frame:
-            return streams.multiply_shift(batch.words[:, 3], self.frames)
-        return self._public_frames(batch.clients, len(batch.rows))
 
     def _public_frames(self, clients: Words | None, count: int) -> Ints:
         if clients is None:
@@ -218,11 +197,11 @@ class RowMechanism(Mechanism):
             return messages.column("index"), row & 1
         return self._rows_of(messages.clients, (row >> 1).astype(np.int64)), row & 1
 
-    def frames_indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows, Rows]:
-        """The frame's number, the row of its blocks and the sign's code of every message."""
-        sent = any(field.name == "frame" for field in messages.layout.fields)
-        frame = messages.column("frame") if sent else self._public_frames(messages.clients, len(messages))
-        return frame, *self.indices_and_codes(messages)
+    def frame_numbers(self, messages: Messages) -> Ints:
+        """The frame's number of every message."""
+        if any(field.name == "frame" for field in messages.layout.fields):
+            return messages.column("frame").astype(np.int64)
+        return self._public_frames(messages.clients, len(messages))
 
     def _rows_of(self, clients: Words, slots: Ints) -> Ints:
         """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
@@ -240,10 +219,10 @@ class RowMechanism(Mechanism):
         return placed(vectors, block, self.blocks)[:, : self.estimate_dim]
 
     def _decode(self, messages: Messages) -> Floats:
-        frame, index, code = (column.astype(np.int64) for column in self.frames_indices_and_codes(messages))
+        frame, (index, code) = self.frame_numbers(messages), self.indices_and_codes(messages)
         estimates = np.empty((len(messages), self.estimate_dim))
         for part in row_chunks(len(messages), self._row_cost):
-            block, row = np.divmod(index[part], self.frame.size)
+            block, row = np.divmod(index[part].astype(np.int64), self.frame.size)
             spikes = np.zeros((len(row), self.frame.size))
             spikes[np.arange(len(row)), row] = SIGNS[code[part]] * (self.gain * self.frame.redundancy)
             spikes[frame[part] >= self.vector_frames] = 0
@@ -251,8 +230,10 @@ class RowMechanism(Mechanism):
         return estimates
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        frame, (block, rows) = self._frame_numbers(batch), self._in_block(batch.rows)
-        used, which = (frame[:1], frame) if self.frames == 1 else np.unique(frame, return_inverse=True)
+        frame, (block, rows) = self._public_frames(batch.clients, len(batch.rows)), self._in_block(batch.rows)
+        if self._sends_frame:
+            frame = streams.multiply_shift(batch.words[:, 3], self.frames)
+        used, which = np.unique(frame, return_inverse=True)
         signs = self._signs_of_one if self.frames == 1 else self.family.signs(used)
         taking_part = np.empty((len(rows), 0), dtype=np.int64)  # all rows, but for those of a public coin
         if self.bits is not None and batch.clients is not None:

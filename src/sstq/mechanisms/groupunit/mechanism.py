@@ -180,8 +180,8 @@ class GroupUnit(RowMechanism):
         """ValueError for a code that no client sends on a frame for shares."""
         if self.share_sets is None:
             return
-        row, frame = messages.column("row"), self.frames_indices_and_codes(messages)[0]
-        wrong = (frame >= self.vector_frames) & (row >= self.share_sets.codes)
+        row = messages.column("row")
+        wrong = (self.frame_numbers(messages) >= self.vector_frames) & (row >= self.share_sets.codes)
         if np.any(wrong):
             most = self.share_sets.codes - 1
             raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")
