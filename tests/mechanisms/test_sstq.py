@@ -419,11 +419,11 @@ def test_rescaled_belongs_to_the_laplace_channels():
         reread(make("metric-aware-rescaled"), decoder_values=(-make("metric-aware").codebook.values).tolist())
 
 
-def test_codebooks_may_be_objects():
+def test_codebooks_and_frames_may_be_objects():
     values = [-1.0, -0.25, 0.5, 1.0]
-    by_array = sstq.SSTQ(8, 2.0, bits=2, codebook=np.array(values))
-    by_object = sstq.SSTQ(8, 2.0, bits=2, codebook=sstq.Codebook("mine", values))
-    by_name = sstq.SSTQ(8, 2.0, bits=2, codebook=values)
+    by_array = sstq.SSTQ(8, 2.0, bits=2, codebook=np.array(values), frame=sstq.OrthogonalFrame(8, 32, seed=4))
+    by_object = sstq.SSTQ(8, 2.0, bits=2, codebook=sstq.Codebook("mine", values), frame=sstq.OrthogonalFrame(8, 32, 4))
+    by_name = sstq.SSTQ(8, 2.0, bits=2, codebook=values, frame="orthogonal", frame_size=32, frame_seed=4)
     assert by_array == by_object == by_name == sstq.from_json(by_array.to_json())
     assert by_array.codebook.values.tolist() == values
     assert sstq.from_json(by_array.to_json()).replace(epsilon=3.0) == by_array.replace(epsilon=3.0)
@@ -435,8 +435,11 @@ def test_codebooks_may_be_objects():
         ({"codebook": [-1.0, 1.0]}, "2.bits = 8 codewords, got 2; pass bits=1"),
         ({"codebook": [[1.0]]}, "codebook must be a name, a Codebook or codewords from -1 to 1"),
         ({"codebook": [-1.0, 1.0], "channel": "optimal", "bits": 1}, "codebook must be 'optimal'"),
+        ({"frame": sstq.HadamardFrame(4, 16)}, "frame must have dim = 16"),
+        ({"frame": sstq.HadamardFrame(16, 64, rounds=2)}, "frame must be a Hadamard frame of one round"),
+        ({"frame": sstq.HadamardFrame(16, 64), "frame_size": 32}, "must be left out with a frame"),
     ],
 )
-def test_codebooks_that_do_not_fit_are_refused(arguments, message):
+def test_objects_that_do_not_fit_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        make("flat-optimized", **arguments)
+        make("flat-optimized", **{"frame_seed": 0} | arguments)

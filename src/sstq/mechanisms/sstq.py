@@ -18,6 +18,7 @@ from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, uses_strata
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import missed, represent
+from sstq.frames.tight import Frame, make_frame
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import base, parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
@@ -91,7 +92,8 @@ class SSTQ(KashinMechanism):
             separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
         bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
             scaled into the ball, and the mean is in their units. Other vectors must be scaled to the ball before.
-        kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
+        frame: a name, or a `HadamardFrame`, `OrthogonalFrame` or `FourierFrame`, which also has the size and the seed.
+        kashin, level, steps, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
         >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
@@ -135,20 +137,23 @@ class SSTQ(KashinMechanism):
         steps: int | None = None,
         coin: Coin = "private",
         messages: int = 1,
-        frame: FrameName = "hadamard",
+        frame: FrameName | Frame = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
         bounds: Any = None,
     ) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
         shown: dict[str, Any] = {}
+        if isinstance(frame, Frame):
+            frame, frame_size, frame_seed = _frame_options(frame, common["dim"], frame_size, frame_seed)
+            shown |= {"frame": frame, "frame_size": frame_size, "frame_seed": frame_seed}
         if codebook is not None and not isinstance(codebook, str):
             codebook = codebook if isinstance(codebook, Codebook) else _given_codebook(codebook)
             shown["codebook"] = codebook.values.tolist()
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
-        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
+        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         density = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
         scalar = parts.solve_scalar(common["bits"], common["epsilon"], channel, codebook, decoder, rate, density)
         self._hold(SSTQParameters(**common, **framed, **scalar, coin=coin, bounds=bounds), **shown)
@@ -354,6 +359,17 @@ class SSTQ(KashinMechanism):
 
     def _assigned(self, identifiers: Words) -> Ints:
         return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)
+
+
+def _frame_options(frame: Frame, dim: int, size: int | None, seed: int) -> tuple[Any, int, int]:
+    """The name, size and seed of a frame, which JSON holds."""
+    if frame.dim != dim:
+        raise ArgumentError("frame", f"must have dim = {dim}, got a frame of dim = {frame.dim}")
+    if (size not in (None, frame.size)) or seed not in (0, frame.seed):
+        raise ArgumentError("frame_size", "and frame_seed must be left out with a frame, which has its own")
+    if frame != make_frame(frame.name, dim, frame.size, frame.seed):
+        raise ArgumentError("frame", f"must be a Hadamard frame of one round, or another frame of sstq, got {frame!r}")
+    return frame.name, frame.size, frame.seed
 
 
 def _given_codebook(values: ArrayLike) -> Codebook:
