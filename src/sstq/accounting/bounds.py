@@ -11,8 +11,6 @@ from sstq.exactness import round_up
 Participation = int | Literal["once"]
 """How many rounds each person answers in."""
 
-_TOLERANCE = 1e-12
-
 
 def check_delta(delta: float, *, positive: bool = False) -> float:
     """The δ of all rounds together, which may be 0 unless `positive`; otherwise a ValueError."""
@@ -44,11 +42,11 @@ def round_down(value: Fraction) -> float:
     return -round_up(-value) + 0.0
 
 
-def furthest(fits: Callable[[float], bool], safe: float, limit: float) -> float:
+def furthest(fits: Callable[[float], bool], safe: float, limit: float, tolerance: float = 1e-12) -> float:
     """The last number that fits between `safe`, which must fit, and `limit`; the result itself was tried."""
     if fits(limit):
         return limit
-    while abs(limit - safe) > _TOLERANCE * max(safe, limit):
+    while abs(limit - safe) > tolerance * max(safe, limit):
         middle = (safe + limit) / 2
         if fits(middle):
             safe = middle

@@ -35,7 +35,10 @@ def __getattr__(name: str) -> Any:
     """Import what a server needs when it is asked for: a device needs no scikit-learn."""
     if name not in _OF_SERVERS:
         raise AttributeError(f"module 'sstq.learning' has no attribute {name!r}")
-    return getattr(import_module(f"sstq.learning.{_OF_SERVERS[name]}"), name)
+    try:
+        return getattr(import_module(f"sstq.learning.{_OF_SERVERS[name]}"), name)
+    except ImportError as error:
+        raise ImportError("private estimators need scikit-learn 1.6 or later: pip install 'sstq[learning]'") from error
 
 
 def __dir__() -> list[str]:

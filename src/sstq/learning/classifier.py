@@ -9,29 +9,22 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.accounting import shuffled_epsilon
+from sstq.accounting.bounds import furthest
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
+from sstq.learning.cohorts import CohortEstimator, Rng, generator_of
 from sstq.learning.directions import Basis, energy_profile, fixed_basis, public_basis
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
-from sstq.learning.estimators import (
-    BaseEstimator,
-    ClassifierMixin,
-    check_classification_targets,
-    check_is_fitted,
-    clone,
-    generator_of,
-    known_rows,
-    public_seed,
-    validate_data,
-)
 from sstq.learning.features import FeatureMap, Floats, FourierFeatures, apply_features, scaled_columns, unit_rows
 from sstq.learning.questions import Question
 from sstq.learning.report import LearningReport, accuracy_by_class, judged_forms
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.messages.batch import Messages
 from sstq.planning import shuffled_mechanism
 
 # The share of all people who try each feature map, and of these the share who judge it.
@@ -42,11 +35,11 @@ _CENTRE_PEOPLE, _PILOT_PEOPLE = 0.15, 0.1
 _USUAL_DIRECTIONS = 32
 # The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
 _SHRINKAGE_DECAY = 0.5
-# The largest ε of a message, and how often its range is halved to find the one that a shuffler allows.
-_MOST_EPSILON, _HALVINGS = 20.0, 20
+# The largest ε of a message, and the relative precision of the one that a shuffler allows.
+_MOST_EPSILON, _PRECISION = 20.0, 1e-5
 
 
-class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     """Learn a classifier from people who each send one ε-locally private message of features and label, once.
 
     People are split at random into cohorts, each with its own question; the classifier is a linear discriminant of the
@@ -123,7 +116,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric")
         check_classification_targets(y)
         rng = generator_of(self.random_state)
-        self._begin(np.unique(y) if self.classes is None else self.classes, np.shape(X)[-1])
+        self._begin(np.unique(y), np.shape(X)[-1])
         unknown = np.flatnonzero(~np.isin(y, self.classes_))
         if len(unknown):
             got = f"got {y[unknown[0]].item()!r} in row {unknown[0]}"
@@ -133,36 +126,29 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             order = (rng or np.random.default_rng()).permutation(len(X))
             *parts, rest = np.split(order, [tried * number for number in range(1, len(self._trials) + 1)])
             for trial, part in zip(self._trials, parts, strict=True):
-                trial._teach(X[part], y[part], rng)
+                trial._simulate(X[part], y[part], rng)
             X, y = X[rest], y[rest]
-        self._teach(X, y, rng)
+        self._simulate(X, y, rng)
         return self
 
-    def _teach(self, X: Any, y: Any, rng: np.random.Generator | None) -> None:
-        """Ask every cohort once."""
-        sizes, mapped = self.cohort_sizes(len(X)), apply_features(self._chosen_features(), X)
-        order = (rng or np.random.default_rng()).permutation(len(X))
-        for part in np.split(order, np.cumsum(list(sizes.values()))[:-1]):
-            question = self._ask(len(part), public_seed(rng), mapped.shape[1])
-            # The features are computed already.
-            self._take(self._answers(replace(question, features=None), mapped[part], y[part], rng))
+    def _simulate(self, X: Any, y: Any, rng: Rng) -> None:
+        sizes, mapped = self.cohort_sizes(len(X)), apply_features(self._features(), X)
+        self._width = mapped.shape[1]
+        self._teach(mapped, y, rng, sizes)
 
-    def _answers(
-        self, question: Question, mapped: Floats, y: NDArray[Any], rng: np.random.Generator | None
-    ) -> Estimate:
-        """What the server learns from a cohort; comparisons override this."""
-        aggregator = question.mechanism.aggregator()
-        sent = question.encode(mapped, y, rng)
-        aggregator.update(sent.shuffled(self.messages, rng) if self.trust == "shuffler" else sent)
-        return aggregator.mean()
+    def _answers(self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng) -> Estimate:
+        if self.trust == "local":
+            return super()._answers(question, mapped, y, rng)
+        mixed = question.encode(mapped, y, rng).shuffled(self.messages, rng)
+        return question.mechanism.aggregator().update(mixed).mean()
 
-    def _begin(self, classes: ArrayLike | None, columns: int | None = None) -> None:
-        """Check all options and forget what was learned: from here on there are cohorts to be asked."""
+    def _begin(self, labels: ArrayLike | None = None, columns: int | None = None) -> None:
+        classes = labels if self.classes is None else self.classes
         if classes is None:
             raise ValueError("classes must be given, got None: the server does not see labels")
-        labels = np.unique(np.asarray(classes))
-        if len(labels) < 2 or len(labels) != len(np.asarray(classes)):
-            raise ValueError(f"classes must be at least 2 different labels, got {len(labels)} class")
+        self.classes_ = np.unique(np.asarray(classes))
+        if len(self.classes_) < 2 or len(self.classes_) != len(np.asarray(classes)):
+            raise ValueError(f"classes must be at least 2 different labels, got {len(self.classes_)} class")
         check_argument("epsilon", self.epsilon)
         check_argument("messages", self.messages)
         shuffled = check_option("trust", self.trust, ("local", "shuffler")) == "shuffler"
@@ -171,17 +157,13 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif self.messages > 1:
             raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
         check_number("check_people", self.check_people, 0, 0.5)
-        self.classes_ = labels
         self._begin_features(columns)
         first, last = ["centre"] * (self.public is None), ["check", "classes"] * bool(self.check_people)
-        self._cohorts = [*first, "pilot", "main", *last]  # still to be asked
-        self._asked: Question | None = None  # waiting for answers
+        self._cohorts, self._asked = [*first, "pilot", "main", *last], None
         self._basis: Basis | None = None
         self._sharpness = 1.0
         self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
-        delta = self.delta if shuffled else 0.0
-        self._facts: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta, "local_epsilon": 0.0}
-        self._facts |= {"people": {}, "message_bits": {}}
+        self._report = LearningReport(self.epsilon, self.delta if shuffled else 0.0)
 
     def _begin_features(self, columns: int | None) -> None:
         """Choose the feature map, or the classifiers that try maps on people of their own."""
@@ -202,10 +184,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             trial._begin(self.classes_)
             self._trials.append(trial)
 
-    def _chosen_features(self) -> FeatureMap:
-        """The feature map: of the best trial, if there were any."""
-        if self._trials and not any(trial._cohorts for trial in self._trials):
-            self._map = max(self._trials, key=lambda trial: trial.report_.predicted_accuracy)._map
+    def _features(self) -> FeatureMap:
+        """The feature map: after the trials that of the best one, and the report says what they took."""
+        if self._trials and not self._report.trials:
+            best = max(self._trials, key=lambda trial: trial.report_.predicted_accuracy)
+            reports = {trial._map.name: trial.report_ for trial in self._trials}
+            self._map, self._report = (
+                best._map,
+                replace(
+                    self._report,
+                    people={"trials": sum(sum(tried.people.values()) for tried in reports.values())},
+                    local_epsilon=max(tried.local_epsilon for tried in reports.values()),
+                    trials={name: tried.predicted_accuracy for name, tried in reports.items()},
+                ),
+            )
         return self._map
 
     def cohort_sizes(self, clients: int) -> dict[str, int]:
@@ -224,81 +216,37 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {clients} sample")
         return sizes
 
-    # --- a deployment
+    # --- the question for each cohort
 
-    def _begin_once(self) -> None:
-        if not hasattr(self, "_cohorts"):
-            self._begin(self.classes)
-
-    @property
-    def cohorts_left(self) -> tuple[str, ...]:
-        """The cohorts still to be asked, in a deployment."""
-        self._begin_once()
-        return tuple(cohort for one in (*self._trials, self) for cohort in one._cohorts)
-
-    def question(self, people: int) -> Question:
-        """Return the question for the next cohort of this many people; publish its `to_json`.
-
-        Call `learn` with the messages of the cohort, then ask the next one, until `cohorts_left` is empty.
-        """
-        self._begin_once()
-        asking = next((trial for trial in self._trials if trial._cohorts), self)
-        width = getattr(asking._chosen_features(), "width", None)
-        return asking._ask(people, public_seed(generator_of(self.random_state)), width)
-
-    def learn(self, messages: Messages) -> PrivateClassifier:
-        """Learn from the messages of the cohort that was asked last; after the main cohort the classifier is ready.
-
-        With a shuffler they must have been mixed, slot by slot, before the server got them; this is not checked.
-        Fewer people than the question was for are refused, because the privacy guarantee depends on their number.
-        """
-        for one in (*getattr(self, "_trials", ()), self):
-            asked: Question | None = getattr(one, "_asked", None)
-            if asked is not None:
-                one._take(asked.mechanism.aggregator().update(messages).mean())
-                return self
-        raise ValueError("learn needs the messages of a question: call question first")
-
-    # --- the server: one question per cohort, and what its answers tell
-
-    def _ask(self, people: int, seed: int, width: int | None) -> Question:
-        """The question for the next cohort; `width`, the number of features, is needed for the centre only."""
-        self._expected = people = check_argument("people", people, of="clients")
-        if not self._cohorts:
-            raise ValueError("all cohorts have answered; use sklearn.base.clone(classifier) to start again")
-        cohort = self._cohorts[0]
+    def _ask(self, cohort: str, people: int, seed: int) -> Question:
         if cohort == "centre":
+            width = getattr(self._map, "width", None) or getattr(self, "_width", None)
             if width is None:
                 raise ValueError(
                     "pass public=examples: without them the feature map must tell its number of features, width"
                 )
-            self._asked = Question("centre", self._vectors(width, people, seed), features=self._map)
-        elif cohort in ("pilot", "main"):
-            self._asked = self._class_question(cohort, people, seed)
-        elif cohort == "check":
+            return Question("centre", self._vectors(width, people, seed), features=self._map)
+        if cohort in ("pilot", "main"):
+            return self._class_question(cohort, people, seed)
+        if cohort == "check":
             forms = [(form.coef, form.intercept) for form in self._discriminants.values()]
-            mechanism = self._outcomes(2 ** len(forms), people)
-            self._asked = replace(self._main, kind="check", mechanism=mechanism, scores=forms)
-        else:
-            mechanism = self._outcomes(2 * len(self.classes_), people)
-            chosen = [(self.coef_, self.intercept_)]
-            self._asked = replace(self._main, kind="recall", mechanism=mechanism, scores=chosen)
-        return self._asked
+            return replace(self._main, kind="check", mechanism=self._outcomes(2 ** len(forms), people), scores=forms)
+        mechanism = self._outcomes(2 * len(self.classes_), people)
+        return replace(self._main, kind="recall", mechanism=mechanism, scores=[(self.coef_, self.intercept_)])
 
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
+        features, groups = self._features(), len(self.classes_)
         if self._basis is None:
-            public = apply_features(self._map, cast(ArrayLike, self.public))
-            self._basis = public_basis(public)
-        basis, groups = self._basis, len(self.classes_)
+            self._basis = public_basis(apply_features(features, cast(ArrayLike, self.public)))
         # The pilot is asked along the directions that all people would be asked along.
         everybody = people if cohort == "main" else max(1, round(people / _PILOT_PEOPLE))
         usual = self._vectors(_USUAL_DIRECTIONS, everybody, 0, groups)
         noise = groups * self._noise(usual, everybody) / _USUAL_DIRECTIONS
-        level = self._pilot.level(basis.decay) if cohort == "main" else 1.0
-        self._directions = basis.weighted(noise, level)
+        level = self._pilot.level(self._basis.decay) if cohort == "main" else 1.0
+        self._directions = self._basis.weighted(noise, level)
         mechanism = self._vectors(len(self._directions.rows), people, seed, groups)
         labels = self.classes_.tolist()
-        return Question("classes", mechanism, self._directions.rows, basis.centre, self._map, labels)
+        return Question("classes", mechanism, self._directions.rows, self._basis.centre, features, labels)
 
     def _vectors(self, dim: int, people: int, seed: int, groups: int | None = None) -> Any:
         """The mechanism of vectors, with private groups or without; behind a shuffler it chooses the blocks."""
@@ -313,54 +261,52 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The mechanism of one of some outcomes: behind a shuffler that of the largest local ε."""
         if self.trust == "local":
             return Frequencies(categories, self.epsilon)
-        low, high = self.epsilon / self.messages, _MOST_EPSILON
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            asked = Frequencies(categories, middle, messages=self.messages)
-            low, high = (middle, high) if shuffled_epsilon(asked, people, self.delta) <= self.epsilon else (low, middle)
-        return Frequencies(categories, low, messages=self.messages)
+
+        def asked(local: float) -> Frequencies:
+            return Frequencies(categories, local, messages=self.messages)
+
+        def private(local: float) -> bool:
+            return shuffled_epsilon(asked(local), people, self.delta) <= self.epsilon
+
+        return asked(furthest(private, self.epsilon / self.messages, _MOST_EPSILON, _PRECISION))
 
     def _noise(self, mechanism: GroupUnit, people: int) -> float:
         """The expected squared error of class sums divided by the number of people; comparisons override this."""
         return mechanism.typical_error(people).total
 
-    def _take(self, estimate: Any) -> None:
-        """Learn from the mean of the messages of the cohort that was asked."""
-        question, people = cast(Question, self._asked), round(estimate.people)
+    # --- and what its answers tell
+
+    def _take(self, cohort: str, question: Question, estimate: Any) -> None:
+        people, known = round(estimate.people), self._report
         if self.trust == "shuffler" and people < self._expected:
             raise ValueError(
                 f"messages must be those of {self._expected} people, for whom the total ε holds, got those of "
                 f"{people}; ask again, for as many people as will answer"
             )
-        self._asked, cohort, facts = None, self._cohorts.pop(0), self._facts
-        facts["people"][cohort], facts["message_bits"][cohort] = people, question.mechanism.message_bits
-        facts["local_epsilon"] = max(facts["local_epsilon"], question.mechanism.bundle_epsilon)
+        facts: dict[str, Any] = {}
         if cohort == "centre":
             self._basis = fixed_basis(self._map, estimate.value)
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, estimate)
         elif cohort == "main":
             self._main = question  # the centre and the directions of the classifier
-            self._discriminate(self._class_sums(question, estimate))
+            facts = self._discriminate(self._class_sums(question, estimate))
         elif cohort == "check":
-            facts |= judged_forms(estimate, list(self._discriminants))
+            facts = judged_forms(estimate, list(self._discriminants))
             self._sharpness = self._discriminants[facts["form"]].sharpness(facts["predicted_accuracy"])
         else:
-            facts["by_class"] = accuracy_by_class(estimate, self.classes_.tolist())
+            facts = {"by_class": accuracy_by_class(estimate, self.classes_.tolist())}
+        self._report = replace(
+            known,
+            local_epsilon=max(known.local_epsilon, question.mechanism.bundle_epsilon),
+            people={**known.people, cohort: people},
+            message_bits={**known.message_bits, cohort: question.mechanism.message_bits},
+            **facts,
+        )
         if self._discriminants:
-            self.report_, self.features_ = self._reported(), self._map
-            chosen = self._discriminants[facts["form"]]
+            self.report_, self.features_ = self._report, self._map
+            chosen = self._discriminants[self._report.form]
             self.coef_, self.intercept_ = chosen.coef, chosen.intercept
-
-    def _reported(self) -> LearningReport:
-        report = LearningReport(**self._facts)
-        if not self._trials:
-            return report
-        tried: dict[str, LearningReport] = {trial._map.name: trial.report_ for trial in self._trials}
-        people = {"trials": sum(sum(known.people.values()) for known in tried.values()), **report.people}
-        most = max(report.local_epsilon, *(known.local_epsilon for known in tried.values()))
-        accuracies = {name: known.predicted_accuracy for name, known in tried.items()}
-        return replace(report, people=people, local_epsilon=most, trials=accuracies)
 
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
@@ -370,7 +316,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
         return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
 
-    def _discriminate(self, main: ClassSums) -> None:
+    def _discriminate(self, main: ClassSums) -> dict[str, Any]:
         pooled, sent = pooled_sums(self._pilot, main), self._directions
         if sent.examples is None:
             self._discriminants = {"nearest": Discriminant.nearest(pooled, sent.weights)}
@@ -378,8 +324,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             decay = _SHRINKAGE_DECAY * cast(Basis, self._basis).decay
             energies = energy_profile(len(sent.rows), decay, pooled.level(decay))
             self._discriminants = Discriminant.forms(pooled, sent.weights, energies, sent.examples)
-        majority, form = float(np.max(pooled.shares)), next(iter(self._discriminants))
-        self._facts |= {"directions": len(sent.rows), "majority": majority, "form": form}
+        form, majority = next(iter(self._discriminants)), float(np.max(pooled.shares))
+        return {"directions": len(sent.rows), "majority": majority, "form": form}
 
     # --- use
 
@@ -404,7 +350,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "report_")
-        rows = unit_rows(apply_features(self.features_, known_rows(self, X)))
+        rows = unit_rows(apply_features(self.features_, self._known_rows(X)))
         scores: Floats = self._main.unit_features(rows) @ self.coef_.T + self.intercept_
         return scores
 

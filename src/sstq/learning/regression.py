@@ -9,23 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.aggregation import Estimate
-from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.learning.estimators import (
-    BaseEstimator,
-    RegressorMixin,
-    check_is_fitted,
-    generator_of,
-    known_rows,
-    public_seed,
-    validate_data,
-)
+from sstq.checks import ArgumentError, check_number
+from sstq.learning.cohorts import CohortEstimator, generator_of
 from sstq.learning.features import Floats, apply_features, scaled_columns
 from sstq.learning.moments import errors_of, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
 from sstq.mechanisms import FrameUnit
-from sstq.messages.batch import Messages
 
 # Rows of columns in units of their spread are about √D long; few are this many times as long.
 _LONG_ROW = 1.2
@@ -33,7 +26,7 @@ _LONG_ROW = 1.2
 _JUDGED_SPREADS = 2.5
 
 
-class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
     """Fit a linear regression to people who each send one ε-locally private message of features and target, once.
 
     The message holds everything that least squares needs: the products of features, a constant and the target with each
@@ -93,28 +86,12 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Simulate devices and server: encode one message per example, and learn from these alone."""
         X, y = validate_data(self, X, y, dtype="numeric", y_numeric=True)
         self._begin(X.shape[1])
-        mapped = apply_features(self._map, X)
-        rng = generator_of(self.random_state)
-        order = (rng or np.random.default_rng()).permutation(len(mapped))
+        mapped, rng = apply_features(self._map, X), generator_of(self.random_state)
         checking = round(check_number("check_people", self.check_people, 0, 0.5) * len(mapped))
-        for part in (order[checking:], order[:checking]):
-            if len(part):
-                question = self._question(len(part), public_seed(rng))
-                # The features are computed already.
-                self.learn(replace(question, features=None).encode(mapped[part], y[part], rng))
+        self._teach(mapped, y, rng, {"errors": checking, "moments": len(mapped) - checking})
         return self
 
-    def question(self, people: int) -> Question:
-        """Return the next question: the first one is about the moments, the one after `learn` about errors.
-
-        Publish its `to_json`, then call `learn` with the answers.
-        """
-        if not hasattr(self, "_map"):
-            self._begin()
-        return self._question(people, public_seed(generator_of(self.random_state)))
-
     def _begin(self, columns: int | None = None) -> None:
-        """Read the options that describe features and targets."""
         if self.y_bound is None:
             raise ArgumentError("y_bound", "must be given, got None: a public bound of the target, or (low, high)")
         ends = np.asarray(self.y_bound, dtype=np.float64)
@@ -125,31 +102,19 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._map = replace(scaled, constant=0)
         norm = _LONG_ROW * math.sqrt(self._map.width)
         self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
-        self._judged: Question | None = None
-        self._asked: Question | None = None
+        self._cohorts, self._asked = ["moments", "errors"], None
 
-    def _question(self, people: int, seed: int) -> Question:
-        people = check_argument("people", people, of="clients")
-        dim = moment_dim(self._map.width) if self._judged is None else 2
-        mechanism = FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
-        if self._judged is None:
-            self._asked = Question("moments", mechanism, features=self._map, bounds=self._bounds)
-        else:
-            self._asked = replace(self._judged, mechanism=mechanism)
-        return self._asked
+    def _ask(self, cohort: str, people: int, seed: int) -> Question:
+        if cohort == "errors":
+            return replace(self._judged, mechanism=FrameUnit(2, self.epsilon, clients=people, frame_seed=seed))
+        mechanism = FrameUnit(moment_dim(self._map.width), self.epsilon, clients=people, frame_seed=seed)
+        return Question("moments", mechanism, features=self._map, bounds=self._bounds)
 
-    def learn(self, messages: Messages) -> PrivateRegression:
-        """Learn from the answers to the question that was asked last."""
-        asked: Question | None = getattr(self, "_asked", None)
-        if asked is None:
-            raise ValueError("learn needs the messages of a question: call question first")
-        estimate = asked.mechanism.aggregator().update(messages).mean()
-        if asked.kind == "moments":
-            self._solve(asked, estimate)
-        else:
+    def _take(self, cohort: str, question: Question, estimate: Estimate) -> None:
+        if cohort == "errors":
             self._judge(estimate)
-        self._asked = None
-        return self
+        else:
+            self._solve(question, estimate)
 
     def _solve(self, asked: Question, estimate: Estimate) -> None:
         mechanism, people = asked.mechanism, round(estimate.people)
@@ -192,5 +157,5 @@ class PrivateRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
-        predicted: Floats = apply_features(None, known_rows(self, X)) @ self.coef_ + self.intercept_
+        predicted: Floats = apply_features(None, self._known_rows(X)) @ self.coef_ + self.intercept_
         return predicted

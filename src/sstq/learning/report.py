@@ -45,12 +45,12 @@ class LearningReport:
 
     epsilon: float
     delta: float
-    local_epsilon: float
-    people: dict[str, int]
-    message_bits: dict[str, int]
-    directions: int
-    majority: float
-    form: Form
+    local_epsilon: float = 0.0
+    people: dict[str, int] = field(default_factory=dict)
+    message_bits: dict[str, int] = field(default_factory=dict)
+    directions: int = 0
+    majority: float = math.nan
+    form: Form = "regression"
     predicted_accuracy: float = math.nan
     accuracy_stderr: float = math.nan
     accuracies: dict[Form, float] = field(default_factory=dict)
