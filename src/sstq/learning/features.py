@@ -257,7 +257,10 @@ _BUILT_IN = (Columns, Pixels, GradientHistograms, FourierFeatures)
 
 def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
     """The description of a built-in map; None for a map that devices must provide themselves."""
-    return {"name": features.name, **vars(features)} if isinstance(features, _BUILT_IN) else None
+    if not isinstance(features, _BUILT_IN):
+        return None
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(features).items()}
+    return {"name": features.name, **options}
 
 
 def features_from_dict(data: Any) -> FeatureMap:

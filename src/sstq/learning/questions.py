@@ -88,8 +88,15 @@ class Question:
         _require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
         _require(judged in fitting, f"scores must be given exactly to judge them, got {judged} for {kind!r}")
         groups, width = len(self.scores[0][0]) if judged else mechanism.groups or 0, self._width
-        shapes = {(coef.shape, intercept.shape) for coef, intercept in self.scores}
-        _require(shapes <= {((groups, width), (groups,))}, f"scores must have one shape, got {shapes}")
+        columns = width if self.directions is None else self.directions.shape[-1]
+        arrays = [(self.directions, (width, columns)), (self.centre, (columns,))]
+        for coef, intercept in self.scores:
+            arrays += [(coef, (groups, width)), (intercept, (groups,))]
+        for numbers, shape in arrays:
+            # Within these, no example's result overflows, where a server could place a threshold.
+            fine = numbers is None or (numbers.shape == shape and bool(np.all(np.abs(numbers) <= _LARGEST)))
+            limits = f"numbers up to {_LARGEST:g} in magnitude, here an array of shape {shape}"
+            _require(fine, f"directions, centre and scores must be {limits}")
         if isinstance(mechanism, Frequencies):
             outcomes = 2**judged if kind == "check" else 2 * groups
             _require(mechanism.categories == outcomes, f"categories must be {outcomes}, got {mechanism.categories}")
@@ -99,17 +106,6 @@ class Question:
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
         _require(len(places) == len(labels) == groups, f"classes must be {groups} different labels, got {labels!r}")
-        columns = width
-        if self.directions is not None:
-            rows, columns = self.directions.shape
-            _require(rows == width, f"directions must be {width}, got {rows}")
-        if self.centre is not None:
-            shape = self.centre.shape
-            _require(shape == (columns,), f"centre must have {columns} numbers, got an array of shape {shape}")
-        for numbers in (self.directions, self.centre, *(part for pair in self.scores for part in pair)):
-            # Within these, no example's result overflows, where a server could place a threshold.
-            small = numbers is None or bool(np.all(np.abs(numbers) <= _LARGEST))
-            _require(small, f"directions, centre and scores must be numbers up to {_LARGEST:g} in magnitude")
         object.__setattr__(self, "_places", places)
 
     @property
@@ -172,11 +168,9 @@ class Question:
         groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
         return answer(self.mechanism, vectors, groups, rng)
 
-    def to_json(self) -> str:
-        """Return canonical JSON (RFC 8785)."""
-        import rfc8785
-
-        text = {
+    def _described(self) -> dict[str, Any]:
+        """All of the question as JSON values."""
+        return {
             "format": _FORMAT,
             "version": _VERSION,
             "kind": self.kind,
@@ -185,10 +179,15 @@ class Question:
             "centre": None if self.centre is None else self.centre.tolist(),
             "features": features_to_dict(self.features),
             "classes": list(self._places),
-            "bounds": self.bounds,
-            "scores": [[part.tolist() for part in scores] for scores in self.scores],
+            "bounds": None if self.bounds is None else list(self.bounds),
+            "scores": [[coef.tolist(), intercept.tolist()] for coef, intercept in self.scores],
         }
-        return rfc8785.dumps(text).decode()
+
+    def to_json(self) -> str:
+        """Return canonical JSON (RFC 8785)."""
+        import rfc8785
+
+        return rfc8785.dumps(self._described()).decode()
 
     @classmethod
     def from_json(cls, text: str, features: FeatureMap = None) -> Question:
@@ -199,22 +198,23 @@ class Question:
             features: your own map, if the question names none of the built-in ones.
         """
         data = read_json(text)
-        if not isinstance(data, dict) or (data.pop("format", None), data.pop("version", None)) != (_FORMAT, _VERSION):
-            raise ValueError(f"format must be {_FORMAT!r}, version {_VERSION}, but this JSON is something else")
-        names = {"kind", "mechanism", "directions", "centre", "features", "classes", "bounds", "scores"}
-        _require(set(data) == names, f"the question must have {sorted(names)}, got {sorted(data)}")
-        described = features_from_dict(data["features"])
-        _require(None in (described, features), "features must be left out: the question names its own map")
-        return cls(
-            data["kind"],
-            cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
-            None if data["directions"] is None else _numbers("directions", data["directions"], 2),
-            None if data["centre"] is None else _numbers("centre", data["centre"], 1),
-            features if described is None else described,
-            tuple(_listed("classes", data["classes"])),
-            None if data["bounds"] is None else checked_bounds(*_listed("bounds", data["bounds"], 3)),
-            tuple(_scores(pair) for pair in _listed("scores", data["scores"])),
-        )
+        try:
+            own = features_from_dict(data["features"])
+            _require(None in (own, features), "features must be left out: the question names its own map")
+            read = cls(
+                data["kind"],
+                cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
+                None if data["directions"] is None else np.array(data["directions"], float),
+                None if data["centre"] is None else np.array(data["centre"], float),
+                features if own is None else own,
+                data["classes"],
+                None if data["bounds"] is None else checked_bounds(*data["bounds"]),
+                [(np.array(coef, float), np.array(intercept, float)) for coef, intercept in data["scores"]],
+            )
+        except (TypeError, KeyError, IndexError, OverflowError) as error:
+            raise ValueError(f"the JSON is not a question: {error!r}") from error
+        _require(read._described() == data, f"the JSON must be a question of format {_FORMAT!r}, version {_VERSION}")
+        return read
 
 
 def encode(
@@ -296,23 +296,3 @@ def plain_label(label: Any) -> Any:
     if not isinstance(value, int | str | float):
         raise ValueError(f"labels must be integers or strings, got {label!r}")
     return value
-
-
-def _listed(name: str, value: Any, count: int | None = None) -> list[Any]:
-    _require(isinstance(value, list) and count in (None, len(value)), f"{name} must be a list, got {value!r}")
-    return cast("list[Any]", value)
-
-
-def _scores(pair: Any) -> Scores:
-    coef, intercept = _listed("scores", pair, 2)
-    return _numbers("scores", coef, 2), _numbers("scores", intercept, 1)
-
-
-def _numbers(name: str, value: Any, axes: int) -> Floats:
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers: {error}") from error
-    if array.ndim != axes or not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite numbers in {axes} dimensions, got shape {array.shape}")
-    return array
