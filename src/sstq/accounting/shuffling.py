@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from sstq.accounting.blanket import Blanket
 from sstq.accounting.bounds import check_delta
-from sstq.accounting.losses import Losses
+from sstq.accounting.losses import Losses, gaussian_sigma
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.exactness import log_upper, round_up
 
@@ -22,6 +22,8 @@ _SLOTS_MAX = 10**6
 _CLIENTS_MAX = 10**10
 # The part of δ that the sums leave out and count as lost.
 _TAIL = 1e-5
+# The largest ε₀ is usually so close to the one of normal losses.
+_SPREAD = 0.15
 
 
 def shuffled_epsilon(
@@ -102,22 +104,34 @@ def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, de
         bound = Crowd.of(epsilon, clients, messages, share=share).losses(delta).delta(total)
         return math.log(wanted / -math.log(min(max(bound, 1e-300), 1 - 1e-9)))
 
-    # The variance of all losses is about 2m(e^ε₀ − 1)²α/n, of which 2·log(1/δ) are to be ε².
-    size = clients * total**2 / (4 * slots * wanted)
-    guess = math.log1p(size / 2 + math.sqrt(size**2 / 4 + size / share))
+    guess = normal_local_epsilon(normal_power(total, delta, clients, slots), share)
     # So much is safe without any shuffler.
     safe = low = float(max(least, total / slots))
-    for high in (guess - 0.1, guess + 0.3, most):
-        if low < high <= most and excess(high) > 0:
-            break
-        low = min(max(low, high), most)
-    else:
-        return float(most)
+    high = float(most)
+    for tried in (guess - _SPREAD, guess + _SPREAD):
+        if low < tried < high:
+            low, high = (low, tried) if excess(tried) > 0 else (tried, high)
+    if excess(high) <= 0:
+        return high
     # The root may be found on either side of the edge.
     local = float(brentq(excess, low, high, xtol=2e-6)) if excess(low) < 0 else safe
     while local > safe and excess(local) > 0:
         local -= 2e-6
     return max(local, safe)
+
+
+def normal_power(total_epsilon: float, delta: float, clients: int, slots: int) -> float:
+    """The (e^ε₀ − 1)²·α of n clients' messages in each of m slots whose total is (ε, δ), if their losses were normal.
+
+    The variance 2m(e^ε₀ − 1)²α/n of all losses is then that of Gaussian noise with this (ε, δ).
+    """
+    sigma = gaussian_sigma(min(total_epsilon, RANGES["round_epsilon"][1]), delta)
+    return clients / slots / sigma**2 / 2
+
+
+def normal_local_epsilon(power: float, share: float) -> float:
+    """The ε₀ of a two-level draw with (e^ε₀ − 1)²·α equal to the power."""
+    return math.log1p((power + math.sqrt(power**2 + 4 * power / share)) / 2)
 
 
 def check_slots(name: str, value: int) -> int:

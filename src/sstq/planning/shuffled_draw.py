@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
+from sstq.accounting import shuffled_epsilon, two_level_local_epsilon
 from sstq.accounting.bounds import check_delta
+from sstq.accounting.shuffling import normal_local_epsilon, normal_power
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.mechanisms.frameunit.alignment import RowDraw, bias_matters
@@ -65,31 +66,31 @@ class ShuffleBudget:
 
     @cached_property
     def power(self) -> float:
-        """n/m over twice the squared σ of Gaussian noise with this (ε, δ): (e^ε₀ − 1)²·α if losses are normal."""
-        return self.clients / self.slots / gaussian_sigma(self.epsilon, self.delta) ** 2 / 2
+        """(e^ε₀ − 1)²·α if losses are normal."""
+        return normal_power(self.epsilon, self.delta, self.clients, self.slots)
 
 
 @lru_cache(maxsize=4096)
 def _local_epsilon(budget: ShuffleBudget, share: float) -> float:
     """The largest ε₀ of a message with this share of the candidates inside."""
     if budget.rough:
-        return _normal_epsilon(budget, share)
+        return _normal_epsilon(budget.power, share)
     found = two_level_local_epsilon(budget.epsilon, share, budget.clients, budget.delta, budget.slots)
     return min(found, _EPSILON_MAX)
 
 
-def _normal_epsilon(budget: ShuffleBudget, share: float) -> float:
-    """The same if the losses were normal."""
-    power = budget.power
-    return min(math.log1p((power + math.sqrt(power**2 + 4 * power / share)) / 2), _EPSILON_MAX)
+def _normal_epsilon(power: float, share: float) -> float:
+    return min(normal_local_epsilon(power, share), _EPSILON_MAX)
 
 
-def _interpolated_epsilon(budget: ShuffleBudget, share: float) -> float:
-    """The same, by a parabola in the share's logarithm between powers of `_RATIO`, which other shares need too."""
-    place = round(-math.log(share, _RATIO))
-    low, middle, high = (_local_epsilon(budget, _RATIO**-at) for at in (place - 1, place, place + 1))
-    at = -math.log(share, _RATIO) - place
-    return min(middle + at * (high - low) / 2 + at * at * (high + low - 2 * middle) / 2, _EPSILON_MAX)
+@lru_cache(maxsize=1024)
+def _powers(budget: ShuffleBudget, blocks: int) -> tuple[float, float]:
+    """The power that gives the true ε₀ of about the best share, and the exponent by which it grows with the share."""
+    shares = [_RATIO ** -(_usual_place(budget, blocks) + step) for step in (0, 2)]
+    grown = [math.expm1(_local_epsilon(budget, share)) for share in shares]
+    first, second = (one**2 * share / (1 + share * one) for one, share in zip(grown, shares, strict=True))
+    exponent = math.log(first / second) / math.log(shares[0] / shares[1])
+    return first / shares[0] ** exponent, exponent
 
 
 def shuffled_mechanism(
@@ -163,11 +164,8 @@ def fewest_messages(budget: ShuffleBudget, blocks: int = 1) -> int:
     @lru_cache
     def variance(messages: int) -> float:
         fewer = replace(budget, messages=messages)
-
-        def at(place: int) -> float:
-            return _variance(_local_epsilon(fewer, _RATIO**-place), place, blocks)
-
-        return at(_valley(at, _usual_place(fewer, blocks))) / messages
+        place = _usual_place(fewer, blocks)
+        return _variance(_local_epsilon(fewer, _RATIO**-place), place, blocks) / messages
 
     messages = budget.messages
     while messages > 1 and variance(messages // 2) <= (1 + _MESSAGES_SLACK) * variance(messages):
@@ -197,7 +195,7 @@ def _usual_place(budget: ShuffleBudget, blocks: int) -> int:
     """The best place if the losses are normal."""
 
     def variance(place: int) -> float:
-        return _variance(_normal_epsilon(budget, _RATIO**-place), place, blocks)
+        return _variance(_normal_epsilon(budget.power, _RATIO**-place), place, blocks)
 
     return _valley(variance, math.ceil(math.log(2 * blocks, _RATIO)))
 
@@ -250,9 +248,11 @@ def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames
     """The draw from frames of N rows whose k has the least error, searched from where its variance is least."""
     candidates, total = 2 * size * blocks, budget.clients * budget.messages
     usual = _RATIO ** -_usual_place(budget, blocks)
+    power, exponent = _powers(budget, blocks)
 
     def draw(inside: int) -> RowDraw:
-        local = _interpolated_epsilon(budget, inside / candidates)
+        share = inside / candidates
+        local = _normal_epsilon(power * share**exponent, share)
         return RowDraw(whole_budget(local, candidates, inside), dim, size, blocks)
 
     def error(at: int) -> float:
