@@ -14,9 +14,9 @@ from typing import Any
 
 from sstq.baselines import VqSGD
 from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, mechanism
-from sstq.mechanisms.frameunit.alignment import BIAS_SHARE
+from sstq.mechanisms.errors import ExpectedError
+from sstq.mechanisms.frameunit.alignment import RowDraw
 
-_FRAMES_MAX_BITS = 30
 # Beyond it what cannot win is not computed, which takes seconds.
 _COMPARED_DIM_MAX = 2**16
 _SSTQ_BITS = 8
@@ -35,15 +35,14 @@ class Candidate:
     name: str
     options: Mapping[str, Any]  # which may spend less ε than is allowed
     bits: int
-    bias2: float
-    variance: float
+    error: ExpectedError
     frames: int = 1
     wanted_frames: int = 1
 
     @property
     def mse(self) -> float:
         """The mean squared error of the mean."""
-        return self.bias2 + self.variance
+        return self.error.total
 
     def build(self, clip: float = 1.0) -> Mechanism:
         """Create the mechanism; a clip of 1 is left out, so that its line of Python is short."""
@@ -67,7 +66,7 @@ def best_candidate(
     if coin != "private":
         candidates.append(_public_frameunit(dim, epsilon, clients, bits, slack))
     if coin != "public":
-        fits = bits is None or _one_frame(dim, epsilon, None)[2] <= bits
+        fits = bits is None or _one_frame(dim, epsilon)[1] <= bits
         candidates += [_frameunit(dim, epsilon, clients, bits)] if fits else []
         # SSTQ has at least 1.5 times the error of FrameUnit with enough frames (measured for d up to 10⁶).
         enough = fits and (dim > _COMPARED_DIM_MAX or candidates[-1].frames == candidates[-1].wanted_frames)
@@ -83,11 +82,11 @@ def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, sl
         enough = (1 + slack) * min(variance for *_, variance in flat)
         code, size, variance = next(one for one in flat if one[2] <= enough)
         options = {"dim": dim, "epsilon": epsilon, "bits": code}
-        candidates.append(Candidate(f"SSTQ, b = {code}", "sstq", options, size, 0.0, variance / clients))
+        candidates.append(Candidate(f"SSTQ, b = {code}", "sstq", options, size, ExpectedError(0.0, variance / clients)))
     if (size := (2 * dim - 1).bit_length()) <= min(most, 25):
         variance = VqSGD(dim, epsilon).largest_message() ** 2 - 1
         options = {"dim": dim, "epsilon": epsilon}
-        candidates.append(Candidate("vqSGD", "vqsgd", options, size, 0.0, variance / clients))
+        candidates.append(Candidate("vqSGD", "vqsgd", options, size, ExpectedError(0.0, variance / clients)))
     return candidates
 
 
@@ -104,73 +103,57 @@ def _flat_channels(dim: int, epsilon: float) -> list[tuple[int, int, float]]:
 
 
 @lru_cache(maxsize=1024)
-def _one_frame(dim: int, epsilon: float, code_bits: int | None) -> tuple[float, float, int]:
-    """The squared bias and the whole squared error of one client with one frame, and the bits."""
+def _one_frame(dim: int, epsilon: float, code_bits: int | None = None) -> tuple[RowDraw, int]:
+    """The draw of FrameUnit and its bits, with one frame."""
     built = FrameUnit(dim, epsilon, bits=code_bits)
-    error = built.typical_error()
-    return error.bias2, error.total, built.message_bits
+    return built.row_draw, built.message_bits
 
 
-def _frames_error(dim: int, epsilon: float, code_bits: int | None, frames: int, clients: int) -> tuple[float, float]:
-    """Bias and variance of a mean: G frames leave 1/G of the squared bias of one, which more clients do not reduce."""
-    bias2, total, _ = _one_frame(dim, epsilon, code_bits)
-    return bias2 / frames, (total - bias2 / frames) / clients
-
-
-def _choose_frames(
-    dim: int, epsilon: float, clients: int, bits: int | None, code_bits: int | None
-) -> tuple[float, int, int]:
+def _choose_frames(dim: int, epsilon: float, clients: int, bits: int | None) -> tuple[float, int, int]:
     """Return the ε to spend, the frames, and the frames that would make the bias negligible.
 
     The frames of a private coin cost log₂ G bits. Where they are too few it may be better to spend less ε, because the
     bias grows with it.
     """
-    # With a public coin frames take no bits, so the bias may be smaller.
-    share = BIAS_SHARE if code_bits is None else BIAS_SHARE / 2
-    wanted = 1
-    while wanted < 1 << _FRAMES_MAX_BITS:
-        bias2, variance = _frames_error(dim, epsilon, code_bits, wanted, clients)
-        if bias2 <= share**2 * (bias2 + variance):
-            break
-        wanted *= 2
-    if bits is None or code_bits is not None:
+    draw, size = _one_frame(dim, epsilon)
+    wanted = draw.frames_for(clients)
+    if bits is None or wanted.bit_length() - 1 <= bits - size:
         return epsilon, wanted, wanted
-    frames = min(wanted, 1 << min(_FRAMES_MAX_BITS, bits - _one_frame(dim, epsilon, None)[2]))
+    frames = 1 << (bits - size)
 
     def mse(spent: float) -> float:
-        return sum(_frames_error(dim, spent, None, frames, clients))
+        return _one_frame(dim, spent)[0].error(frames, clients).total
 
     best = epsilon
-    for spent in () if frames == wanted else (spent for spent in _SPENDINGS if spent < epsilon):
-        if _one_frame(dim, spent, None)[1] / clients >= mse(best):
+    for spent in (spent for spent in _SPENDINGS if spent < epsilon):
+        if _one_frame(dim, spent)[0].client_error() / clients >= mse(best):
             break  # the noise alone grows as less is spent
         best = min(best, spent, key=mse)
     return best, frames, wanted
 
 
-def _frameunit(dim: int, epsilon: float, clients: int, bits: int | None, code_bits: int | None = None) -> Candidate:
-    spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits, code_bits)
-    label = "FrameUnit" if code_bits is None else f"FrameUnit, public coin, b = {code_bits}"
-    options: dict[str, Any] = {"dim": dim, "epsilon": spent}
-    options |= {} if code_bits is None else {"bits": code_bits}
-    options |= {} if frames == 1 else {"frames": frames}
-    # The number of the frame is part of a message unless the coin is public.
-    size = _one_frame(dim, spent, code_bits)[2] + (0 if code_bits else (frames - 1).bit_length())
-    error = _frames_error(dim, spent, code_bits, frames, clients)
-    label = f"{label}, {frames} frames" if frames > 1 else label
-    return Candidate(label, "frameunit", options, size, *error, frames, wanted)
-
-
-@lru_cache(maxsize=1024)
-def _public_error(dim: int, epsilon: float, code_bits: int) -> float:
-    """The whole squared error of one client, without its bias, which takes long to compute."""
-    return FrameUnit(dim, epsilon, bits=code_bits).row_draw.client_error()
+def _frameunit(dim: int, epsilon: float, clients: int, bits: int | None) -> Candidate:
+    spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits)
+    draw, size = _one_frame(dim, spent)
+    options = {"dim": dim, "epsilon": spent} | ({"frames": frames} if frames > 1 else {})
+    label = f"FrameUnit, {frames} frames" if frames > 1 else "FrameUnit"
+    size += (frames - 1).bit_length()
+    return Candidate(label, "frameunit", options, size, draw.error(frames, clients), frames, wanted)
 
 
 def _public_frameunit(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> Candidate:
-    """FrameUnit with a public coin and the fewest bits within the slack."""
-    all_rows = _one_frame(dim, epsilon, None)[2]
+    """FrameUnit with a public coin and the fewest bits within the slack; its frames take no bits."""
+
+    def error(code: int) -> float:
+        return _one_frame(dim, epsilon, code)[0].client_error()
+
+    all_rows = _one_frame(dim, epsilon)[1]
     most = all_rows if bits is None else min(all_rows, bits)
-    enough = (1 + slack) * _public_error(dim, epsilon, most)
-    fewest = next(tried for tried in range(1, most + 1) if _public_error(dim, epsilon, tried) <= enough)
-    return _frameunit(dim, epsilon, clients, None, fewest)
+    enough = (1 + slack) * error(most)
+    code = next(tried for tried in range(1, most + 1) if error(tried) <= enough)
+    draw, size = _one_frame(dim, epsilon, code)
+    # More frames cost nothing: as many as four times as many clients would need.
+    frames = draw.frames_for(4 * clients)
+    options = {"dim": dim, "epsilon": epsilon, "bits": code} | ({"frames": frames} if frames > 1 else {})
+    label = f"FrameUnit, public coin, b = {code}" + (f", {frames} frames" if frames > 1 else "")
+    return Candidate(label, "frameunit", options, size, draw.error(frames, clients), frames, frames)

@@ -156,8 +156,8 @@ def _solve(request: Request) -> Plan:
         mechanism=best.build(request.clip),
         label=best.label,
         clients=clients,
-        bias=request.clip * math.sqrt(best.bias2),
-        standard_deviation=request.clip * math.sqrt(best.variance),
+        bias=request.clip * math.sqrt(best.error.bias2),
+        standard_deviation=request.clip * math.sqrt(best.error.variance),
         solved_for=solved_for,
         explanation=_explanation(request, best, solved_for, epsilon),
     )
@@ -245,7 +245,7 @@ def _explanation(request: Request, best: Candidate, solved_for: str, allowed: fl
     chosen = f"{best.label} has {what}{within}: {math.sqrt(best.mse):.3g} of clip."
     if best.name != "frameunit":
         return f"{chosen} It is unbiased for every vector."
-    bias, spent = f"{math.sqrt(best.bias2):.3g} of clip", best.options["epsilon"]
+    bias, spent = f"{math.sqrt(best.error.bias2):.3g} of clip", best.options["epsilon"]
     if best.frames < best.wanted_frames:
         more = best.bits + (best.wanted_frames // best.frames).bit_length() - 1
         less = "" if spent == allowed else f" Only ε = {spent:g} is spent, because more would increase the bias."
