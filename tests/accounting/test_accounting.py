@@ -104,23 +104,6 @@ def test_rounds_are_not_counted_beyond_the_limit():
     assert rounds_allowed(50.0, 1.0, 1e-6) == 0
 
 
-@pytest.mark.slow
-def test_shuffled_rounds_have_edges_too():
-    # The bound is tight near the δ that is asked for; elsewhere it may be larger by less than this.
-    spare = 1.001
-    rounds = rounds_allowed(1.0, 0.2, 1e-6, clients=10_000)
-    assert compose(1.0, rounds, 1e-6, clients=10_000) <= 0.2 * spare
-    assert compose(1.0, rounds + 1, 1e-6, clients=10_000) > 0.2
-    epsilon = epsilon_per_round(50, 2.0, 1e-6, clients=10_000)
-    assert compose(epsilon, 50, 1e-6, clients=10_000) <= 2.0 * spare
-    assert compose(epsilon * 1.01, 50, 1e-6, clients=10_000) > 2.0
-    assert epsilon > epsilon_per_round(50, 2.0, 1e-6)
-
-
-def test_a_crowd_of_one_gives_nothing():
-    assert compose(1.0, 10, 1e-6, clients=1) == compose(1.0, 10, 1e-6)
-
-
 # Shuffling
 
 
@@ -197,8 +180,6 @@ def test_almost_no_clone_hides_nobody():
         (lambda: compose(1.0, 0), r"rounds must be an integer in \[1, 1000000000\], got 0"),
         (lambda: compose(1.0, 3, -1e-6), r"delta must be a number in \[1e-100, 0.5\], got -1e-06"),
         (lambda: compose(1.0, 3, False), "delta must be a number"),
-        (lambda: compose(1.0, 3, clients=100), "delta must be a number"),
-        (lambda: compose(1.0, 3, 1e-6, clients=0), r"clients must be an integer in \[1, "),
         (lambda: epsilon_per_round(10**9, 1e-3), "leaves less than 1e-09"),
         (lambda: rounds_allowed(1.0, -1.0), "total_epsilon must be a number"),
     ],
@@ -266,7 +247,7 @@ def test_account_shows_a_ledger(tmp_path):
     [
         (["--epsilon", 1], "two of --epsilon, --rounds and --total-epsilon"),
         (["--ledger", "x", "--epsilon", 1], "--ledger cannot be combined"),
-        (["--epsilon", 1, "--messages", 2], "--messages needs --mechanism"),
+        (["--epsilon", 1, "--rounds", 2, "--clients", 9], "--clients and --messages need --mechanism"),
         (["--mechanism", "m.json", "--delta", 0.1], "--mechanism needs --clients and --delta"),
     ],
 )

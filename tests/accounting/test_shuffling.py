@@ -9,15 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
-from sstq.accounting import (
-    compose,
-    shuffled_epsilon,
-    two_level_local_epsilon,
-)
-from tests.accounting.references import (
-    attained_delta,
-    two_level_shuffled_epsilon,
-)
+from sstq.accounting import shuffled_epsilon, two_level_local_epsilon
+from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 
 
 @given(
@@ -67,7 +60,6 @@ def test_many_messages_against_numbers_computed_elsewhere(clients, messages, exp
 def test_slots_and_rounds_are_the_same():
     slots = shuffled_epsilon(1.0, 100_000, 1e-6, messages=100)
     assert slots == shuffled_epsilon(1.0, 100_000, 1e-6, messages=4, rounds=25)
-    assert slots == compose(1.0, 100, 1e-6, clients=100_000)
 
 
 def test_a_mechanisms_own_number_of_messages_counts():

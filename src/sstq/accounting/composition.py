@@ -12,7 +12,6 @@ import numpy as np
 
 from sstq.accounting.bounds import check_delta, furthest, greatest_count, round_down
 from sstq.accounting.losses import Losses
-from sstq.accounting.shuffling import Crowd
 from sstq.checks import RANGES, check_argument
 from sstq.exactness import round_up
 
@@ -23,11 +22,9 @@ ROUNDS_MAX = int(RANGES["rounds"][1])
 _DEVIATIONS, _STEPS = 40.0, 1000
 # SciPy's binomial masses have relative errors of about 1e-13, and losses of some units in the last place.
 _SPARE, _ROUND_UP = 1 + 1e-9, 1 + 2.0**-50
-# The masses of every shuffled loss are enlarged by some 1e-7, which is a few percent of δ for this many rounds.
-_SHUFFLED_ROUNDS_MAX = 10**5
 
 
-def compose(epsilon: float, rounds: int = 1, delta: float = 0.0, *, clients: int | None = None) -> float:
+def compose(epsilon: float, rounds: int = 1, delta: float = 0.0) -> float:
     """Return the total ε of all messages of one client, for a given δ.
 
     The server may choose each round's mechanism by what it saw before, as long as the ε of each round is fixed
@@ -37,33 +34,24 @@ def compose(epsilon: float, rounds: int = 1, delta: float = 0.0, *, clients: int
         epsilon: the ε of every round.
         rounds: T.
         delta: the total δ. With δ = 0 the result is the sum of all ε, the best possible bound.
-        clients: how many clients' messages a trusted shuffler mixes in every round; see `shuffled_epsilon` for the
-            assumptions.
 
     Examples:
         >>> compose(0.25, 4)
         1.0
         >>> compose(1.0, 100, delta=1e-6)
         83.53...
-        >>> compose(1.0, 100, delta=1e-6, clients=100_000)
-        0.148...
 
     References:
         Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.
     """
     epsilon, rounds = check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("rounds", rounds)
-    delta, clients = _checked(delta, clients)
-    basic = round_up(rounds * Fraction(epsilon))
-    if not delta:
-        return basic
-    alone = _walk(epsilon, rounds).epsilon(delta, basic)
-    return alone if clients is None else min(alone, Crowd.of(epsilon, clients, rounds=rounds).epsilon(delta))
+    basic, delta = round_up(rounds * Fraction(epsilon)), check_delta(delta)
+    return _walk(epsilon, rounds).epsilon(delta, basic) if delta else basic
 
 
-def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0, *, clients: int | None = None) -> int:
-    """Return how many rounds of ε stay within a total (ε′, δ), 0 if not even one fits.
+def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0) -> int:
+    """Return how many rounds of ε stay within a total (ε′, δ), 0 if not even one fits, and at most 10⁹.
 
-    The most are 10⁹; of shuffled rounds, 10⁵ or as many as fit without a shuffler. See `compose` for the arguments.
     Doubles are taken at their exact values: 0.3 is a little less than three times 0.1, so only two rounds fit.
 
     Examples:
@@ -73,17 +61,13 @@ def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0, *, 
         2
     """
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
-    total = check_argument("total_epsilon", total_epsilon)
-    delta, clients = _checked(delta, clients)
+    total, delta = check_argument("total_epsilon", total_epsilon), check_delta(delta)
     basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
-    limit = ROUNDS_MAX if clients is None else max(basic, _SHUFFLED_ROUNDS_MAX)
-    return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta, clients), basic, limit)
+    return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta), basic, ROUNDS_MAX)
 
 
-def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0, *, clients: int | None = None) -> float:
+def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0) -> float:
     """Return the greatest ε per round, at most 100, for which T rounds stay within a total (ε′, δ).
-
-    Arguments are those of `compose`.
 
     Examples:
         >>> epsilon_per_round(100, 8.0)
@@ -92,11 +76,11 @@ def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0, *, 
         0.156...
     """
     rounds, total = check_argument("rounds", rounds), check_argument("total_epsilon", total_epsilon)
-    delta, clients = _checked(delta, clients)
+    delta = check_delta(delta)
     basic = min(_EPSILON_MAX, round_down(Fraction(total) / rounds))
     if basic < _EPSILON_MIN:
         raise ValueError(f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} per round")
-    return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta, clients), basic, _EPSILON_MAX)
+    return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta), basic, _EPSILON_MAX)
 
 
 def _walk(epsilon: float, rounds: int) -> Losses:
@@ -116,18 +100,8 @@ def _walk(epsilon: float, rounds: int) -> Losses:
     return Losses(2 * raised, float(rounds - 2 * lies[0]) * raised, binom.pmf(lies, rounds, lie) * _SPARE)
 
 
-def _checked(delta: float, clients: int | None) -> tuple[float, int | None]:
-    """The arguments that all functions here share."""
-    delta = check_delta(delta, positive=clients is not None)
-    return delta, None if clients is None else check_argument("clients", clients, of="crowd")
-
-
-def _fits(epsilon: float, rounds: int, total: float, delta: float, clients: int | None) -> bool:
+def _fits(epsilon: float, rounds: int, total: float, delta: float) -> bool:
     """Whether T rounds of ε are (total, δ)-private."""
     if rounds * Fraction(epsilon) <= Fraction(total):
         return True
-    if not delta:
-        return False
-    if _walk(epsilon, rounds).delta(total) <= delta:
-        return True
-    return clients is not None and Crowd.of(epsilon, clients, rounds=rounds).losses(delta).delta(total) <= delta
+    return delta > 0 and _walk(epsilon, rounds).delta(total) <= delta

@@ -21,8 +21,8 @@ def account(
     rounds: Annotated[int | None, option("The number of rounds that a client answers.")] = None,
     delta: Annotated[float, option("The total δ of all rounds; 0 for pure ε.")] = 0.0,
     total_epsilon: Annotated[float | None, option("The total ε of all rounds: solve for the rest.")] = None,
+    mechanism: Annotated[Path | None, option("Shuffle the messages of this mechanism.", "--mechanism", "-m")] = None,
     clients: Annotated[int | None, option("Let a trusted shuffler mix the messages of this many clients.")] = None,
-    mechanism: Annotated[Path | None, option("Use the law of this mechanism, shuffled.", "--mechanism", "-m")] = None,
     messages: Annotated[int | None, option("The shuffled messages per client and round, each in its own slot.")] = None,
     ledger: Annotated[Path | None, option("Show this ledger instead.")] = None,
 ) -> None:
@@ -48,37 +48,28 @@ def account(
             if clients is None or not delta or epsilon is not None or total_epsilon is not None:
                 raise WrongUsage("--mechanism needs --clients and --delta, and neither --epsilon nor --total-epsilon")
             _show_shuffled(mechanism, clients, delta, messages, rounds or 1)
-        elif messages is not None:
-            raise WrongUsage("--messages needs --mechanism")
+        elif clients is not None or messages is not None:
+            raise WrongUsage("--clients and --messages need --mechanism")
         elif sum(value is not None for value in (epsilon, rounds, total_epsilon)) < 2:
             raise WrongUsage("pass two of --epsilon, --rounds and --total-epsilon, or --ledger")
         else:
-            _show_bounds(epsilon, rounds, delta, total_epsilon, clients)
-    if clients is not None:
-        warn(_SHUFFLED)
+            _show_bounds(epsilon, rounds, delta, total_epsilon)
 
 
-def _show_bounds(
-    epsilon: float | None, rounds: int | None, delta: float, total: float | None, clients: int | None
-) -> None:
+def _show_bounds(epsilon: float | None, rounds: int | None, delta: float, total: float | None) -> None:
     """Print what can be computed of two of the three, by each bound."""
     from sstq.accounting import compose, epsilon_per_round, rounds_allowed
 
-    bounds: dict[str, tuple[float, int | None]] = {"sum": (0.0, None)}
-    if delta:
-        bounds["with δ"] = delta, None
-    if clients is not None:
-        bounds["shuffled"] = delta, clients
     rows = []
-    for label, (allowed, crowd) in bounds.items():
+    for label, allowed in {"sum": 0.0, "with δ": delta}.items() if delta else [("sum", 0.0)]:
         figures = {"bound": label, "delta": f"{allowed:g}"}
         if epsilon is not None and rounds is not None:
-            spent = compose(epsilon, rounds, allowed, clients=crowd)
+            spent = compose(epsilon, rounds, allowed)
             figures[f"epsilon of {rounds} round{'' if rounds == 1 else 's'}"] = safe_figure(spent)
         if epsilon is not None and total is not None:
-            figures[f"rounds within {total:g}"] = str(rounds_allowed(epsilon, total, allowed, clients=crowd))
+            figures[f"rounds within {total:g}"] = str(rounds_allowed(epsilon, total, allowed))
         if rounds is not None and total is not None:
-            each = epsilon_per_round(rounds, total, allowed, clients=crowd)
+            each = epsilon_per_round(rounds, total, allowed)
             figures[f"epsilon per round, {rounds} rounds within {total:g}"] = safe_figure(each, up=False)
         rows.append(list(figures.values()))
     each_round = "" if epsilon is None else f", ε = {safe_figure(epsilon)} per round"
@@ -101,6 +92,7 @@ def _show_shuffled(path: Path, clients: int, delta: float, messages: int | None,
     ]
     sent = f"{messages * rounds} messages of ε = {safe_figure(epsilon)} per client, {clients} clients"
     show_table(f"Shuffled: {sent}", ["bound", "delta", "epsilon"], rows, caption="All totals are rounded up.")
+    warn(_SHUFFLED)
 
 
 def _show_ledger(path: Path) -> None:
