@@ -24,7 +24,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.randomness.streams import multiply_shift
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.channels import FlatChannel, flat_channel
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ class CoordinateSign(sstq.Mechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
-        channel = flat_channel_of_size(2, common["epsilon"])
+        channel = flat_channel(2, common["epsilon"])
         self._hold(CoordinateSignParameters(**common, own=channel.own, other=channel.other))
 
     @cached_property

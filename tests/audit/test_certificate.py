@@ -187,7 +187,7 @@ def test_valid_integers_of_another_channel_do_not_pass_for_the_mechanism(tmp_pat
 
 def test_what_is_not_private_gets_no_certificate():
     overspent = build("sstq")
-    object.__setattr__(overspent, "channel", flat_channel(2, 2.1))
+    object.__setattr__(overspent, "channel", flat_channel(4, 2.1))
     with pytest.raises(ValueError, match="more than its epsilon"):
         certify(overspent)
 

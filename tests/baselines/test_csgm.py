@@ -194,7 +194,7 @@ def test_no_client_exceeds_the_bounds_that_privacy_rests_on(kind, bits, seed):
 def test_the_energy_bound_is_enforced(monkeypatch):
     mechanism = L2CSGM(dim=40, epsilon=1.0, clients=100)
     monkeypatch.setattr(L2CSGM, "_energy_limit", 0.25)
-    coefficients, missed = mechanism._coefficients(np.eye(3, 40, dtype=np.float32))
+    coefficients, missed = mechanism._bounded(np.eye(3, 40, dtype=np.float32))
     beta = mechanism.kashin.bound(mechanism.frame)
     np.testing.assert_allclose(np.sum(coefficients**2, axis=1) * beta**2, 0.25 * mechanism.frame.size, rtol=1e-6)
     assert missed.all()
@@ -287,15 +287,13 @@ def test_merging_ends_the_other_round(seed):
     second.update(messages[10:])
     first.merge(second)
     assert first.count == 20
+    assert second.closed
     assert not second._sums.any()
-    for use in (
-        second.mean,
-        second.close,
-        lambda: mechanism.aggregator().merge(second),
-        lambda: second.update(messages),
-    ):
-        with pytest.raises(ValueError, match="was merged into another"):
+    for use in (lambda: mechanism.aggregator().merge(second), lambda: second.update(messages)):
+        with pytest.raises(ValueError, match="round is closed"):
             use()
+    with pytest.raises(ValueError, match="at least one message"):
+        second.mean()
     with pytest.raises(ValueError, match="with itself"):
         first.merge(first)
 

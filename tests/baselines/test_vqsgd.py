@@ -114,7 +114,7 @@ def test_tampered_json_is_refused(change):
 
 def test_a_channel_that_hides_the_token_is_refused():
     # Exactly private, but there would be nothing to decode.
-    with pytest.raises(ValueError, match="favour the token"):
+    with pytest.raises(ValueError, match="own must be above other"):
         reread(VqSGD(2, 1.0), own=str(TOTAL // 4), other=str(TOTAL // 4))
 
 

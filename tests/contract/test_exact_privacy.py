@@ -40,7 +40,7 @@ def sstq_laws(mechanism):
         rows = mechanism.clip * np.tile(x, (len(ends), 1))
         codes = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)[0]
         np.testing.assert_array_equal(codes[::2], codes[1::2])
-        law = [Fraction(0)] * mechanism.channel.outputs
+        law = [Fraction(0)] * mechanism.channel.shape[1]
         for code, (low, high) in zip(codes[::2], ranges, strict=True):
             law[code] += Fraction(high - low + 1, TOTAL)
         yield law
@@ -144,5 +144,5 @@ def test_densities_are_within_e_to_the_epsilon(case):
 
 def test_a_modest_overspend_is_found():
     mechanism = build("sstq")
-    object.__setattr__(mechanism, "channel", sstq.scalar.channels.flat_channel(2, 2.1))
+    object.__setattr__(mechanism, "channel", sstq.scalar.channels.flat_channel(4, 2.1))
     assert largest_ratio(list(sstq_laws(mechanism))) > exp_lower(mechanism.epsilon)

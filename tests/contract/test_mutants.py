@@ -49,7 +49,7 @@ def test_a_dropped_band_is_found(seed):
 @pytest.mark.slow
 def test_an_overspent_channel_is_found(seed):
     mutant = build("sstq")
-    object.__setattr__(mutant, "channel", flat_channel(2, 2.001))
+    object.__setattr__(mutant, "channel", flat_channel(4, 2.001))
     with pytest.raises(AssertionError, match="ε is at least"):
         testing.check_privacy(mutant, seed)
 

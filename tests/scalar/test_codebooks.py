@@ -24,20 +24,14 @@ TYPICAL = Density.kashin(1.8, 2.575)
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        ([], r"values must be a vector of 2 to 4096 codewords, got shape \(0,\)"),
-        ([[-1.0, 1.0]], r"got shape \(1, 2\)"),
-        ([1.0], r"got shape \(1,\)"),
-        (np.linspace(-1, 1, 8192), r"got shape \(8192,\)"),
-        ([-1.0, math.nan, 0.0, 1.0], "NaN"),
-        ([-0.9, 1.0], "values must begin with -1 and end with 1, got -0.9 and 1.0"),
-        ([-1.0, 0.9], "values must begin with -1 and end with 1, got -1.0 and 0.9"),
-        ([-1.0, 0.5, 0.4, 1.0], r"values must be in order, got values\[2\] = 0.4 below"),
+        *([], [[-1.0, 1.0]], [1.0], np.linspace(-1, 1, 4097), [-0.9, 1.0], [-1.0, 0.9], [-1.0, 0.5, 0.4, 1.0]),
+        *([-1.0, odd, 0.0, 1.0] for odd in (math.nan, math.inf, -math.inf)),
     ],
 )
-def test_bad_codebooks_are_refused(values: list[float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_codebooks_are_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"values must be 2 to 4096 numbers from -1 to 1, in order, got \["):
         Codebook("bad", values)
 
 
@@ -48,12 +42,6 @@ def test_codebooks_are_values() -> None:
     assert (book.size, book.bits) == (8, 3)
     with pytest.raises(ValueError, match="read-only"):
         book.values[0] = 0.0
-
-
-@pytest.mark.parametrize("bits", [0, 13, 2.0, True, "4"])
-def test_bad_bits_are_refused(bits: object) -> None:
-    with pytest.raises(ValueError, match=r"bits must be an integer in \[1, 12\], got "):
-        uniform_codebook(bits)
 
 
 @pytest.mark.parametrize("bits", range(1, 13))

@@ -7,7 +7,7 @@ the N sums, once. Only client and aggregator know which coefficients were sent, 
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sstq.baselines.csgm_accounting import Release
 from sstq.baselines.noisy_sums import NoisyAggregator
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows
 from sstq.mechanisms.framed import KashinMechanism, KashinParameters, solve_kashin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -112,18 +112,15 @@ class CSGM(KashinMechanism):
         bits = self._default_bits if bits is None else bits
         common = self._checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
         framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, None, None)
-        level = max(self._least_beta * math.sqrt(frame.redundancy), recipe.level)
-        framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, None)
+        recipe = replace(recipe, level=max(self._least_beta * math.sqrt(frame.redundancy), recipe.level))
         weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
         terms = common["epsilon"], common["delta"], weight, frame.size
         if coordinates is None:
             release = Release.default(*terms, common["clients"], common["bits"])
         else:
             release = Release.calibrated(*terms, coordinates)
-        solved = CSGMParameters(
-            **common, **framed, sigma=release.sigma, coordinates=release.expected, most=release.most
-        )
-        self._hold(solved)
+        framed |= {"level": recipe.level, "coordinates": release.expected, "most": release.most}
+        self._hold(CSGMParameters(**common, **framed, sigma=release.sigma))
 
     def _check_solved(self) -> None:
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
@@ -151,11 +148,6 @@ class CSGM(KashinMechanism):
         """Two secret words are for the seed, one for how many are kept, and the others round."""
         return 3 + self.release.most
 
-    @property
-    def unbiased(self) -> Unbiased:
-        """Always if the representation is certified, else never."""
-        return self._certified
-
     @classmethod
     def _weight(cls, size: int, beta: float, bits: int) -> float:
         """A bound of Σ_j ŷ_j²/B² over the rounded coefficients of one client, kept or not: at most N.
@@ -179,7 +171,7 @@ class CSGM(KashinMechanism):
     def _row_cost(self) -> int:
         return self.frame.size + self.release.most
 
-    def _coefficients(self, unit: Floats32) -> tuple[Floats32, NDArray[np.bool_]]:
+    def _bounded(self, unit: Floats32) -> tuple[Floats32, NDArray[np.bool_]]:
         """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
         coefficients, residuals = represent(self.frame, self.kashin, unit)
         power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
@@ -193,7 +185,7 @@ class CSGM(KashinMechanism):
         unit, most = self._unit_ball(batch.rows, batch.report), self.release.most
         seeds, uniforms = batch.words[:, :2], unit_interval(batch.words[:, 3:])
         counts = self.release.counts(batch.words[:, 2])
-        coefficients, missed = self._coefficients(unit)
+        coefficients, missed = self._bounded(unit)
         if batch.report is not None:
             batch.report.missed += int(missed.sum())
         sent = np.zeros((len(unit), most), dtype=np.float32)
@@ -253,7 +245,7 @@ class CSGM(KashinMechanism):
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
-        y = self._coefficients(self._unit_ball(rows))[0].astype(np.float64)
+        y = self._bounded(self._unit_ball(rows))[0].astype(np.float64)
         _, weight = interpolation(uniform_codebook(self.bits).values, y)
         energy = np.sum(y**2, axis=1) * self.bound**2
         rounded = energy + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2

@@ -125,10 +125,8 @@ class Release:
     @classmethod
     def calibrated(cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int) -> Self:
         """The release with just enough noise that keeps so many of `size` coordinates on average."""
-        kept, spare = (
-            check_number("coordinates", coordinates, 1, size, integer=True),
-            _CAP_SHARE * delta * math.exp(-epsilon),
-        )
+        kept = check_number("coordinates", coordinates, 1, size, integer=True)
+        spare = _CAP_SHARE * delta * math.exp(-epsilon)
         most = kept + bisect_left(range(kept, size), True, key=lambda most: overflow(size, kept, most) <= spare)
         left = delta - math.exp(epsilon) * overflow(size, kept, most)
         return cls(epsilon, delta, weight, size, kept, most, least_sigma(kept / size, weight, epsilon, left))
@@ -168,6 +166,8 @@ class Release:
     @cached_property
     def _sizes(self) -> tuple[Ints, Floats]:
         """The values of K and their probabilities given K ≤ most."""
+        if self.dense:
+            return np.array([self.size]), np.ones(1)
         deviation = math.sqrt(self.expected * (1 - self.rate))
         lowest = max(0, math.floor(self.expected - _DEVIATIONS * (deviation + 1)))
         k = np.arange(lowest, self.most + 1)
@@ -179,8 +179,6 @@ class Release:
 
     def counts(self, words: Words) -> Ints:
         """One K for each random word."""
-        if self.dense:
-            return np.full(len(words), self.size)
         k, probabilities = self._sizes
         cumulative = np.cumsum(probabilities)[:-1]
         return np.asarray(k[np.searchsorted(cumulative, unit_interval(words), side="right")])
@@ -188,8 +186,6 @@ class Release:
     @cached_property
     def inclusion(self) -> tuple[float, float]:
         """The probability that a coordinate is kept, and that two given ones are."""
-        if self.dense:
-            return 1.0, 1.0
         k, probabilities = self._sizes
         pairs = max(1, self.size * (self.size - 1))
         return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs

@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from sstq.randomness.secret import RngLike, bit_source, normals
 
 # Noisy sums are kept to 2^-16 of the unit of the contributions, which leaves room for 2^32 messages of 12 bits.
 _FRACTION_BITS = 16
-_CLOSED, _TAKEN_OVER = 1, 2
 
 
 @dataclass
@@ -35,10 +35,9 @@ class NoisyAggregator(Aggregator):
     `close`, or the first `mean`, adds the noise and erases the exact sums. From then on every mean is the same,
     a saved state holds only noisy sums, and more messages are refused, so asking twice does not average the noise
     away. The noise comes from the sums and a secret key of the round, which is saved with an open state, so that
-    closing two copies of it gives the same noise. Merging takes the other aggregator's sums over and ends it.
+    closing two copies of it gives the same noise. Merging takes the other aggregator's sums over and closes it empty.
 
-    The state has a row for each frame coordinate, one that says whether the round is open, closed or taken over, and
-    two for the key.
+    The state has a row for each frame coordinate, one that says whether the round is closed, and two for the key.
 
     Warning:
         Until the round is closed the state is not private, in memory or saved (only the file's owner can read it). A
@@ -67,7 +66,7 @@ class NoisyAggregator(Aggregator):
     @property
     def closed(self) -> bool:
         """Whether the noise has been drawn."""
-        return bool(self._state[-3, 0] == _CLOSED)
+        return bool(self._state[-3, 0])
 
     def close(self, rng: RngLike = None) -> None:
         """Add the noise and keep only the noisy sums. Closing again changes nothing.
@@ -76,23 +75,24 @@ class NoisyAggregator(Aggregator):
         """
         if self.closed:
             return
-        self._refuse_ended()
         secret = self._state[-2:, 0].tobytes() + self._sums.tobytes()
         source = _KeyedBits(secret) if rng is None else bit_source(rng)
         noise = np.ldexp(normals(source, (len(self._sums),)) * self._mechanism.noise_scale, _FRACTION_BITS)
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
-        closed = np.zeros_like(self._state)
-        closed[:-3, 0] = (self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64)
-        closed[-3, 0] = _CLOSED
-        self._state = closed
+        self._keep_only((self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64))
         self._simulated |= source.simulated
+
+    def _keep_only(self, sums: NDArray[np.int64] | int) -> None:
+        """Be closed, with these sums and without the key."""
+        self._state = np.zeros_like(self._state)
+        self._state[:-3, 0] = sums
+        self._state[-3, 0] = 1
 
     def _mean(self) -> Estimate:
         """Close the round and return the private mean with its standard error.
 
         The standard error comes from public numbers alone, because one from the messages would reveal them.
         """
-        self._refuse_ended()
         if self._count:
             self.close()
         estimate = super()._mean()
@@ -100,26 +100,19 @@ class NoisyAggregator(Aggregator):
         return replace(estimate, stderr=np.full(len(estimate.value), deviation))
 
     def merge(self, other: Aggregator) -> None:
-        """Take over the sums of another open aggregator of the same round, which cannot be used again."""
-        if isinstance(other, NoisyAggregator):
-            if other.closed:
-                raise ValueError("the other aggregator's round is closed: its sums contain noise and cannot be added")
-            other._refuse_ended()
+        """Take over the sums of another open aggregator of the same round, which is then closed and empty."""
         super().merge(other)
+        other._count = 0
 
-    def _merge_state(self, other: Aggregator) -> None:
+    def _merge_state(self, other: Any) -> None:
+        if other.closed:
+            raise ValueError("the other aggregator's round is closed: its sums contain noise and cannot be added")
         self._state[:-3] += other._state[:-3]
-        other._state[:] = 0
-        other._state[-3, 0] = _TAKEN_OVER
-
-    def _refuse_ended(self) -> None:
-        if self._state[-3, 0] == _TAKEN_OVER:
-            raise ValueError("this aggregator was merged into another, which has its messages now")
+        other._keep_only(0)
 
     def _refuse_overflow(self, added: int) -> None:
         if self.closed:
             raise ValueError("the round is closed: its noise has been drawn, and no more messages can be added")
-        self._refuse_ended()
         clients = self._mechanism.clients
         if self._count + added > clients:
             raise ValueError(

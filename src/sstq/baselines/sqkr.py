@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
 from sstq.checks import check_number, check_option
-from sstq.frames.kashin import missed, represent
+from sstq.frames.kashin import represent
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Floats32, Ints, Rows, Unbiased, Words
+from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints, Rows, Words
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.laws import Law
 from sstq.mechanisms.parameters import Word
@@ -41,7 +41,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.channels import FlatChannel, flat_channel
 
 Variant = Literal["subsampled", "dense"]
 
@@ -155,17 +155,9 @@ class SQKR(KashinMechanism):
         if variant == "subsampled" and k is None:
             k = _best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
         bits = _token_bits(variant, k, coin)
-        channel = flat_channel_of_size(1 << bits, common["epsilon"])
-        solved = SQKRParameters(
-            **common,
-            **framed,
-            variant=variant,
-            k=None if k is None else bits,
-            coin=coin,
-            own=channel.own,
-            other=channel.other,
-        )
-        self._hold(solved)
+        channel = flat_channel(1 << bits, common["epsilon"])
+        drawn: dict[str, Any] = {"own": channel.own, "other": channel.other, "k": None if k is None else bits}
+        self._hold(SQKRParameters(**common, **framed, **drawn, variant=variant, coin=coin))
 
     @cached_property
     def channel(self) -> FlatChannel:
@@ -218,11 +210,6 @@ class SQKR(KashinMechanism):
         return -(-size // 2) + -(-size // 64) + 1 if self.k is None else 2 * self.k + 1
 
     @property
-    def unbiased(self) -> Unbiased:
-        """Always if the representation is certified, else never."""
-        return self._certified
-
-    @property
     def sent(self) -> int:
         """m, the number of signs in a message."""
         return self.frame.size if self.k is None else self.k
@@ -243,37 +230,29 @@ class SQKR(KashinMechanism):
         return self.bound / (self.sent * self.gain)
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        unit = self._unit_ball(batch.rows, batch.report)
         if self.k is None:
-            columns, residuals = self._encode_dense(unit, batch.words)
-        else:
-            columns, residuals = self._encode_subsampled(unit, batch.words, batch.clients, self.k)
-        if batch.report is not None:
-            batch.report.missed += missed(unit, residuals)
-        return columns
-
-    def _encode_subsampled(self, unit: Floats32, words: Words, clients: Words | None, k: int) -> tuple[Columns, Floats]:
+            return self._encode_dense(batch)
+        words, clients, k = batch.words, batch.clients, self.k
         if clients is None:
             index = streams.multiply_shift(words[:, :k], self.frame.size)
         else:
             index = self._public_indices(clients)
-        y, residuals = represent(self.frame, self.kashin, unit, index)
+        y = self._coefficients(batch, index)
         bits = unit_interval(words[:, k:-1]) < (1 + y.astype(np.float64)) / 2
         token = np.sum(bits.astype(np.int64) << np.arange(k), axis=1)
         sent = self.channel.sample(token, channel_words(words[:, -1]))
-        return (sent,) if clients is not None else (sent, index[:, 0] if k == 1 else index), residuals
+        return (sent,) if clients is not None else (sent, index[:, 0] if k == 1 else index)
 
-    def _encode_dense(self, unit: Floats32, words: Words) -> tuple[Columns, Floats]:
+    def _encode_dense(self, batch: EncoderInput) -> Columns:
         size, rounding = self.frame.size, -(-self.frame.size // 2)
-        words = words.astype("<u8", copy=False)
-        y, residuals = represent(self.frame, self.kashin, unit)
+        words = batch.words.astype("<u8", copy=False)
         halves = np.ascontiguousarray(words[:, :rounding]).view("<u4")[:, :size]
-        v = halves * 2.0**-31 - 1 < y
+        v = halves * 2.0**-31 - 1 < self._coefficients(batch)
         raw = np.ascontiguousarray(words[:, rounding:-1]).view(np.uint8)
         z = np.unpackbits(raw, axis=1, count=size, bitorder="little")
-        outside = self.channel.sample(np.zeros(len(unit), dtype=np.int64), channel_words(words[:, -1])) == 1
+        outside = self.channel.sample(np.zeros(len(words), dtype=np.int64), channel_words(words[:, -1])) == 1
         turn_to_side(z, v, outside)
-        return (z[:, 0] if size == 1 else z,), residuals
+        return (z[:, 0] if size == 1 else z,)
 
     def _public_indices(self, clients: Words) -> Ints:
         """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""

@@ -17,7 +17,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.channels import FlatChannel, flat_channel
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,6 @@ class IdentityFrame(Frame):
     def synthesize(self, y: Floats) -> Floats:
         """The coefficients themselves."""
         return y.copy()
-
-    def rows(self, indices: Ints) -> NDArray[np.float64]:
-        """The basis vectors at the given indices, (n, d)."""
-        basis = np.zeros((len(indices), self.dim))
-        basis[np.arange(len(indices)), indices] = 1.0
-        return basis
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """The weights themselves."""
@@ -92,7 +86,7 @@ class VqSGD(Mechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        channel = flat_channel_of_size(2 * common["dim"], common["epsilon"])
+        channel = flat_channel(2 * common["dim"], common["epsilon"])
         self._hold(VqSGDParameters(**common, own=channel.own, other=channel.other))
 
     @cached_property

@@ -172,11 +172,6 @@ def represent(
     return np.asarray(np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))), residuals
 
 
-def missed(unit: Floats32, residuals: NDArray[np.float64]) -> int:
-    """Count the rows that missed their certificate."""
-    return int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
-
-
 def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
     """The recipe for any frame, as it is written in the module's description."""
     residual = vectors = x.astype(np.float64)

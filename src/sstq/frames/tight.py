@@ -70,9 +70,11 @@ class Frame(ABC):
     def synthesize(self, y: Floats) -> Floats:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
 
-    @abstractmethod
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the frame vectors u_j at the given indices, (n, d)."""
+        spikes = np.zeros((len(indices), self.size))
+        spikes[np.arange(len(indices)), indices] = self.redundancy
+        return np.asarray(self.synthesize(spikes), dtype=np.float64)
 
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
@@ -82,9 +84,12 @@ class Frame(ABC):
         """The largest norm of a row."""
         return math.sqrt(float(np.max(self.squared_row_norms())))
 
-    @abstractmethod
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Σ_j weights_j·U_ji² for every column i, (d,), from which standard errors are computed."""
+        power, chosen = np.zeros(self.dim), np.flatnonzero(weights)
+        for part in row_chunks(len(chosen), self.size):
+            power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
+        return power
 
 
 def transform_rounds(work: Floats, signs_between: Iterable[NDArray[np.float32]]) -> Floats:
@@ -124,14 +129,12 @@ class HadamardFrame(Frame):
 
     @cached_property
     def columns(self) -> NDArray[np.int64]:
-        """The places of the d coordinates among the N inputs of the first transform, ascending."""
-        if self.rounds > 1:
-            return np.arange(self.dim, dtype=np.int64)
+        """With one round, the places of the d coordinates among the N inputs of the transform, ascending."""
         return streams.choose(self.seed, "columns", self.dim, self.size)
 
     @property
     def _places(self) -> NDArray[np.int64] | slice:
-        """The columns; with more rounds they are the first d, and a slice is several times cheaper than a list."""
+        """The columns; with more rounds the coordinates come first."""
         return slice(self.dim) if self.rounds > 1 else self.columns
 
     @cached_property
@@ -166,9 +169,7 @@ class HadamardFrame(Frame):
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the frame vectors u_j at the given indices, (n, d)."""
         if self.rounds > 1:
-            spikes = np.zeros((len(indices), self.size))
-            spikes[np.arange(len(indices)), indices] = self.redundancy
-            return np.asarray(self.synthesize(spikes), dtype=np.float64)
+            return super().rows(indices)
         overlaps = np.asarray(indices)[:, None] & self.columns
         entries = np.where(np.bitwise_count(overlaps) & 1, -1.0, 1.0)
         entries *= self.signs
@@ -190,11 +191,7 @@ class HadamardFrame(Frame):
             return np.full(self.dim, float(np.sum(weights)) / self.dim)
         if self.rounds == 2:
             return self._convolve(weights.astype(np.float64))[: self.dim]
-        # With three rounds there is no rule for the squares.
-        power, chosen = np.zeros(self.dim), np.flatnonzero(weights)
-        for part in row_chunks(len(chosen), self.size):
-            power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
-        return power
+        return super().column_power(weights)
 
     @cached_property
     def _spectrum(self) -> NDArray[np.float64]:
@@ -331,15 +328,10 @@ class OrthogonalFrame(Frame):
         """‖u_j‖² for every j."""
         return np.asarray(np.einsum("jd,jd->j", self.matrix, self.matrix))
 
-    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Σ_j weights_j·U_ji²."""
-        return np.asarray(np.einsum("jd,jd,j->d", self.matrix, self.matrix, weights))
-
 
 _FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}
 
 
 def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
     """Return the frame with this name."""
-    chosen = _FRAMES.get(name) or _FRAMES[check_option("frame", name, tuple(_FRAMES))]
-    return chosen(dim, size, seed)
+    return _FRAMES[check_option("frame", name, tuple(_FRAMES))](dim, size, seed)

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from sstq.checks import check_argument, check_number, check_option
-from sstq.frames.kashin import Kashin, certified, make_kashin
+from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certified, make_kashin, represent
 from sstq.frames.tight import Frame, default_frame_size, make_frame
-from sstq.mechanisms.base import Mechanism, Unbiased
+from sstq.mechanisms.base import EncoderInput, Floats32, Ints, Mechanism, Unbiased
 from sstq.mechanisms.parameters import Parameters, Word
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]
@@ -45,6 +47,7 @@ class KashinMechanism(Mechanism):
     seed_option = "frame_seed"
 
     parameters: Any
+    decoder: Any = "unbiased"
 
     @cached_property
     def frame(self) -> Frame:
@@ -63,9 +66,18 @@ class KashinMechanism(Mechanism):
         return self.kashin.level * self.clip / math.sqrt(self.frame.size)
 
     @property
-    def _certified(self) -> Unbiased:
-        """Whether the representation leaves no bias."""
-        return Unbiased.ALWAYS if certified(self.frame, self.kashin) else Unbiased.NEVER
+    def unbiased(self) -> Unbiased:
+        """Always if the decoder is unbiased and the representation is certified, else never."""
+        always = self.decoder == "unbiased" and certified(self.frame, self.kashin)
+        return Unbiased.ALWAYS if always else Unbiased.NEVER
+
+    def _coefficients(self, batch: EncoderInput, picks: Ints | None = None) -> Floats32:
+        """The coefficients of the clipped rows in units of B, (n, N), or those at the picks, (n, k)."""
+        unit, report = self._unit_ball(batch.rows, batch.report), batch.report
+        coefficients, residuals = represent(self.frame, self.kashin, unit, picks, certify=report is not None)
+        if report is not None:
+            report.missed += int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
+        return coefficients
 
 
 def solve_kashin(

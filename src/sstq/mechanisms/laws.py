@@ -215,7 +215,7 @@ def channel_law(channel: Channel) -> Law:
     """The law of a channel, from its integers."""
     if isinstance(channel, FlatChannel):
         return Law("flat", channel.size, [(channel.own, channel.other)])
-    return Law("table", channel.inputs, channel.matrix.tolist())
+    return Law("table", channel.shape[0], channel.matrix.tolist())
 
 
 def law_from_dict(data: Any) -> Law | EitherLaw:

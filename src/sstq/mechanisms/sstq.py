@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, uses_strata
 from sstq.checks import ArgumentError
-from sstq.frames.kashin import missed, represent
+from sstq.frames.kashin import represent
 from sstq.frames.tight import Frame, make_frame
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms import base, parts
+from sstq.mechanisms import parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
@@ -119,7 +119,6 @@ class SSTQ(KashinMechanism):
     decoding_scale = KashinMechanism.bound
     parameters: SSTQParameters
     bits: int
-    decoder: parts.DecoderName
 
     def __init__(
         self,
@@ -228,11 +227,6 @@ class SSTQ(KashinMechanism):
         return () if messages.clients is None else (self._assigned(messages.clients),)
 
     @property
-    def unbiased(self) -> base.Unbiased:
-        """Always if the decoder is unbiased and the representation is certified, else never."""
-        return self._certified if self.decoder == "unbiased" else base.Unbiased.NEVER
-
-    @property
     def decoder_bias(self) -> float:
         """A bound of ‖E[x̂] − x‖ for any one vector in the ball, with the rescaled decoder; 0 with others.
 
@@ -258,16 +252,12 @@ class SSTQ(KashinMechanism):
         return FrameAggregator if self.coin == "private" else StratifiedAggregator
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        unit, words, clients = self._unit_ball(batch.rows, batch.report), batch.words, batch.clients
+        words, clients = batch.words, batch.clients
         index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
-        coordinate, residual = represent(
-            self.frame, self.kashin, unit, index[:, None], certify=batch.report is not None
-        )
+        coordinate = self._coefficients(batch, index[:, None])
         rounding, drawn = unit_interval(words[:, 1]), channel_words(words[:, 2])
         token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), rounding)
         code = self.channel.sample(token, drawn)
-        if batch.report is not None:
-            batch.report.missed += missed(unit, residual)
         return (code, index) if clients is None else (code,)
 
     def _decode(self, messages: Messages) -> Floats:

@@ -6,7 +6,7 @@ max/min ≤ e^ε in rational arithmetic, or zero in all rows and never sent. Bot
 is built.
 
 Examples:
-    >>> channel = flat_channel(bits=2, epsilon=3.0)
+    >>> channel = flat_channel(size=4, epsilon=3.0)
     >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
     True
     >>> channel.sample(np.arange(4), np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
@@ -15,24 +15,21 @@ Examples:
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
-from sstq.scalar.codebooks import BITS_MAX, Codebook, rounding_moments, token_moments
-from sstq.scalar.densities import Density, Vector
+from sstq.scalar.codebooks import BITS_MAX, Codebook
+from sstq.scalar.densities import Vector
 
 RESIDUAL_MAX = 1e-9
 """The largest bias of an "unbiased" decoder, in units of B."""
 
 _SIZE_MAX = 1 << BITS_MAX
-# Beyond, the weight of an other token would have too few digits. vqSGD has 2·d tokens.
-_SIZE_MAX_FLAT = 1 << 40
 _RANK_TOLERANCE = 1e-12
 
 
@@ -49,19 +46,9 @@ class Channel(ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The numbers of tokens and of codes."""
-        inputs, outputs = self.matrix.shape
-        return inputs, outputs
-
-    @property
-    def inputs(self) -> int:
-        """The number of tokens."""
-        return self.shape[0]
-
-    @property
-    def outputs(self) -> int:
-        """The number of codes, including those that never occur."""
-        return self.shape[1]
+        """The numbers of tokens and of codes, including codes that never occur."""
+        tokens, codes = self.matrix.shape
+        return tokens, codes
 
     @property
     def used(self) -> NDArray[np.bool_]:
@@ -90,13 +77,14 @@ class Channel(ABC):
         return probabilities @ values, probabilities @ values**2
 
     def sample(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Draw a code for each token in [0, inputs), with the same work whatever the token and the word.
+        """Draw a code for each token, with the same work whatever the token and the word.
 
         The words are uniform integers in [0, 2^62), one for each token, as uint64.
         """
         # Bisection for #{cumulative weights ≤ word}, in as many steps for every token and word.
-        weights, before = self._cumulative.reshape(-1), tokens * self.outputs - 1
-        place, remaining = before.copy(), self.outputs
+        remaining = self.shape[1]
+        weights, before = self._cumulative.reshape(-1), tokens * remaining - 1
+        place = before.copy()
         while remaining > 1:
             half = remaining // 2
             place += half * (weights[place + half] <= words)
@@ -124,9 +112,9 @@ class FlatChannel(Channel):
 
     Args:
         epsilon: the privacy budget.
-        size: M, the number of tokens and of codes, in [2, 2^40]; the matrix is built up to 4096.
+        size: M, the number of tokens and of codes; the matrix is built up to 4096.
         own: integer weight a of the token itself.
-        other: integer weight b of each other token; a + (M − 1)·b = 2^62 and a/b ≤ e^ε.
+        other: integer weight b of each other token, 0 < b < a; a + (M − 1)·b = 2^62 and a/b ≤ e^ε.
 
     Examples:
         >>> FlatChannel(epsilon=1.0, size=2, own=3 * 2**60, other=2**60)
@@ -135,20 +123,15 @@ class FlatChannel(Channel):
         ValueError: the channel is not 1.0-LDP: its largest ratio of weights is 3, above e^epsilon
     """
 
-    name: str = field(init=False, default="flat")
+    name = "flat"
     epsilon: float
     size: int
     own: int
     other: int
 
     def __post_init__(self) -> None:
-        if not 2 <= self.size <= _SIZE_MAX_FLAT:
-            raise ValueError(f"size must be from 2 to 2^40, got {self.size}")
-        if not 1 <= self.other < self.own:
-            raise ValueError(f"own must be above other, and both positive, got {self.own} and {self.other}")
-        total = self.own + (self.size - 1) * self.other
-        if total != TOTAL:
-            raise ValueError(f"own + (size − 1)·other must be 2^62, the sum of a row, got {total}")
+        if not 0 < self.other < self.own == TOTAL - (self.size - 1) * self.other:
+            raise ValueError(f"own must be above other and a row sum to 2^62, got {self.own} and {self.other}")
         self._check_ratio()
 
     @property
@@ -195,18 +178,12 @@ class FlatChannel(Channel):
         return np.where(beyond < 0, tokens, other + (other >= tokens))
 
 
-def flat_channel(bits: int, epsilon: float) -> FlatChannel:
-    """Return randomized response on M = 2^bits tokens with the whole budget (paper, Section 3)."""
-    return flat_channel_of_size(1 << check_argument("bits", bits), epsilon)
-
-
-def flat_channel_of_size(size: int, epsilon: float) -> FlatChannel:
-    """Return randomized response on any number M of tokens with the whole budget.
+def flat_channel(size: int, epsilon: float) -> FlatChannel:
+    """Return randomized response on M = `size` tokens with the whole budget (paper, Section 3).
 
     With E just below e^ε, b = ⌈2^62/(E + M − 1)⌉ and a = 2^62 − (M − 1)·b ≤ E·b: sound by construction, and the budget
     lost to rounding is about (e^ε + M)/2^62.
     """
-    epsilon = check_argument("epsilon", epsilon)
     other = math.ceil(TOTAL / (exp_lower(epsilon) + size - 1))
     return FlatChannel(epsilon, size, TOTAL - (size - 1) * other, other)
 
@@ -233,18 +210,14 @@ class TableChannel(Channel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _read_matrix(self.weights))
-        if not self.name or not isinstance(self.name, str) or self.name == FlatChannel.name:
-            raise ValueError(f"name must be a non-empty string other than {FlatChannel.name!r}, got {self.name!r}")
         if self.weights.min() < 0:
             raise ValueError(f"matrix must have non-negative weights, got {self.weights.min()}")
-        wrong = np.flatnonzero(~rows_sum_to_total(self.weights))
-        if wrong.size:
-            raise ValueError(f"row {wrong[0]} of matrix must sum to exactly 2^62")
+        for row in np.flatnonzero(~rows_sum_to_total(self.weights)):
+            raise ValueError(f"row {row} of matrix must sum to exactly 2^62")
         tops, bottoms = self._extremes
-        mixed = np.flatnonzero((bottoms == 0) & (tops > 0))
-        if mixed.size:
-            column = f"column {mixed[0]} of matrix is zero in some rows and positive in others"
-            raise ValueError(f"{column}: seeing it would reveal the token")
+        for column in np.flatnonzero((bottoms == 0) & (tops > 0)):
+            mixed = f"column {column} of matrix is zero in some rows and positive in others"
+            raise ValueError(f"{mixed}: seeing it would reveal the token")
         self._check_ratio()
 
     @property
@@ -275,11 +248,9 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
 
     Examples:
         >>> from sstq.scalar.codebooks import uniform_codebook
-        >>> unbiased_decoder(flat_channel(1, 3.0), uniform_codebook(1)).round(4)
+        >>> unbiased_decoder(flat_channel(2, 3.0), uniform_codebook(1)).round(4)
         array([-1.1048,  1.1048])
     """
-    if channel.inputs != codebook.size:
-        raise ValueError(f"codebook must have one codeword per token, {channel.inputs}, got {codebook.size}")
     if isinstance(channel, FlatChannel):
         total = math.fsum(codebook.values)
         contrast = channel.own - channel.other
@@ -303,13 +274,6 @@ def _least_variance_solution(channel: Channel, targets: Vector) -> Vector:
     # than the arithmetic) are cut by the rank tolerance; they would only add noise.
     scales = 1 / np.sqrt(rows.mean(axis=0))
     solution = lstsq(rows * scales, distinct, cond=_RANK_TOLERANCE, lapack_driver="gelsy")[0]
-    values = np.zeros(channel.outputs)
+    values = np.zeros(channel.shape[1])
     values[used] = scales * solution
     return values
-
-
-def decoded_second_moment(channel: Channel, codebook: Codebook, values: Vector, density: Density) -> float:
-    """Return E[w²] of the decoded coordinate, in units of B², for coordinates of that density."""
-    positions, first = np.unique(codebook.values, return_index=True)
-    shares = token_moments(*rounding_moments(positions, density), density)[0]
-    return float(shares @ channel.moments(values)[1][first])

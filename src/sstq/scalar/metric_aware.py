@@ -13,12 +13,11 @@ to the channel. It is the paper's Σ_k W_k∫(y − c_k)(c_{k+1} − y)f + Σ_i 
 """
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.checks import check_argument, check_option
 from sstq.exactness import TOTAL, exp_lower, largest_ratio
 from sstq.scalar.channels import Channel, TableChannel
 from sstq.scalar.codebooks import Codebook, panter_dite_codebook, rounding_moments, token_moments, uniform_codebook
@@ -48,7 +47,7 @@ def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
     "paper" spends only about half of the budget; "calibrated" spends all of it, r = 2ε/(3 + max(c_{M−1}, −c_2)), which
     is ε(M − 1)/(2M − 3) on a uniform codebook.
     """
-    if check_option("rate", rate, get_args(Rate)) == "paper":
+    if rate == "paper":
         return epsilon / 4
     return 2 * epsilon / (3 + float(max(values[-2], -values[1])))
 
@@ -83,7 +82,6 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
         >>> 3.0 - 1e-9 < metric_aware_channel(uniform_codebook(4), 3.0).privacy_loss() <= 3.0
         True
     """
-    epsilon = check_argument("epsilon", epsilon)
     start = resolve_rate(np.unique(codebook.values), epsilon, rate)
     return _exact_channel("metric-aware", codebook, epsilon, start, laplace_probabilities)
 
@@ -97,7 +95,6 @@ def discrete_laplace_channel(codebook: Codebook, epsilon: float) -> TableChannel
     """
     from scipy.optimize import brentq
 
-    epsilon = check_argument("epsilon", epsilon)
     values = np.unique(codebook.values)
 
     def excess(rate: float) -> float:
@@ -161,12 +158,9 @@ def _integer_weights(probabilities: Vector) -> NDArray[np.int64]:
 
 
 def metric_aware_loss(codebook: Codebook, density: Density, epsilon: float, rate: Rate = "calibrated") -> float:
-    """Return ℒ*_MA-SSTQ(Γ) = E[(y − z)²] in units of B² for a public density of y (paper, Section 5.1).
-
-    ε may be beyond that of any channel: then only the error of the rounding is left.
-    """
+    """Return ℒ*_MA-SSTQ(Γ) = E[(y − z)²] in units of B² for a public density of y (paper, Section 5.1)."""
     values = np.unique(codebook.values)
-    return _loss(values, density, resolve_rate(values, check_argument("epsilon", epsilon, high=1e9), rate))
+    return _loss(values, density, resolve_rate(values, epsilon, rate))
 
 
 def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rate = "calibrated") -> Codebook:
@@ -179,7 +173,7 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
         >>> loss_optimal_codebook(2, Density.uniform(), 3.0).values.round(3)
         array([-1.   , -0.292,  0.292,  1.   ])
     """
-    if check_argument("bits", bits) > _BITS_MAX_LOSS_OPTIMAL:
+    if bits > _BITS_MAX_LOSS_OPTIMAL:
         problem = f"bits must be in [1, {_BITS_MAX_LOSS_OPTIMAL}] for a loss-optimal codebook, got {bits}"
         raise ValueError(f"{problem}: with more, the search takes minutes and gains nothing")
     starts = [uniform_codebook(bits).values, panter_dite_codebook(bits, density).values]

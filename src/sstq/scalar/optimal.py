@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.exactness import TOTAL, exp_lower
-from sstq.scalar.channels import Channel, TableChannel, decoded_second_moment
-from sstq.scalar.codebooks import Codebook, optimized_codebook, uniform_codebook
+from sstq.scalar.channels import Channel, TableChannel
+from sstq.scalar.codebooks import Codebook, optimized_codebook, rounding_moments, token_moments, uniform_codebook
 from sstq.scalar.densities import Density, Vector
 from sstq.scalar.windows import Windows, search, second_moment
 
@@ -45,14 +45,13 @@ class OptimalChannel(NamedTuple):
 
     def second_moment(self, density: Density) -> float:
         """Return E[w²] in units of B² for coordinates of that density, stochastic rounding included."""
-        return decoded_second_moment(self.channel, self.codebook, self.values, density)
+        positions, first = np.unique(self.codebook.values, return_index=True)
+        shares = token_moments(*rounding_moments(positions, density), density)[0]
+        return float(shares @ self.channel.moments(self.values)[1][first])
 
 
 def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None:
     """Refuse positions that are not Σ_i P(i|k)·w_i, in rational arithmetic, to the last place of a double."""
-    if not np.isfinite(values).all() or values.shape != (channel.outputs,) or codebook.size != channel.inputs:
-        given = f"{codebook.size} positions and {values.size} values"
-        raise ValueError(f"{given} do not fit a channel of {channel.inputs} tokens and {channel.outputs} codes")
     for token, (mean, position) in enumerate(zip(_exact_means(channel.matrix, values), codebook.values, strict=True)):
         if abs(mean - Fraction(float(position))) > _LARGEST_BIAS:
             problem = f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average"
@@ -67,7 +66,7 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
 
     Examples:
         >>> solved = optimal_channel(2, 3.0, Density.kashin(1.6, 2.575))
-        >>> solved.values.round(2), solved.channel.inputs
+        >>> solved.values.round(2), solved.codebook.size
         (array([-1.2 , -0.33,  0.33,  1.2 ]), 6)
     """
     codes, half = 1 << bits, 1 << (bits - 1)
@@ -93,10 +92,8 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     low = np.array(lows[::-1] + lows, dtype=object)
     ends = np.append(0, np.cumsum(low * limit.numerator // limit.denominator - low))
     width = TOTAL - low.sum()
-    last = ends[-1] - width
-    if not 0 < width <= ends[-1]:
-        raise ValueError(f"the least weights sum to {low.sum()}: no window makes rows of 2^62 out of them")
-    starts = np.array(sorted({start for start in [*ends, *(ends - width)] if 0 <= start <= last}), dtype=object)
+    corners = [start for start in {*ends, *(ends - width)} if 0 <= start <= ends[-1] - width]
+    starts = np.array(sorted(corners), dtype=object)
     overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(ends[:-1], starts[:, None])
     matrix = (low + np.maximum(overlap, 0)).astype(np.int64)
     values = _reaching_one(matrix[-1], np.concatenate([-heights[::-1], heights]))

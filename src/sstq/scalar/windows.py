@@ -20,7 +20,6 @@ from sstq.scalar.codebooks import rounding_moments
 from sstq.scalar.densities import Density, Vector
 
 _SEARCH = {"gtol": 1e-6, "maxiter": 300}
-_LEAST_SHARE = 1e-7
 _LOG_BOUNDS = (math.log(1e-9), 5.0)
 # In the search, closer tokens are the same.
 _SAME = 1e-11
@@ -40,26 +39,24 @@ class Windows(NamedTuple):
 def search(bits: int, epsilon: float, density: Density) -> Windows:
     """Return the best shape with 2^bits codes, for the likely numbers of codes in the outermost window."""
     half = 1 << (bits - 1)
-    # Equal codes, and the window of the piecewise mechanism (Wang et al., ICDE 2019), which has infinitely many.
-    width = 1 / (math.exp(epsilon / 2) + 1)
-    start = Windows((np.arange(half) + 0.5) / half, np.full(half, 0.5 / half), width)
-    near = round(2 * half * width)
+    # Near the window of the piecewise mechanism (Wang et al., ICDE 2019), which has infinitely many codes.
+    near = round(2 * half / (math.exp(epsilon / 2) + 1))
     tops = {1, near - 1, near, near + 1} & {*range(1, half + 1)}
-    shapes = [_descend(start, top, epsilon, density) for top in sorted(tops)]
+    shapes = [_descend(half, top, epsilon, density) for top in sorted(tops)]
     return min(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])
 
 
-def _descend(start: Windows, codes_at_top: int, epsilon: float, density: Density) -> Windows:
-    """The channel that BFGS reaches from `start` in logarithms of the steps between values and of the lengths.
+def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> Windows:
+    """The channel that BFGS reaches from equal codes in logarithms of the steps between values and of the lengths.
 
     The outermost window holds exactly the `codes_at_top` largest values. Wherever it ends between two codes instead,
     the values' common factor has a kink as a function of the width, and least values sit at kinks.
     """
     from scipy.optimize import minimize
 
-    top = slice(len(start.heights) - codes_at_top, None)
-    steps = np.diff(start.heights, prepend=0.0) / start.heights[-1]
-    point = np.log(np.maximum(np.concatenate([steps, start.lengths]), _LEAST_SHARE))
+    top, heights = slice(half - codes_at_top, None), (np.arange(half) + 0.5) / half
+    steps = np.diff(heights, prepend=0.0) / heights[-1]
+    point = np.log(np.concatenate([steps, np.full(half, 0.5 / half)]))
     unit = second_moment(_from_logs(point, top)[0], epsilon, density)[0]
 
     def objective(free: Vector) -> tuple[float, Vector]:
