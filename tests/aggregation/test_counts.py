@@ -40,19 +40,13 @@ def same_bits(a, b):
     assert (first.count, first.simulated, first.estimator) == (second.count, second.simulated, second.estimator)
 
 
-def updated(mechanism, messages):
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
-    return aggregator
-
-
 @pytest.mark.parametrize("case", COUNTABLE)
 def test_counts_give_the_bits_of_messages(case):
     mechanism = build(case)
     messages = encode(mechanism, np.random.default_rng(3).standard_normal((700, mechanism.dim)), rng=3)
     aggregator = mechanism.aggregator()
     aggregator.update_counts(*counted(mechanism, messages), simulated=True)
-    same_bits(aggregator, updated(mechanism, messages))
+    same_bits(aggregator, mechanism.aggregator().update(messages))
 
 
 @given(
@@ -75,7 +69,7 @@ def test_any_order_and_partition_into_counts_and_messages_gives_the_same_bits(ca
         else:
             aggregator.update(part)
     aggregator._simulated = True
-    same_bits(aggregator, updated(mechanism, messages))
+    same_bits(aggregator, mechanism.aggregator().update(messages))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in COUNTABLE])
@@ -93,7 +87,7 @@ def test_any_table_with_the_fields_and_a_count_will_do(table):
     columns, times = counted(MECHANISM, messages)
     aggregator = MECHANISM.aggregator()
     aggregator.update_counts(table(columns | {"messages": times}), simulated=True)
-    same_bits(aggregator, updated(MECHANISM, messages))
+    same_bits(aggregator, MECHANISM.aggregator().update(messages))
 
 
 @pytest.mark.parametrize("turn", [np.float64, lambda times: [Decimal(int(n)) for n in times], pyarrow.array, list])
@@ -102,7 +96,7 @@ def test_whole_numbers_of_any_type_are_counts(turn):
     columns, times = counted(MECHANISM, messages)
     aggregator = MECHANISM.aggregator()
     aggregator.update_counts(columns, turn(times), simulated=True)
-    same_bits(aggregator, updated(MECHANISM, messages))
+    same_bits(aggregator, MECHANISM.aggregator().update(messages))
 
 
 def test_lists_of_coordinates_come_from_any_table():
@@ -113,7 +107,7 @@ def test_lists_of_coordinates_come_from_any_table():
     for table in (lists, pyarrow.table(lists), polars.DataFrame(lists)):
         aggregator = mechanism.aggregator()
         aggregator.update_counts(table, times, simulated=True)
-        same_bits(aggregator, updated(mechanism, messages))
+        same_bits(aggregator, mechanism.aggregator().update(messages))
 
 
 def test_lists_with_nulls_or_of_other_lengths_and_columns_of_one_name_are_refused():

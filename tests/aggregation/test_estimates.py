@@ -20,8 +20,7 @@ def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):
     x = typical_vector(dim)
     for frames in (1, 4):
         mechanism = FrameUnit(dim, 8.0, frames=frames, frame_seed=seed)
-        aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed))
+        aggregator = mechanism.aggregator().update(mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed))
         estimate = aggregator.mean()
         error = np.linalg.norm(estimate.value - x)
         # The bias of one frame scatters by 1.9 % around the closed form, and that of four by less: no false failures.
@@ -34,8 +33,7 @@ def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):
 
 def test_regions_of_special_estimates():
     mechanism = FrameUnit(9, 3.0)
-    aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(np.ones(9)))
+    aggregator = mechanism.aggregator().update(mechanism.encode(np.ones(9)))
     alone = aggregator.mean().region()
     assert np.isnan(alone.radius)
     assert np.all(np.isnan(alone.half_width))
@@ -71,8 +69,7 @@ def test_the_square_of_a_covariance_against_a_dense_one(make, dim, tolerance, se
 def test_alike_clients_of_sstq_have_noise_in_fewer_directions():
     """At ε = 12 all messages of one coordinate are nearly equal: in d = 2 the noise is close to rank one."""
     mechanism = sstq.SSTQ(2, 12.0)
-    aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(np.broadcast_to(typical_vector(2), (20_000, 2)), rng=1))
+    aggregator = mechanism.aggregator().update(mechanism.encode(np.broadcast_to(typical_vector(2), (20_000, 2)), rng=1))
     estimate = aggregator.mean()
     assert 1 < estimate.directions < 1.7
     assert estimate.region().radius > replace(estimate, directions=None).region().radius

@@ -37,8 +37,7 @@ def collected(request, tmp_path_factory):
     messages = encode(mechanism, np.random.default_rng(1).standard_normal((N, DIM)) / 2, rng=1)
     path = tmp_path_factory.mktemp("engines") / "messages.parquet"
     sstq.write_messages(path, messages, mechanism)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
+    aggregator = mechanism.aggregator().update(messages)
     return mechanism, path, aggregator
 
 
@@ -149,8 +148,7 @@ def test_spark_encodes_and_counts(tmp_path, monkeypatch):
         assert group.count == 1000
         own = written.filter(pyarrow.compute.equal(written["country"], label))
         columns = tuple(own[field.name].to_numpy().astype(field.dtype) for field in mechanism.layout.fields)
-        aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.messages_from_columns(columns, None, False))
+        aggregator = mechanism.aggregator().update(mechanism.messages_from_columns(columns, None, False))
         assert aggregator.mean().value.tobytes() == group.mean().value.tobytes()
 
 

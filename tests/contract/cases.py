@@ -1,8 +1,10 @@
 """Every mechanism of the registry, in the variants that differ in what they promise."""
 
+import copy
 import importlib.util
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,7 +115,12 @@ def each(cases):
 
 
 def build(case, dim=DIM, clip=0.5, **changes):
-    """The mechanism of a case."""
+    """The mechanism of a case, a copy of what is solved once."""
+    return copy.copy(_solved(case, dim, clip, **changes))
+
+
+@cache
+def _solved(case, dim, clip, **changes):
     if case in RECORDS:
         return sstq.mechanism(case.split("/")[0], **RECORDS[case] | changes)
     return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **(CASES | BOUNDED)[case] | changes)

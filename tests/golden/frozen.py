@@ -71,8 +71,7 @@ def record(case, dim):
         frozen["payload"] = payload.hex() if len(payload) <= _HEX else f"sha256:{hashlib.sha256(payload).hexdigest()}"
     if mechanism.trust == "aggregator":
         return frozen | {"decoded": _numbers(mechanism.decode(messages).mean(axis=0))}
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
+    aggregator = mechanism.aggregator().update(messages)
     aggregator._settle()
     if "payload" in frozen and case not in ROUNDED:
         state = np.ascontiguousarray(aggregator._state)

@@ -34,8 +34,7 @@ def test_means_are_in_the_units_that_went_in(name, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         messages = mechanism.encode(x, rng=seed)
-    aggregator = mechanism.aggregator()
-    aggregator.update(messages)
+    aggregator = mechanism.aggregator().update(messages)
     estimate = aggregator.mean()
     assert np.all(np.abs(estimate.value - x.mean(axis=0)) < 6 * estimate.stderr)
     assert np.all(estimate.stderr < [2, 3, 0.3, 1])
@@ -94,8 +93,7 @@ def test_clipping_is_said_where_the_vectors_are():
 def test_an_estimate_as_long_as_clip_says_so():
     mechanism = sstq.SSTQ(4, 3.0, bits=2)
     for scale, said in ((1.0, True), (0.005, False)):
-        aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.encode(scale * people(20_000, 2), rng=2))
+        aggregator = mechanism.aggregator().update(mechanism.encode(scale * people(20_000, 2), rng=2))
         assert ("most vectors are longer than clip" in aggregator.mean().note) is said
 
 

@@ -118,8 +118,7 @@ def test_more_messages_are_as_more_people():
         several, groups = one.replace(messages=5), one.groups_in_turn(50)
         error, same = (m.expected_mse(X, groups=groups) for m in (several, one))
         assert (error.bias2, 5 * error.variance) == pytest.approx((same.bias2, same.variance))
-        aggregator = several.aggregator()
-        aggregator.update(several.encode(X, rng=1, groups=groups))
+        aggregator = several.aggregator().update(several.encode(X, rng=1, groups=groups))
         assert (aggregator.mean().count, aggregator.mean().people) == (250, 50)
         assert shuffled_epsilon(several, 10_000, 1e-6) == shuffled_epsilon(one, 10_000, 1e-6, messages=5)
 
@@ -137,14 +136,12 @@ def test_more_messages_are_as_more_people_but_for_the_bias():
 def test_estimates_know_the_people():
     grouped = sstq.GroupUnit(8, 4.0, groups=3, frames=2**10, messages=4)
     labels = np.arange(50) % 3
-    aggregator = grouped.aggregator()
-    aggregator.update(grouped.encode(X, rng=1, groups=labels))
+    aggregator = grouped.aggregator().update(grouped.encode(X, rng=1, groups=labels))
     estimate = aggregator.mean()
     assert (estimate.count, estimate.people, estimate.messages) == (200, 50, 4)
     np.testing.assert_allclose(estimate.sums.reshape(-1), estimate.value * 50)
     np.testing.assert_allclose(estimate.sums_stderr.reshape(-1), estimate.stderr * 50)
-    half = grouped.aggregator()
-    half.update(grouped.encode(X, rng=1, groups=labels)[:90])
+    half = grouped.aggregator().update(grouped.encode(X, rng=1, groups=labels)[:90])
     assert half.mean().people == 22.5
 
 
@@ -159,8 +156,7 @@ def test_standard_errors_are_of_the_mean_of_these_people(seed):
     squares, stated = [], []
     for number in range(rounds):
         own = mechanism.with_seed(seed + number)
-        aggregator = own.aggregator()
-        aggregator.update(own.encode(x, rng))
+        aggregator = own.aggregator().update(own.encode(x, rng))
         estimate = aggregator.mean()
         squares.append(np.sum((estimate.value - x.mean(axis=0)) ** 2))
         stated.append(np.sum(estimate.stderr**2))

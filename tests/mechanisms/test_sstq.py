@@ -335,8 +335,7 @@ def test_tiny_dimensions(dim, seed):
     mechanism = sstq.SSTQ(dim=dim, epsilon=4.0, bits=2)
     x = np.ones(dim) / dim**0.5
     assert mechanism.expected_mse(x).bias2 < 1e-9
-    aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(np.tile(x, (20_000, 1)), rng=seed))
+    aggregator = mechanism.aggregator().update(mechanism.encode(np.tile(x, (20_000, 1)), rng=seed))
     estimate = aggregator.mean()
     # At most 7 z-tests at |z| < 7: false-failure rate 2e-11.
     assert np.all(np.abs(estimate.value - x) < 7 * estimate.stderr)
@@ -402,8 +401,7 @@ def test_the_bias_that_a_rescaled_decoder_may_leave_is_in_the_error_bars(seed):
     vectors = np.concatenate([np.eye(DIM), [some_vector(k, 1.0) for k in range(20)], np.full((1, DIM), 0.25)])
     for x in mechanism.clip * vectors:
         assert mechanism.expected_mse(x).bias2 <= mechanism.decoder_bias**2
-    aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(np.tile(some_vector(1), (1000, 1)), rng=seed))
+    aggregator = mechanism.aggregator().update(mechanism.encode(np.tile(some_vector(1), (1000, 1)), rng=seed))
     estimate = aggregator.mean()
     assert estimate.frame_bias == mechanism.decoder_bias > 0
     assert estimate.region().radius > mechanism.decoder_bias
