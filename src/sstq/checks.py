@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 _EPSILON_MAX, _MESSAGES_MAX = 20.0, 4096
 
@@ -98,6 +99,24 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
         got = "an integer of more than 100 digits" if long else repr(value)
         raise ArgumentError(name, f"{allowed}, got {got}{why}")
     return int(number) if integer else float(number)
+
+
+def check_integers(name: str, values: ArrayLike | None, count: int, limit: int) -> NDArray[np.integer]:
+    """Return `count` integers below `limit`; otherwise an ArgumentError with the first that is none.
+
+    Examples:
+        >>> check_integers("groups", [0, 4], 2, limit=4)
+        Traceback (most recent call last):
+        ...
+        sstq.checks.ArgumentError: groups must be from 0 to 3, got 4 at row 1
+    """
+    numbers: NDArray[Any] = np.atleast_1d(np.asarray(values))
+    if numbers.shape != (count,) or (count and numbers.dtype.kind not in "iu"):
+        raise ArgumentError(name, f"must be {count} integers, got {numbers.dtype} of shape {numbers.shape}")
+    wrong = np.flatnonzero((numbers < 0) | (numbers >= limit))
+    if len(wrong):
+        raise ArgumentError(name, f"must be from 0 to {limit - 1}, got {numbers[wrong[0]]} at row {wrong[0]}")
+    return numbers
 
 
 def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:

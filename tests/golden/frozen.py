@@ -72,9 +72,8 @@ def record(case, dim):
     if mechanism.trust == "aggregator":
         return frozen | {"decoded": _numbers(mechanism.decode(messages).mean(axis=0))}
     aggregator = mechanism.aggregator().update(messages)
-    aggregator._settle()
     if "payload" in frozen and case not in ROUNDED:
-        state = np.ascontiguousarray(aggregator._state)
+        state = np.ascontiguousarray(aggregator.sums())
         digest = hashlib.sha256(state.astype("<i8").tobytes()).hexdigest()
         frozen["sums"] = {"shape": list(state.shape), "sha256": digest}
     return frozen | {"mean": _numbers(aggregator.mean().value)}

@@ -293,11 +293,11 @@ def test_a_group_of_too_few_people_has_a_sum_and_no_mean(seed):
     ("groups", "message"),
     [
         (None, "groups must be one integer from 0 to 3 per row of X, got None"),
-        ([0, 1], "groups must be 3 integers, got an array of shape (2,)"),
+        ([0, 1], "groups must be 3 integers, got int64 of shape (2,)"),
         ([0, 1, 4], "groups must be from 0 to 3, got 4 at row 2"),
         ([0, -1, 1], "groups must be from 0 to 3, got -1 at row 1"),
-        ([0.0, 1.0, 2.0], "groups must be integers, got dtype float64"),
-        ([True, False, True], "groups must be integers, got dtype bool"),
+        ([0.0, 1.0, 2.0], "groups must be 3 integers, got float64 of shape (3,)"),
+        ([True, False, True], "groups must be 3 integers, got bool of shape (3,)"),
     ],
 )
 def test_wrong_groups_are_refused_before_anything_is_sampled(groups, message, monkeypatch):

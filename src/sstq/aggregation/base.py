@@ -177,18 +177,13 @@ class Aggregator(ABC):
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
             raise ValueError("both aggregators contain the same message file: its messages would count twice")
-        other._settle()
         self._merge_state(other)
         self._sources |= other._sources
         self._count += other._count
         self._simulated |= other._simulated
 
-    def _settle(self) -> NDArray[np.int64]:
-        """Bring the state into its canonical form, which depends on the messages alone, and return it."""
-        return self._state
-
     def _merge_state(self, other: "Aggregator") -> None:
-        self._state += other._state
+        self._state += other.sums()
 
     def mean(self) -> Estimate:
         """Return the mean so far with its standard error, in the units of the vectors."""
@@ -232,7 +227,7 @@ class Aggregator(ABC):
 
     def sums(self) -> NDArray[np.int64]:
         """The integers of the state (read-only), which depend on the messages alone, not on their order."""
-        return self._settle()
+        return self._state
 
     @classmethod
     def from_sums(cls, mechanism: Any, sums: NDArray[np.int64], count: int) -> Self:

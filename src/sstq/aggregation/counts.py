@@ -27,8 +27,6 @@ DIALECTS = {"duckdb": '"', "spark": "`", "bigquery": "`", "clickhouse": '"', "po
 _WITHOUT_LISTS = ("bigquery", "sqlite")
 _BACKSLASHES = ("bigquery", "clickhouse")
 _PARQUET = {"duckdb": ("'", "read_parquet({})"), "spark": ("`", "parquet.{}"), "clickhouse": ("'", "file({}, Parquet)")}
-# Beyond 2^53 doubles skip integers.
-_EXACT = 2.0**53
 
 
 def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tuple[Column, ...], NDArray[np.int64]]:
@@ -73,34 +71,20 @@ def _integers(column: Any, name: str, count: int) -> NDArray[np.int64]:
     Engines return sums of counts as decimals or doubles: these must be whole.
     """
     values = np.asarray(column)
-    if np.ma.is_masked(column):
-        raise ValueError(f"{name} must hold integers without nulls, got some")
-    if values.dtype == object and count > 1:
-        try:
-            values = np.array([list(row) for row in values])
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must hold lists of {count} integers without nulls: {error}") from error
-    if values.dtype == object:
-        values = _from_objects(values, name)
-    whole = values.dtype.kind in "iu"
-    if values.dtype.kind == "f":
-        whole = bool(np.all(np.abs(values) < _EXACT) and np.all(values == np.floor(values)))
-    if values.size and (not whole or (values.dtype.kind == "u" and values.max() > np.iinfo(np.int64).max)):
-        raise ValueError(f"{name} must hold integers without nulls, got {values.dtype} such as {values.flat[0]}")
-    if values.shape != ((len(values),) if count == 1 else (len(values), count)) and values.size:
-        raise ValueError(f"{name} must hold {count} per row, got an array of shape {values.shape}")
-    return values.reshape(-1, count).astype(np.int64)
-
-
-def _from_objects(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Whole numbers of Python's types, such as Decimal, as integers."""
     try:
-        whole = [int(value) for value in values]
-        if any(isinstance(value, str | bool) or value != number for value, number in zip(values, whole, strict=True)):
-            raise ValueError
-        return np.array(whole, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold integers without nulls, got {values[0]!r} or another object") from error
+        if values.dtype == object:
+            values = np.array(values.tolist())
+        with np.errstate(invalid="ignore"):
+            whole = values.astype(np.int64)
+        exact = values.dtype.kind not in "bSU" and not np.ma.is_masked(column) and np.array_equal(values, whole)
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if values.size and not exact:
+        several = f"lists of {count} " if count > 1 else ""
+        raise ValueError(f"{name} must hold {several}integers without nulls, got {values.dtype} such as {values[0]!r}")
+    if values.size and values.shape != ((len(values),) if count == 1 else (len(values), count)):
+        raise ValueError(f"{name} must hold {count} per row, got an array of shape {values.shape}")
+    return whole.reshape(-1, count)
 
 
 def counting_query(layout: Layout, table: str = "messages", dialect: str = "duckdb", by: str | None = None) -> str:

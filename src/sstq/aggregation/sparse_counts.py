@@ -54,10 +54,10 @@ class SparseAggregator(Aggregator):
 
     def _settle_if_many(self) -> None:
         if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._state)):
-            self._settle()
+            self.sums()
 
-    def _settle(self) -> NDArray[np.int64]:
-        """Sort new messages into the state."""
+    def sums(self) -> NDArray[np.int64]:
+        """Sort new messages into the state, and return it."""
         if self._pending:
             self._merged.append(_rows(*np.unique(np.concatenate(self._pending), return_counts=True)))
         if self._merged:
@@ -67,12 +67,12 @@ class SparseAggregator(Aggregator):
 
     def _sent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The messages that were sent, ascending, and how often each."""
-        state = self._settle()
+        state = self.sums()
         codes, counts = (2 * state[:, :1] + np.arange(2)).ravel(), state[:, 1:].ravel()
         return codes[counts > 0], counts[counts > 0]
 
     def _merge_state(self, other: Aggregator) -> None:
-        self._merged.append(other._state)
+        self._merged.append(other.sums())
         self._settle_if_many()
 
     def _check_state(self, state: NDArray[np.int64], count: int) -> None:

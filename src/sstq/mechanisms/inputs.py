@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.checks import check_integers
 from sstq.kernels.threads import row_chunks
 from sstq.messages.arrays import as_vectors
 
@@ -66,14 +67,7 @@ def with_groups(rows: Rows, groups: ArrayLike | None, count: int) -> Rows:
     """Return rows preceded by their private groups, integers below `count`; floats hold all groups exactly."""
     if groups is None:
         raise ValueError(f"groups must be one integer from 0 to {count - 1} per row of X, got None")
-    labels = np.atleast_1d(np.asarray(groups))
-    if labels.ndim != 1 or len(labels) != len(rows):
-        raise ValueError(f"groups must be {len(rows)} integers, got an array of shape {labels.shape}")
-    if labels.dtype.kind not in "iu" and len(labels):
-        raise ValueError(f"groups must be integers, got dtype {labels.dtype}")
-    wrong = np.flatnonzero((labels < 0) | (labels >= count))
-    if len(wrong):
-        raise ValueError(f"groups must be from 0 to {count - 1}, got {labels[wrong[0]]} at row {wrong[0]}")
+    labels = check_integers("groups", groups, len(rows), count)
     return np.concatenate([labels[:, None].astype(rows.dtype), rows], axis=1)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.checks import ArgumentError
+from sstq.checks import ArgumentError, check_integers
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import RngLike, bit_source
 
@@ -106,14 +106,7 @@ def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
     """Return client identifiers as unsigned 64-bit integers; ValueError unless each message has its own."""
     if clients is None:
         raise ArgumentError("clients", "must be given: with a public coin both sides need one identifier per client")
-    ids = np.asarray(clients)
-    if ids.ndim != 1 or len(ids) != count:
-        raise ArgumentError("clients", f"must be {count} integers, got an array of shape {ids.shape}")
-    if ids.dtype.kind not in "iu" and count:
-        raise ArgumentError("clients", f"must be integers, got dtype {ids.dtype}")
-    if count and ids.min() < 0:
-        raise ArgumentError("clients", f"must not be negative, got {ids.min()}")
-    unsigned = ids.astype(np.uint64)
-    if len(np.unique(unsigned)) != count:
+    ids = check_integers("clients", clients, count, 1 << 64).astype(np.uint64)
+    if len(np.unique(ids)) != count:
         raise ArgumentError("clients", "must be distinct: a repeated client would get the same coin twice")
-    return unsigned
+    return ids

@@ -38,7 +38,7 @@ class FamilyAggregator(SparseAggregator):
 
     def _vector_rows(self) -> Ints:
         """The rows of the state, which come first, that are of frames for vectors."""
-        state = self._settle()
+        state = self.sums()
         return state[: np.searchsorted(state[:, 0], self._mechanism.vector_frames * self._rows_of_frame)]
 
     def _sent_in_blocks(self) -> Floats:
