@@ -32,7 +32,7 @@ from sstq.mechanisms.errors import mean_error
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
-from sstq.messages.files import read_messages, write_messages
+from sstq.messages.files import write_messages
 from sstq.randomness.secret import bit_source
 
 Floats = NDArray[np.float64]
@@ -283,45 +283,37 @@ def check_privacy(mechanism: Mechanism, seed: int, count: int = PRIVACY_SAMPLES)
 
 
 def check_aggregation(mechanism: Mechanism, seed: int) -> None:
-    """The mean is that of the estimates, whatever the order and the shards; states are saved, foreign ones refused."""
+    """The mean is that of the estimates, from shards, files and saved states alike; what is foreign is refused."""
     messages = some_messages(mechanism, min(300, mechanism.clients or 300), seed)
     whole, merged, sixth, half = mechanism.aggregator(), mechanism.aggregator(), len(messages) // 6, len(messages) // 2
     _raises(ValueError, "at least one message", whole.mean)
     whole.update(messages)
     for part in (messages[half:], messages[:sixth], messages[sixth:half]):
         merged.merge(mechanism.aggregator().update(part))
-    other = _variant(mechanism, 0.625)
+    alike, other = [merged], _variant(mechanism, 0.625)
     with tempfile.TemporaryDirectory() as folder:
+        for name in ("messages.sstq", "messages.parquet") if find_spec("pyarrow") else ("messages.sstq",):
+            write_messages(Path(folder) / name, messages)
+            alike.append(mechanism.aggregator())
+            _require(alike[-1].update_from_file(Path(folder) / name), "a new file must be added")
         whole.save(Path(folder) / "state")
-        resumed = mechanism.load_aggregator(Path(folder) / "state")
+        alike.append(mechanism.load_aggregator(Path(folder) / "state"))
         _raises(ValueError, "another mechanism", other.load_aggregator, Path(folder) / "state")
-    _require(resumed.count == whole.count == len(messages), "count must be the number of messages")
-    _raises(ValueError, "another mechanism", resumed.update, some_messages(other, 3, seed))
+    _require({one.count for one in (whole, *alike)} == {len(messages)}, "count must be the number of messages")
+    _raises(ValueError, "another mechanism", whole.update, some_messages(other, 3, seed))
     if mechanism.trust == "aggregator":  # whose noise differs
         return
     estimate = whole.mean()
-    for same in (merged.mean(), resumed.mean()):
-        _require(np.array_equal(same.value, estimate.value), "the mean must not depend on order and shards")
-        _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on order and shards")
+    for same in (one.mean() for one in alike):
+        _require(np.array_equal(same.value, estimate.value), "the mean must not depend on shards and files")
+        _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on shards and files")
+        _require(same.simulated, "messages from a seed must be marked as simulated")
     if estimate.estimator == "mean":
         decoded = mechanism.decode(messages)
         if mechanism.bounds is not None:
             decoded = mechanism._scaling.outward_rows(decoded)
         off = np.abs(estimate.value - decoded.mean(axis=0)).max()
         _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
-
-
-def check_files(mechanism: Mechanism, seed: int) -> None:
-    """Files hold the messages."""
-    messages = some_messages(mechanism, 40, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        for suffix in ("sstq", "parquet") if find_spec("pyarrow") else ("sstq",):
-            path, aggregator = Path(folder) / f"messages.{suffix}", mechanism.aggregator()
-            write_messages(path, messages)
-            again = Messages.concatenate(list(read_messages(path, mechanism)))
-            _require((again.to_bytes(), again.simulated) == (messages.to_bytes(), True), "files must hold the messages")
-            _require(aggregator.update_from_file(path), "a new file must be added")
-            _require(aggregator.count == len(messages), "all messages of a file must be added")
 
 
 # All of the above, in that order.
