@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import check_argument, check_number
 from sstq.kernels.threads import row_chunks
 from sstq.randomness import streams
 
@@ -329,9 +329,5 @@ class OrthogonalFrame(Frame):
         return np.asarray(np.einsum("jd,jd->j", self.matrix, self.matrix))
 
 
-_FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}
-
-
-def make_frame(name: str, dim: int, size: int, seed: int) -> Frame:
-    """Return the frame with this name."""
-    return _FRAMES[check_option("frame", name, tuple(_FRAMES))](dim, size, seed)
+FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}
+"""The frames by their names."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certified, make_kashin, represent
-from sstq.frames.tight import Frame, default_frame_size, make_frame
+from sstq.frames.tight import FRAMES, Frame, default_frame_size
 from sstq.mechanisms.base import EncoderInput, Floats32, Ints, Mechanism, Unbiased
 from sstq.mechanisms.parameters import Parameters, Word
 
@@ -53,7 +53,7 @@ class KashinMechanism(Mechanism):
     def frame(self) -> Frame:
         """The tight frame."""
         solved = self.parameters
-        return make_frame(solved.frame, solved.dim, solved.frame_size, solved.frame_seed)
+        return FRAMES[solved.frame](solved.dim, solved.frame_size, solved.frame_seed)
 
     @cached_property
     def kashin(self) -> Kashin:
@@ -92,8 +92,9 @@ def solve_kashin(
     """Check the options of frame and representation; returns them with their defaults, and the two parts."""
     size = default_frame_size(dim) if frame_size is None else frame_size
     size = check_number("frame_size", size, dim, 2**32, integer=True)
-    chosen = make_frame(frame, dim, size, check_argument("frame_seed", frame_seed))
+    check_option("frame", frame, get_args(FrameName))
     check_option("kashin", kashin, get_args(Recipe))
+    chosen = FRAMES[frame](dim, size, check_argument("frame_seed", frame_seed))
     level = None if level is None else check_argument("level", level)
     recipe = make_kashin(kashin, chosen, level, None if steps is None else check_argument("steps", steps))
     solved = {"frame": chosen.name, "frame_size": size, "frame_seed": chosen.seed}

@@ -18,7 +18,7 @@ from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, uses_strata
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
-from sstq.frames.tight import Frame, make_frame
+from sstq.frames.tight import FRAMES, Frame
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
@@ -357,7 +357,7 @@ def _frame_options(frame: Frame, dim: int, size: int | None, seed: int) -> tuple
         raise ArgumentError("frame", f"must have dim = {dim}, got a frame of dim = {frame.dim}")
     if (size not in (None, frame.size)) or seed not in (0, frame.seed):
         raise ArgumentError("frame_size", "and frame_seed must be left out with a frame, which has its own")
-    if frame != make_frame(frame.name, dim, frame.size, frame.seed):
+    if frame != FRAMES[frame.name](dim, frame.size, frame.seed):
         raise ArgumentError("frame", f"must be a Hadamard frame of one round, or another frame of sstq, got {frame!r}")
     return frame.name, frame.size, frame.seed
 
