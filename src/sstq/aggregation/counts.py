@@ -129,9 +129,9 @@ def _quoted(name: str, mark: str, dialect: str) -> str:
     return mark + name.replace(mark, 2 * mark) + mark
 
 
-def fingerprint(table: Any, counts: ArrayLike | str, layout: Layout, by: str | None = None) -> str:
-    """Return a `source` for a table of counts that depends on its rows, not on their order: 64 hexadecimal digits."""
-    columns, times = read_counts(table, counts, layout)
+def fingerprint(table: Any, layout: Layout, by: str | None = None) -> str:
+    """Return a `source` for a table of counts, 64 characters that depend on its rows and not on their order."""
+    columns, times = read_counts(table, COUNT, layout)
     labels = np.zeros(len(times), dtype="U1") if by is None else np.asarray(table[by]).astype(str)
     flat = [column.reshape(len(times), -1) for column in columns] if len(times) else []
     keys = [*(part for column in flat for part in column.T), times]
@@ -139,4 +139,4 @@ def fingerprint(table: Any, counts: ArrayLike | str, layout: Layout, by: str | N
     digest = hashlib.sha256("\n".join(labels[order]).encode())
     for key in keys:
         digest.update(key[order].astype("<i8").tobytes())
-    return digest.hexdigest()
+    return COUNTED + digest.hexdigest()[len(COUNTED) :]

@@ -1,5 +1,6 @@
 """`sstq aggregate`: estimates the mean and its error from message files or tables of counts."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,99 +77,90 @@ def aggregate(
     resumed = by is None and state_path.exists()
     for name in RESULTS:
         check_output(output / name, force or resumed)
-    whole = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    sums = {"": whole} if by is None else {}
-
-    def add(path: str) -> bool:
-        """Add a file as a whole; returns whether it was new."""
-        if by is None and not tables:
-            return whole.update_from_file(path)
-        parts = (
-            _counted(shared, path, _sources(sums), query, by) if tables else _labelled(shared, path, _sources(sums), by)
-        )
-        for label, part in (parts or {}).items():
-            if label in sums:
-                sums[label].merge(part)
-            else:
-                sums[label] = part
-        return parts is not None
-
+    sums: dict[str, Aggregator] = defaultdict(shared.aggregator)
+    if by is None:
+        sums[""] = shared.load_aggregator(state_path) if resumed else shared.aggregator()
+    sources = sums[""]._sources if by is None else set()
     repeated = 0
     with progress("Aggregating", len(messages)) as advance:
         for path in messages:
-            if not add(path):
-                repeated += 1
+            if tables:
+                added = _add_counts(sums, sources, shared, path, query, by)
             elif by is None:
-                whole.save(state_path)
+                added = sums[""].update_from_file(path)
+            else:
+                added = _add_messages(sums, sources, shared, path, by)
+            repeated += not added
+            if added and by is None:
+                sums[""].save(state_path)
             advance(1)
     if repeated:
         note(f"{repeated} of {len(messages)} files were already counted and skipped")
     if not sums:
         raise ValueError("a mean needs at least one message, got none")
     means = {label: part.mean() for label, part in sums.items()}
-    simulated = known_simulated(any(mean.simulated for mean in means.values()), _sources(sums))
+    simulated = known_simulated(any(mean.simulated for mean in means.values()), sources)
     if by is not None:
         report_groups(shared, means, simulated, by, output)
         return
     if shared.trust == "aggregator":
         # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
-        whole.save(state_path)
+        sums[""].save(state_path)
     report_mean(shared, means[""], simulated, output, verbose)
 
 
-def _sources(sums: "dict[str, Aggregator]") -> set[str]:
-    return {source for part in sums.values() for source in part._sources}
-
-
-def _labelled(mechanism: "Mechanism", path: str, known: set[str], by: str | None) -> "dict[str, Aggregator] | None":
-    """The sums of each label of a Parquet file of messages; None if the file is known."""
+def _add_messages(sums: "dict[str, Aggregator]", sources: set[str], mechanism: "Mechanism", path: str, by: str) -> bool:
+    """Add the messages of a Parquet file to the sums of their labels; returns whether it was new."""
     from sstq.messages.files import open_messages
 
-    parts: dict[str, Aggregator] = {}
     with open_messages(path) as opened:
-        if opened.info.file_id in known:
-            return None
+        if opened.info.file_id in sources:
+            return False
         for messages in opened.read(mechanism, by):
             for label, rows in _split(messages.labels):
-                parts.setdefault(label, mechanism.aggregator()).update(messages[rows])
-    for part in parts.values():
-        part._sources.add(opened.info.file_id)
-    return parts
+                sums[label].update(messages[rows])
+    sources.add(opened.info.file_id)
+    return True
 
 
-def _counted(
-    mechanism: "Mechanism", path: str, known: set[str], query: str | None, by: str | None
-) -> "dict[str, Aggregator] | None":
-    """The sums of each label of a table of counts, or of the whole table; None if the same rows are known."""
+def _add_counts(
+    sums: "dict[str, Aggregator]",
+    sources: set[str],
+    mechanism: "Mechanism",
+    path: str,
+    query: str | None,
+    by: str | None,
+) -> bool:
+    """Add a table of counts to the sums of each label, or to those of all; returns whether its rows were new."""
     import numpy as np
 
-    from sstq.aggregation.counts import COUNT, COUNTED, column_names, fingerprint
+    from sstq.aggregation.counts import COUNT, column_names, fingerprint
     from sstq.messages.count_tables import read_count_table
 
     table, layout = read_count_table(path, query, by), mechanism.counted_layout
     try:
         if by is not None and by not in column_names(table):
             raise ValueError(f"there is no column {by!r}")
-        source = COUNTED + fingerprint(table, COUNT, layout, by)[len(COUNTED) :]
-        if source in known:
+        source = fingerprint(table, layout, by)
+        if source in sources:
             warn(
                 f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
                 "messages, unite both tables with UNION ALL, and add that one to a new --output"
             )
-            return None
+            return False
         if by is None:
-            return {"": mechanism.aggregator().update_counts(table, source=source)}
-        labels = table[by].to_pylist() if hasattr(table[by], "to_pylist") else list(table[by])
-        if None in labels or "" in labels:
-            raise ValueError(f"the column {by!r} must not have nulls or empty labels; fill or drop them first")
-        arrays = {name: np.asarray(table[name]) for name in (COUNT, *(field.name for field in layout.fields))}
-        parts = {}
-        for label, rows in _split(np.array([str(label) for label in labels], dtype=object)):
-            group = {name: array[rows] for name, array in arrays.items()}
-            parts[label] = mechanism.aggregator().update_counts(group, source=source)
+            sums[""].update_counts(table)
+        else:
+            labels = table[by].to_pylist() if hasattr(table[by], "to_pylist") else list(table[by])
+            if None in labels or "" in labels:
+                raise ValueError(f"the column {by!r} must not have nulls or empty labels; fill or drop them first")
+            arrays = {name: np.asarray(table[name]) for name in (COUNT, *(field.name for field in layout.fields))}
+            for label, rows in _split(np.array([str(label) for label in labels], dtype=object)):
+                sums[label].update_counts({name: array[rows] for name, array in arrays.items()})
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return parts
+    sources.add(source)
+    return True
 
 
 def _split(labels: Any) -> Iterator[tuple[str, Any]]:

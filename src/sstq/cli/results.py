@@ -16,7 +16,7 @@ RESULTS = ("mean.npy", "stderr.npy", "summary.json", "groups.csv", "groups.npz",
 
 # The scatter of fewer messages says little about their error: two equal messages have none.
 _FEW = 30
-_NUMBERS = ("norm of mean", "error", "mark")
+_ERROR = "norm: of the mean. error: norm of the standard errors."
 # Of a question with many items a terminal shows the first ones.
 _SHOWN_ROWS = 12
 
@@ -46,8 +46,7 @@ def report_mean(
         _report_survey(results, folder / "survey.csv")
     if estimate.note:
         _advise(mechanism, estimate.note, round(estimate.people))
-    if simulated is not False:
-        _doubt(simulated)
+    _doubt(simulated)
 
 
 def _costs(mechanism: "Mechanism") -> dict[str, Any]:
@@ -91,7 +90,7 @@ def _doubt(simulated: bool | None) -> None:
     """Say that messages are, or may be, simulated."""
     if simulated:
         warn("NOT PRIVATE: some of these messages were simulated with a seed")
-    else:
+    elif simulated is None:
         note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
 
 
@@ -117,15 +116,15 @@ def report_groups(
     }
     summary |= _costs(mechanism) | {"note": means[noted[0]].note if noted else "", "simulated": simulated}
     _write(folder, summary, np.array([mean.value for mean in ordered]), np.array([mean.stderr for mean in ordered]))
-    _write_groups(folder, f"one mean per {by}", [by, "clients"], rows, f"too few: fewer than {_FEW} clients.")
+    caption = f"{_ERROR} too few: fewer than {_FEW} clients."
+    _show_rows(f"one mean per {by}", folder / "groups.csv", rows, rows, caption)
     loss = summary["privacy_loss"]
     spent = "no privacy" if loss is None else f"ε = {safe_figure(loss)} per message, the {by} public"
     note(f"{count:,} messages, {len(rows):,} groups, {summary['marked']:,} marked; {spent}")
     if noted:
         text = f"{len(noted):,} of {len(rows):,} groups; {_printable(noted[0])}: {summary['note']}"
         _advise(mechanism, text, max(mean.count for mean in ordered))
-    if simulated is not False:
-        _doubt(simulated)
+    _doubt(simulated)
 
 
 def _report_private(estimate: Any, folder: Path) -> None:
@@ -142,46 +141,41 @@ def _report_private(estimate: Any, folder: Path) -> None:
         numbers = _numbers(estimate.means[group], estimate.means_stderr[group], bool(estimate.too_few[group]))
         rows.append({"group": str(group), "share": float(share), "share_stderr": float(stderr), **numbers})
     few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."
-    _write_groups(folder, "private groups", ["group", "share", "± share"], rows, few)
+    _show_rows("private groups", folder / "groups.csv", rows, rows, f"{_ERROR} {few}")
 
 
 def _numbers(value: Any, stderr: Any, few: bool) -> dict[str, Any]:
-    """Return the numbers of a line of groups.csv; a single message has no error."""
+    """The norms of a line of groups.csv, and its mark; a single message has no error."""
     import numpy as np
 
-    numbers = {"norm": float(np.linalg.norm(value)), "error": float(np.linalg.norm(stderr))}
-    known = {name: None if math.isnan(number) else number for name, number in numbers.items()}
-    return known | {"mark": "too few" if few else ""}
+    norms = {"norm": float(np.linalg.norm(value)), "error": float(np.linalg.norm(stderr))}
+    return {name: None if math.isnan(norm) else norm for name, norm in norms.items()} | {"mark": "too few" * few}
 
 
-def _write_groups(folder: Path, title: str, columns: list[str], rows: list[dict[str, Any]], caption: str) -> None:
-    """Write groups.csv, and print it as a table."""
+def _report_survey(estimate: Any, path: Path) -> None:
+    """Write the tidy table of a survey's results, and show the first rows of every question."""
+    from sstq.mechanisms.survey.estimates import NumberEstimate
+
+    columns = ("item", "estimate", "stderr", "low", "high")
+    rows, shown = [], []
+    for name, result in estimate.results.items():
+        lines = [{"question": name} | dict(zip(columns, row, strict=True)) for row in result.rows()]
+        rows += lines
+        # The mean and the quartiles of a number come before its bins.
+        shown += lines[: 4 if isinstance(result, NumberEstimate) else _SHOWN_ROWS]
+    caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
+    _show_rows("results", path, rows, shown, caption)
+
+
+def _show_rows(title: str, path: Path, rows: list[dict[str, Any]], shown: list[dict[str, Any]], caption: str) -> None:
+    """Write rows as CSV, and print some of them as a table."""
     from sstq.files.atomic import write_csv
 
-    write_csv(folder / "groups.csv", list(rows[0]), rows)
-    cells = [[_printable(cell) if isinstance(cell, str) else cell for cell in row.values()] for row in rows]
-    show_table(
-        f"{folder}: {title}", [*columns, *_NUMBERS], cells, caption=f"error: norm of the standard errors. {caption}"
-    )
+    write_csv(path, list(rows[0]), rows)
+    cells = [[_printable(cell) if isinstance(cell, str) else cell for cell in row.values()] for row in shown]
+    show_table(f"{path}: {title}", list(rows[0]), cells, caption=caption)
 
 
 def _printable(label: str) -> str:
     """Return a label for a line of a table, with unprintable characters such as tabs escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in label)
-
-
-def _report_survey(estimate: Any, path: Path) -> None:
-    """Write the tidy table of a survey's results, and show the first rows of every question."""
-    from sstq.files.atomic import write_csv
-    from sstq.mechanisms.survey.estimates import NumberEstimate
-
-    columns = ["question", "item", "estimate", "stderr", "low", "high"]
-    rows, shown = [], []
-    for name, result in estimate.results.items():
-        lines = [(name, *row) for row in result.rows()]
-        rows += lines
-        # The mean and the quartiles of a number come before its bins.
-        shown += lines[: 4 if isinstance(result, NumberEstimate) else _SHOWN_ROWS]
-    write_csv(path, columns, [dict(zip(columns, row, strict=True)) for row in rows])
-    caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
-    show_table("Results", columns, shown, caption=caption)
