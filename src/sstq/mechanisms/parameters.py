@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from sstq.checks import check_arguments, check_option
 
 JSON_FORMAT, JSON_VERSION = "sstq-mechanism", 2
+
+_signature = cache(inspect.signature)
 
 # Doubles beyond are refused in ranges; integers beyond are rounded by other parsers.
 _LARGEST = 1e300
@@ -130,6 +132,11 @@ class Parameters:
         3
     """
 
+    @classmethod
+    @cache
+    def _kinds(cls) -> dict[str, Any]:
+        return get_type_hints(cls, include_extras=True)
+
     def options(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults; options of the same name have these values."""
         values = ((field.default, field.name, getattr(self, field.name)) for field in fields(self))
@@ -137,7 +144,7 @@ class Parameters:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        kinds = get_type_hints(type(self), include_extras=True)
+        kinds = self._kinds()
         return {name: _write(value, kinds[name]) for name, value in Parameters.options(self).items()}
 
     @classmethod
@@ -146,7 +153,7 @@ class Parameters:
         required = {field.name for field in fields(cls) if field.default is MISSING}
         if missing := sorted(required - data.keys()):
             raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
-        kinds = get_type_hints(cls, include_extras=True)
+        kinds = cls._kinds()
         read = cls(**{name: _read(name, data[name], kind) for name, kind in kinds.items() if name in data})
         written = read.to_dict()
         wrong = data.keys() ^ written.keys() | {name for name in data if written.get(name) != data[name]}
@@ -158,11 +165,12 @@ class Parameters:
 class Agreement(ABC):
     """Options as given, and the parameters that were solved from them; immutable.
 
-    The constructor checks options, solves, and ends with `_hold`. Parts such as a frame or a channel are cached
-    properties, made from the parameters. Each field of the parameters is an attribute too, unless there is a part of
-    that name.
+    The life of a mechanism: `__new__` notes the options as given, `__init__` checks and solves them, and `_hold` keeps
+    the parameters and runs one exact check. JSON holds the parameters, and reading it ends with the same check. Parts
+    such as a frame or a channel are cached properties, made from the parameters.
 
     Attributes:
+        options: the arguments as given, in their order; of an object read from JSON, those that JSON holds.
         parameters: integers and decoding values, a frozen dataclass of `parameters_class`.
         name: that of the mechanism in JSON.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
@@ -175,19 +183,30 @@ class Agreement(ABC):
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     parameters: Parameters
-
-    @cached_property
-    def options(self) -> Mapping[str, Any]:
-        """The arguments as given, in their order; of an object read from JSON, those that JSON holds."""
-        return _shown(type(self), self.parameters.options())
+    options: Mapping[str, Any]
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Note the options as given; `__init__` checks them."""
         made = super().__new__(cls)
         with suppress(TypeError):  # which `__init__` raises with a better message
-            options = inspect.signature(cls).bind(*arguments, **options).arguments
+            options = _signature(cls).bind(*arguments, **options).arguments
         vars(made)["options"] = options
         return made
+
+    @classmethod
+    def _restored(cls, parameters: Any, options: Mapping[str, Any] | None = None) -> Self:
+        """An object with these parameters, which are not checked, and with these options, or those that they hold."""
+        made = object.__new__(cls)
+        made._keep(parameters, parameters.options() if options is None else options)
+        return made
+
+    def _keep(self, parameters: Parameters, options: Mapping[str, Any]) -> None:
+        """Keep the parameters, each as an attribute too unless there is a part of that name; and plain options."""
+        cls, fields = type(self), vars(parameters).items()
+        plain = {name: value for name, value in fields if not isinstance(getattr(cls, name, None), cached_property)}
+        known = {name: options[name] for name in _signature(cls).parameters if name in options}
+        shown = {name: value.item() if isinstance(value, np.generic) else value for name, value in known.items()}
+        vars(self).update(plain, parameters=parameters, options=MappingProxyType(shown))
 
     @classmethod
     def _checked(cls, **arguments: Any) -> dict[str, Any]:
@@ -199,7 +218,7 @@ class Agreement(ABC):
 
         The options `shown` take the place of those given, in a form that `repr` can show.
         """
-        vars(self).update(vars(restored(type(self), parameters, {**self.options, **shown})))
+        self._keep(parameters, {**self.options, **shown})
         self._check()
 
     @abstractmethod
@@ -213,7 +232,7 @@ class Agreement(ABC):
         raise AttributeError(f"{type(self).__name__} cannot be changed: {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (type(self), self.parameters, dict(self.options))
+        return self._restored, (self.parameters, dict(self.options))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
@@ -226,9 +245,9 @@ class Agreement(ABC):
             >>> sstq.SSTQ(100, 3.0, bits=2).replace(clip=2.0, frame_seed=5)
             SSTQ(dim=100, epsilon=3.0, bits=2, clip=2.0, frame_seed=5)
         """
-        options, known = {**self.options, **changes}, inspect.signature(type(self)).parameters
+        options, known = {**self.options, **changes}, _signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
-            return restored(type(self), replace(self.parameters, **self._checked(**changes)), options)
+            return self._restored(replace(self.parameters, **self._checked(**changes)), options)
         # JSON does not hold a rate; nothing else is lost there.
         if "rate" in known and "rate" not in options and type(self)(**self.options) != self:
             raise ValueError("replace needs the rate, which JSON does not hold: pass it as well")
@@ -257,23 +276,3 @@ class Agreement(ABC):
 
     def __hash__(self) -> int:
         return hash(self.digest())
-
-
-Made = TypeVar("Made", bound=Agreement)
-
-
-def restored(cls: type[Made], parameters: Any, options: Mapping[str, Any] | None = None) -> Made:
-    """An object with these parameters, which are not checked, and with these options, or those that they hold."""
-    made = object.__new__(cls)
-    parts = {name for name in vars(parameters) if isinstance(getattr(cls, name, None), cached_property)}
-    vars(made).update({name: value for name, value in vars(parameters).items() if name not in parts})
-    vars(made)["parameters"] = parameters
-    if options is not None:
-        vars(made)["options"] = _shown(cls, options)
-    return made
-
-
-def _shown(cls: type[Agreement], options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options in the order of the arguments, with plain numbers."""
-    known = {name: options[name] for name in inspect.signature(cls).parameters if name in options}
-    return MappingProxyType({name: v.item() if isinstance(v, np.generic) else v for name, v in known.items()})

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.parameters import JSON_FORMAT, JSON_VERSION, restored
+from sstq.mechanisms.parameters import JSON_FORMAT, JSON_VERSION
 
 # The limits for JSON: rows of a frame per dimension, or in all; 2^16 rows are usual with private groups. The paper's
 # recipe takes 30 steps.
@@ -129,7 +129,7 @@ def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_ste
                 f"{name} must be at most {most} for dim = {solved.dim}, got {getattr(solved, name)!r}; "
                 f"pass max_{name}= to allow more"
             )
-    made = restored(chosen, solved)
+    made = chosen._restored(solved)
     made._check()
     return made
 

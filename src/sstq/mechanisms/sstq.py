@@ -24,7 +24,7 @@ from sstq.mechanisms import parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
-from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable, restored
+from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
 from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
@@ -329,7 +329,7 @@ class SSTQ(KashinMechanism):
             return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
         dim, size = self.dim // share, self.frame.size // share
         solved = replace(self.parameters, dim=dim, frame_size=size, frame_seed=0, messages=1)
-        small = restored(type(self), solved)
+        small = self._restored(solved)
         if self.coin == "public" and uses_strata(clients, self.frame.size):
             # As many messages per stratum as there are here.
             return _error_of(small, max(clients // share, MESSAGES_PER_STRATUM * size))
