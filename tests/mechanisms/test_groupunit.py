@@ -7,6 +7,7 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL
+from sstq.mechanisms.frameunit.alignment import moments_of_frame
 from sstq.mechanisms.groupunit.mechanism import alignments, best_blocks, block_numbers
 from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors
@@ -119,15 +120,15 @@ def test_bits_follow_from_the_clients():
 def test_a_round_has_the_expected_error(epsilon, seed):
     """The mean squared error of 10 rounds is the exact one to 3 %, and shares are within their errors.
 
-    Every ten people have the same vector and group: the exact error of 400 rows takes a second.
+    Every hundred people have the same vector and group, so that the exact error of 40 rows is enough.
     """
     rng = np.random.default_rng(seed)
     n, groups, dim = 4000, 10, 64
-    kinds = rng.standard_normal((n // 10, dim)) + 0.5
+    kinds = rng.standard_normal((n // 100, dim)) + 0.5
     kinds *= rng.uniform(0.2, 1.0, size=(len(kinds), 1)) / np.linalg.norm(kinds, axis=1, keepdims=True)
     own = rng.choice(groups - 1, size=len(kinds), p=np.arange(1, groups) / 45)  # skewed, and the last group is empty
-    x, labels = np.repeat(kinds, 10, axis=0), np.repeat(own, 10)
-    mechanism = sstq.GroupUnit(dim, epsilon, groups=groups, frames=64)
+    x, labels = np.repeat(kinds, 100, axis=0), np.repeat(own, 100)
+    mechanism = sstq.GroupUnit(dim, epsilon, groups=groups, frames=16)
     truth, shares = np.zeros((groups, dim)), np.bincount(labels, minlength=groups) / n
     np.add.at(truth, labels, x / n)
     errors, scores = [], []
@@ -140,7 +141,7 @@ def test_a_round_has_the_expected_error(epsilon, seed):
         scores.append((estimate.shares - shares) / estimate.shares_stderr)
     # The squared error of a round has a relative deviation of at most √(2/640) = 6 %, of 10 rounds 1.9 %: |z| < 6.
     expected = mechanism.expected_mse(kinds, groups=own)
-    assert np.mean(errors) == pytest.approx(expected.bias2 + expected.variance / 10, rel=0.03 + 6 * 0.019)
+    assert np.mean(errors) == pytest.approx(expected.bias2 + expected.variance / 100, rel=0.03 + 6 * 0.019)
     # 100 nearly normal scores, of which neighbours depend on each other.
     assert np.abs(scores).max() < 7
     assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.5
@@ -149,27 +150,22 @@ def test_a_round_has_the_expected_error(epsilon, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("frames", [256, pytest.param(4096, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("options", [{"epsilon": 1.0}, {"epsilon": 2.0, "blocks": 2}, {"epsilon": 5.0}])
-@pytest.mark.parametrize("name", ["spike", "two spikes", "constant", "short", "hadamard"])
-def test_it_is_unbiased_over_frames(name, options, frames):
+def test_it_is_unbiased_over_frames(options, frames):
     """The exact expectation of structured vectors over all frames is the vector, to the bias that so many leave."""
     dim, groups = 16, 4
     vectors = {key: rows[0] for key, rows in structured_vectors(dim, np.random.default_rng(0)).items()}
     vectors["two spikes"] = np.where(np.arange(dim) < 2, 2**-0.5, 0.0)
     vectors["short"] = 0.3 * vectors["gaussian"]
-    x = vectors[name]
     mechanism = sstq.GroupUnit(dim, groups=groups, frames=frames, frame_size=256, share_people=0.0, **options)
-    rows = mechanism._records(x[None], [groups - 1])
-    _, padded = mechanism._in_block(rows)
-    from sstq.mechanisms.frameunit.alignment import moments_of_frame
-
-    unit_rows = mechanism._unit_ball(padded)
-    total = np.zeros(padded.shape[1])
+    _, padded = mechanism._in_block(mechanism._records(np.stack([*vectors.values()]), [groups - 1] * len(vectors)))
+    unit_rows, total = mechanism._unit_ball(padded), np.zeros(padded.shape)
     for number in range(frames):
-        total += moments_of_frame(unit_rows, mechanism.family.frame(number), mechanism.row_draw, padded.shape[1])[0][0]
-    bias = total / frames / mechanism.alignment - padded[0]
+        total += moments_of_frame(unit_rows, mechanism.family.frame(number), mechanism.row_draw, padded.shape[1])[0]
+    bias = np.linalg.norm(total / frames / mechanism.alignment - padded, axis=1)
     deviation = math.sqrt(mechanism.row_draw.frame_bias2 / frames)
     # Its squared length has about as many degrees of freedom as there are dimensions: six deviations of length.
-    assert np.linalg.norm(bias) < deviation * (1 + 6 / math.sqrt(2 * 16)) + 0.002
+    most = deviation * (1 + 6 / math.sqrt(2 * 16)) + 0.002
+    assert np.all(bias < most), dict(zip(vectors, bias, strict=True))
 
 
 def share_sets(epsilon, groups, room=None, seed=0):
@@ -257,7 +253,7 @@ def test_shares_on_the_simplex():
 @pytest.mark.slow
 def test_means_of_groups_are_within_their_errors(seed):
     rng = np.random.default_rng(seed)
-    n, means = 40_000, np.array([[0.5, 0.0], [0.0, -0.5], [0.3, 0.3], [0.1, 0.0]])
+    n, means = 10_000, np.array([[0.5, 0.0], [0.0, -0.5], [0.3, 0.3], [0.1, 0.0]])
     labels = rng.choice(4, size=n, p=[0.5, 0.2, 0.2, 0.1])
     for epsilon in (1.0, 4.0):
         mechanism = sstq.GroupUnit(2, epsilon, groups=4, clients=n, frame_seed=seed)
