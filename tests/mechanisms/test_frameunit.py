@@ -12,7 +12,7 @@ import sstq
 from sstq import kernels
 from sstq.baselines.privunit import PrivUnitG
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, inside_by_rank, top_half_normals
+from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, top_half_normals
 from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.trial_vectors import structured_vectors
@@ -294,7 +294,7 @@ def test_few_public_bits(bits, error):
 def test_the_chance_of_being_inside_is_hypergeometric(size, taking_part):
     draw = best_draw(1.0, taking_part)
     expected = hypergeom.cdf(draw.inside - 1, size - 1, np.arange(size), taking_part - 1)
-    np.testing.assert_allclose(inside_by_rank(taking_part, draw.inside, size), expected, atol=1e-12)
+    np.testing.assert_allclose(RowDraw(draw, size, size).inside_by_rank, expected, atol=1e-12)
 
 
 def test_a_million_clients_of_dimension_256():

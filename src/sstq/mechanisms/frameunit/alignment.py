@@ -67,33 +67,6 @@ def _top_half_normal_squares(size: int, count: int) -> float:
     return count + size * math.sqrt(2 / math.pi) * float(_mean_height(size, np.array([count]), 1)[0])
 
 
-def inside_by_rank(taking_part: int, inside: int, size: int) -> Floats:
-    """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
-
-    A row of rank r is inside unless the k-th best of the R − 1 others is among the r better; it has rank p − 1 with
-    probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
-    """
-    from scipy.special import gammaln
-
-    if inside == taking_part:
-        return np.ones(size)
-    if taking_part == size:
-        return (np.arange(size) < inside).astype(np.float64)
-
-    def log_ways(among: Rows, chosen: int) -> Rows:
-        return np.asarray(gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1))
-
-    # Ranks that leave k − 1 better and R − 1 − k worse ones; all others have probability zero.
-    place = np.arange(inside, size - taking_part + inside + 1, dtype=np.float64)
-    log_all = log_ways(np.array([size - 1.0]), taking_part - 1)
-    log_at = log_ways(place - 1, inside - 1) + log_ways(size - 1 - place, taking_part - 1 - inside) - log_all
-    at = np.zeros(size)
-    at[place.astype(np.int64)] = np.exp(log_at)
-    beaten = np.cumsum(at)
-    # The last sum is 1 but for rounding.
-    return np.asarray(np.clip(1 - beaten / beaten[-1], 0.0, 1.0))
-
-
 def _length_scatter(size: int, inside: int) -> float:
     """Var[A]/E[A]² of the sum A of the k largest coordinates, in absolute value, of a uniform direction of R^N.
 
@@ -189,8 +162,30 @@ class RowDraw:
 
     @cached_property
     def inside_by_rank(self) -> Floats:
-        """The probability that the row of each rank takes part and is inside, given that it takes part."""
-        return inside_by_rank(self.rows, self.choice.inside, self.size)
+        """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
+
+        A row of rank r is inside unless the k-th best of the R − 1 others is among the r better; it has rank p − 1 with
+        probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
+        """
+        from scipy.special import gammaln
+
+        size, rows, inside = self.size, self.rows, self.choice.inside
+        if inside == rows:
+            return np.ones(size)
+        if rows == size:
+            return (np.arange(size) < inside).astype(np.float64)
+
+        def log_ways(among: Rows, chosen: int) -> Rows:
+            return np.asarray(gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1))
+
+        # Ranks that leave k − 1 better and R − 1 − k worse ones; all others have probability zero. The constant factor
+        # keeps the numbers within range; the sum tells it exactly.
+        place = np.arange(inside, size - rows + inside + 1, dtype=np.float64)
+        logs = log_ways(place - 1, inside - 1) + log_ways(size - 1 - place, rows - 1 - inside)
+        at = np.zeros(size)
+        at[place.astype(np.int64)] = np.exp(logs - np.max(logs))
+        beaten = np.cumsum(at)
+        return np.asarray(1 - beaten / beaten[-1])
 
     def client_error(self, people: float = 1.0) -> float:
         """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1, where a share `people` of clients count."""

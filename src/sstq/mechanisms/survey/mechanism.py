@@ -20,7 +20,7 @@ from sstq.mechanisms.survey.columns import columns_of
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
-from sstq.mechanisms.survey.questions import Column, SurveyQuestion, check_questions
+from sstq.mechanisms.survey.questions import By, Question, SurveyQuestion, check_questions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import BitSource, channel_words
@@ -104,13 +104,13 @@ class Survey(RecordMechanism):
     _draws_by = "secret_draw"
 
     parameters: SurveyParameters
-    questions: dict[str, SurveyQuestion]
+    questions: dict[str, Question]
     draws: tuple[int, ...]
 
     def __init__(
         self,
         epsilon: float,
-        questions: Mapping[str, SurveyQuestion],
+        questions: Mapping[str, Question],
         *,
         weights: Mapping[str, float] | None = None,
         people: int = 100_000,
@@ -196,9 +196,9 @@ class Survey(RecordMechanism):
         return math.sqrt(sum(part.items * part.mechanism.clip**2 for part in self.parts))
 
     @property
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, SurveyQuestion]:
         """The questions that have a column."""
-        return {name: question for name, question in self.questions.items() if isinstance(question, Column)}
+        return {name: question for name, question in self.questions.items() if not isinstance(question, By)}
 
     def _records_of(self, X: Any, strict: bool) -> Rows:
         """The records of a table: pandas, Polars, Arrow or a dict of columns."""

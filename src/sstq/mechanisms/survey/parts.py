@@ -15,7 +15,7 @@ from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.parameters import Parameters
 from sstq.mechanisms.parameters import Words as Integers
 from sstq.mechanisms.registry import from_values, mechanism
-from sstq.mechanisms.survey.questions import By, SurveyQuestion, Vector, check_questions, question_from_dict
+from sstq.mechanisms.survey.questions import By, Question, Vector, check_questions, question_from_dict, question_to_dict
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
@@ -29,7 +29,7 @@ class Part:
     """
 
     name: str
-    question: SurveyQuestion
+    question: Question
     mechanism: Mechanism
     items: int
     share: float = 1.0
@@ -107,7 +107,7 @@ class Part:
             raise ValueError(f"{about} have one message and a private coin")
 
 
-def best_part(name: str, question: SurveyQuestion, epsilon: float, people: int) -> Part:
+def best_part(name: str, question: Question, epsilon: float, people: int) -> Part:
     """The candidate with the least variance."""
     candidates = []
     for kind, options, items in question._candidates():
@@ -134,7 +134,7 @@ def checked_weights(name: str, weights: Any) -> dict[str, float]:
     return {question: float(check_number(name, value, 1e-9, 1e9)) for question, value in weights.items()}
 
 
-def _read_questions(name: str, entries: Any) -> dict[str, SurveyQuestion]:
+def _read_questions(name: str, entries: Any) -> dict[str, Question]:
     try:
         return check_questions({entry.pop("name"): question_from_dict(entry) for entry in map(dict, entries)})
     except (KeyError, TypeError, ValueError) as error:
@@ -154,10 +154,10 @@ def _read_answerers(name: str, entries: Any) -> tuple[tuple[int, Mechanism], ...
 
 
 Asked = Annotated[
-    dict[str, SurveyQuestion],
+    dict[str, Question],
     _read_questions,
     # A list, because the questions have an order.
-    lambda asked: [{"name": name} | question.to_dict() for name, question in asked.items()],
+    lambda asked: [{"name": name} | question_to_dict(question) for name, question in asked.items()],
 ]
 Answerers = Annotated[
     tuple[tuple[int, Mechanism], ...],

@@ -33,32 +33,14 @@ Candidates = list[tuple[str, dict[str, Any], int]]
 
 
 class SurveyQuestion(ABC):
-    """A question: what people are asked, with public bounds."""
+    """A question: what people are asked, with public bounds. It has a column, whose records have `width` numbers."""
 
     type: ClassVar[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The question as JSON values."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
-        return {"type": self.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    width: int
 
     @abstractmethod
     def _candidates(self) -> Candidates:
         """The mechanisms that can answer the question."""
-
-    @abstractmethod
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
-        """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
-
-    @abstractmethod
-    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
-        """The result, from the estimates of all items and the aggregator of the first one."""
-
-
-class Column(SurveyQuestion):
-    """A question that has a column of its own; a record has `width` numbers."""
-
-    width: int
 
     @abstractmethod
     def _examples(self) -> list[Any]:
@@ -83,11 +65,16 @@ class Column(SurveyQuestion):
         return rows
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
+        """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
         return held[name]
+
+    @abstractmethod
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
+        """The result, from the estimates of all items and the aggregator of the first one."""
 
 
 @dataclass(frozen=True)
-class _Labelled(Column):
+class _Labelled(SurveyQuestion):
     labels: Sequence[Label]
 
     def __post_init__(self) -> None:
@@ -188,7 +175,7 @@ class MultiChoice(_Labelled):
 
 
 @dataclass(frozen=True)
-class Number(Column):
+class Number(SurveyQuestion):
     """A number from `low` to `high`, counted in bins of equal width; values beyond are moved to the ends.
 
     The bounds must be public knowledge, not those of the data.
@@ -264,7 +251,7 @@ class Number(Column):
 
 
 @dataclass(frozen=True)
-class Vector(Column):
+class Vector(SurveyQuestion):
     """A vector of `dim` numbers; those longer than `clip` are scaled down. Missing ones are zero.
 
     Examples:
@@ -306,8 +293,10 @@ class Vector(Column):
 
 
 @dataclass(frozen=True)
-class By(SurveyQuestion):
+class By:
     """The mean of a Number or a Vector per label of a Choice; both are named as in the survey, and both are private.
+
+    It has no column of its own.
 
     Examples:
         >>> By("country", "age")
@@ -320,7 +309,7 @@ class By(SurveyQuestion):
     choice: Choice = field(init=False, repr=False, compare=False)
     measured: Number | Vector = field(init=False, repr=False, compare=False)
 
-    def within(self, questions: Mapping[str, SurveyQuestion]) -> "By":
+    def within(self, questions: Mapping[str, "Question"]) -> "By":
         """The question with the two that it names."""
         group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
         if not isinstance(group, Choice):
@@ -358,29 +347,36 @@ class By(SurveyQuestion):
         return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits, first)
 
 
+Question = SurveyQuestion | By
 KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice, Number, Vector, By)}
 
 
-def question_from_dict(data: Any) -> SurveyQuestion:
-    """Read a question from its `to_dict`; ValueError for anything else."""
+def question_to_dict(question: Question) -> dict[str, Any]:
+    """The question as JSON values."""
+    values = {each.name: getattr(question, each.name) for each in fields(question) if each.init}  # type: ignore[arg-type]
+    return {"type": question.type} | {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+def question_from_dict(data: Any) -> Question:
+    """Read a question from its JSON values; ValueError for anything else."""
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"type of a question must be one of {', '.join(KINDS)}, got {data!r}")
     try:
-        made: SurveyQuestion = KINDS[kind](**{name: value for name, value in data.items() if name != "type"})
+        made: Question = KINDS[kind](**{name: value for name, value in data.items() if name != "type"})
     except TypeError as error:
         raise ValueError(f"a question of type {kind!r} is malformed: {error}") from error
     return made
 
 
-def check_questions(questions: Any) -> dict[str, SurveyQuestion]:
+def check_questions(questions: Any) -> dict[str, Question]:
     """The questions of a survey by name, each `By` with those that it names."""
     if not isinstance(questions, Mapping) or not 1 <= len(questions) <= _MOST_QUESTIONS:
         raise ArgumentError("questions", f"must be 1 to {_MOST_QUESTIONS} questions by name, got {questions!r}")
     for name, question in questions.items():
         if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not writable(name):
             raise ArgumentError("questions", f"must have names of 1 to {_LONGEST_NAME} characters, got {name!r}")
-        if not isinstance(question, SurveyQuestion):
+        if not isinstance(question, Question):
             raise ArgumentError("questions", f"must be Choice, MultiChoice, Number, Vector or By, got {question!r}")
     twice = [by for by in questions.values() if isinstance(by, By)]
     if len(set(twice)) < len(twice):
