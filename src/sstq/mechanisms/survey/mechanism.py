@@ -212,13 +212,6 @@ class Survey(RecordMechanism):
     def _check_vectors(self, X: ArrayLike) -> Rows:
         return self._records_of(X, strict=True)
 
-    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        if groups is not None:
-            raise ValueError("groups must be left out: ask with By instead")
-        if rows.ndim != 2 or rows.shape[1] != self.dim:
-            raise ValueError(f"X must be a table or a dict of columns, got an array of shape {rows.shape}")
-        return rows
-
     def _mended(self, X: Any, source: BitSource) -> Rows:  # noqa: ARG002 (nothing is drawn)
         """No answer in the place of whatever cannot be encoded."""
         return self._records_of(X, strict=False)

@@ -33,10 +33,18 @@ Candidates = list[tuple[str, dict[str, Any], int]]
 
 
 class SurveyQuestion(ABC):
-    """A question: what people are asked, with public bounds. It has a column, whose records have `width` numbers."""
+    """A question: what people are asked, with public bounds.
+
+    It has a column of values of one `kind`, or of lists of them, whose records have `width` numbers.
+    """
 
     type: ClassVar[str]
     width: int
+
+    @property
+    def kind(self) -> Any:
+        """The type of its numbers or labels."""
+        return float
 
     @abstractmethod
     def _candidates(self) -> Candidates:
@@ -86,7 +94,7 @@ class _Labelled(SurveyQuestion):
         return {label: number for number, label in enumerate(self.labels)}
 
     @property
-    def kind(self) -> type:
+    def kind(self) -> Any:
         """The type of the labels."""
         return type(self.labels[0])
 

@@ -12,20 +12,21 @@ from sstq.checks import check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms.survey.columns import check_header
 from sstq.mechanisms.survey.mechanism import Survey
-from sstq.mechanisms.survey.questions import Choice, Number, Vector, question_from_dict
+from sstq.mechanisms.survey.questions import MultiChoice, SurveyQuestion, Vector, question_from_dict
 from sstq.messages.parquet import MAGIC, open_parquet
 from sstq.messages.vectors import IDENTIFIERS, csv_lines
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
-# What names say about ranges; everything else must be filled in.
-_RANGES = {
-    r"\bage\b": (0, 110, 22),
-    r"percent|\bshare\b|\bratio\b": (0, 100, 20),
-    r"rating|stars": (0, 5, 5),
-    r"\bhour": (0, 24, 24),
+# Names that tell numbers, and what they say about low, high and bins; everything else must be filled in.
+_UNKNOWN_RANGE = (None, None, 16)
+_RANGES: dict[str, tuple[Any, ...]] = {
+    "age": (0, 110, 22),
+    "percent|share|ratio": (0, 100, 20),
+    "rating|stars": (0, 5, 5),
+    "hours?": (0, 24, 24),
+    "income|salary|price|amount|count|number|score|size|height|weight|duration|time": _UNKNOWN_RANGE,
 }
-_NUMBERS = r"age|income|salary|price|amount|count|number|score|size|height|weight|duration|time|hours|percent|rating"
 
 
 def survey_from_schema(text: str) -> Survey:
@@ -60,27 +61,23 @@ def guess_schema(path: str | os.PathLike[str], epsilon: float) -> dict[str, Any]
         with open(path, "rb") as file, open_parquet(file) as table:
             kinds = {field.name: _kind(field.type) for field in table.schema_arrow}
     else:
-        # A CSV file has no types: the names alone tell numbers.
         header = next(csv_lines(os.fspath(path)), (1, []))[1]
         if not header or len(set(header)) < len(header):
             raise ValueError(f"{os.fspath(path)} must have a header with distinct names, got {header}")
-        kinds = {name: "number" if re.search(rf"\b(?:{_NUMBERS})\b", _words(name)) else "choice" for name in header}
+        kinds = dict.fromkeys(header, "")  # a CSV file has no types: the names alone tell numbers
     questions: dict[str, Any] = {}
     for name, kind in kinds.items():
-        if name.lower() in IDENTIFIERS:
-            continue
-        to_fill: dict[str, Any] = {"labels": []}
-        if kind == "number":
-            known = (range_ for rule, range_ in _RANGES.items() if re.search(rule, _words(name)))
-            to_fill = dict(zip(("low", "high", "bins"), next(known, (None, None, 16)), strict=True))
+        words = re.sub(r"[_\W]+", " ", name.lower())
+        known = [range_ for rule, range_ in _RANGES.items() if re.search(rf"\b(?:{rule})\b", words)]
+        if kind == "number" or (not kind and known):
+            ends = zip(("low", "high", "bins"), [*known, _UNKNOWN_RANGE][0], strict=True)
+            questions[name] = {"type": "number"} | dict(ends)
         elif kind == "vector":
-            to_fill = {"dim": None, "clip": 1.0}
-        questions[name] = {"type": kind} | to_fill
-    return {"format": FORMAT, "epsilon": epsilon, "people": 100_000, "questions": questions}
-
-
-def _words(name: str) -> str:
-    return re.sub(r"[_\W]+", " ", name.lower())
+            questions[name] = {"type": "vector", "dim": None, "clip": 1.0}
+        else:
+            questions[name] = {"type": kind or "choice", "labels": []}
+    asked = {name: question for name, question in questions.items() if name.lower() not in IDENTIFIERS}
+    return {"format": FORMAT, "epsilon": epsilon, "people": 100_000, "questions": asked}
 
 
 def _is_parquet(path: str | os.PathLike[str]) -> bool:
@@ -110,25 +107,21 @@ def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[A
             return dict(table.read(columns=list(asked)).to_pydict())
     (_, header), *lines = list(csv_lines(name)) or [(1, [])]
     check_header(name, list(asked), header)
-    places = {column: header.index(column) for column in asked}
-    return {
-        column: [
-            _cell(f"{name}, line {line}", fields[place : place + 1], column, asked[column]) for line, fields in lines
-        ]
-        for column, place in places.items()
-    }
+    table = {}
+    for column, question in asked.items():
+        place = header.index(column)
+        cells = ((line, "".join(fields[place : place + 1])) for line, fields in lines)
+        table[column] = [_cell(f"{name}, line {line}: column {column!r}", text, question) for line, text in cells]
+    return table
 
 
-def _cell(where: str, field: list[str], name: str, question: Any) -> Any:
-    if not "".join(field).strip():
+def _cell(where: str, text: str, question: SurveyQuestion) -> Any:
+    if not text.strip():
         return None
     try:
-        if isinstance(question, Number):
-            return float(field[0])
-        if isinstance(question, Choice):
-            return question.kind(field[0])
-        kind = float if isinstance(question, Vector) else question.kind
-        return [kind(part) for part in field[0].split(";")]
+        if isinstance(question, MultiChoice | Vector):
+            return [question.kind(part) for part in text.split(";")]
+        return question.kind(text)
     except ValueError as error:
-        kinds = "numbers" if isinstance(question, Number | Vector) else "integers, as the labels are"
-        raise ValueError(f"{where}: column {name!r} must have {kinds}, got {field[0][:40]!r}") from error
+        kinds = "numbers" if question.kind is float else "integers, as the labels are"
+        raise ValueError(f"{where} must have {kinds}, got {text[:40]!r}") from error
