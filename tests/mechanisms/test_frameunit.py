@@ -61,9 +61,10 @@ SMALL += [(6, {"frame_size": 32, "bits": 3}), (3, {"frame_size": 8, "frames": 40
 SMALL += [(3, {"frame_size": 8, "frames": 5, "coin": "public"})]
 
 
-@pytest.mark.parametrize(("dim", "options"), SMALL)
-@pytest.mark.parametrize("epsilon", [3.0, *(pytest.param(e, marks=pytest.mark.slow) for e in (0.1, 16.0))])
-def test_the_output_distribution_is_private_for_every_pair(dim, options, epsilon):
+@pytest.mark.parametrize(
+    ("epsilon", "dim", "options"), [*((3.0, *small) for small in SMALL), *((e, *SMALL[3]) for e in (0.1, 16.0))]
+)
+def test_the_output_distribution_is_private_for_every_pair(epsilon, dim, options):
     mechanism = FrameUnit(dim, epsilon, frame_seed=3, **options)
     # Given the flip, and so for every mixture over flips: for any pair of vectors.
     distributions = all_distributions(mechanism)
@@ -172,7 +173,7 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     mechanisms = [FrameUnit(dim, epsilon) for epsilon in (0.5, 1.0, 3.0, 6.0, 10.0)]
     names, vectors = zip(*structured(dim).items(), strict=True)
     unit = np.array(vectors, dtype=np.float32)
-    rounds = 1000 if dim <= 300 else 300 if dim <= 1024 else 60
+    rounds = 500 if dim <= 300 else 300 if dim <= 1024 else 60
     totals = np.zeros((len(mechanisms), len(unit)))
     # mix_seed of every round, at once.
     for seed in streams.words_of(5, "round", np.arange(rounds, dtype=np.uint64)).tolist():
@@ -304,8 +305,8 @@ def test_a_million_clients_of_dimension_256():
     assert single.frames_for(10**6) == 2**16
     optimum = PrivUnitG(256, 3.0).expected_mse(x, clients=10**6).total
     assert single.expected_mse(x, clients=10**6).total > 1000 * optimum
-    for vector in structured(256).values():
-        error = FrameUnit(256, 3.0, frames=2**16).expected_mse(vector, clients=10**6)
+    for name in ("gaussian", "spike", "2 spikes"):
+        error = FrameUnit(256, 3.0, frames=2**16).expected_mse(structured(256)[name], clients=10**6)
         assert error.total < 1.1 * optimum
         assert error.bias2 < error.variance / 20
 

@@ -123,9 +123,9 @@ def found_from(mechanism, labels, rng):
 def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
     """The mean square of (share − truth)/stderr is 1 if all but some people hold one category.
 
-    With one of few multipliers for many messages, errors of a binomial are 3.4 times too small at 1009 categories.
+    With one of few multipliers for many messages, errors of a binomial are twice too small at 1009 categories.
     """
-    mechanism, people, rounds = sstq.Frequencies(categories, epsilon), 20_000, 40
+    mechanism, people, rounds = sstq.Frequencies(categories, epsilon), 8000, 40
     rng = np.random.default_rng(seed)
     labels = np.where(rng.random(people) < 0.7, 0, rng.integers(categories, size=people))
     truth, own, other = np.bincount(labels, minlength=categories) / people, *mechanism.sets.rates

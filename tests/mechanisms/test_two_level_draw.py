@@ -29,7 +29,7 @@ def test_order_statistics_against_adaptive_quadrature():
     from scipy.integrate import quad
     from scipy.stats import beta, norm
 
-    for count, rank in [(5, 0), (256, 31), (4096, 0), (4096, 500), (4096, 2048)]:
+    for count, rank in [(5, 0), (256, 31), (4096, 0)]:
         law = beta(count - rank, rank + 1)
         low, high = norm.ppf(law.ppf([1e-16, 1 - 1e-14]))
         for power, values in zip((1, 2), normal_order_statistics(count), strict=True):
