@@ -146,11 +146,12 @@ class Stubborn(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def stubborn():
+def stubborn(monkeypatch):
+    monkeypatch.setattr("sstq.client.sending._FIRST_PAUSE", 0.01)
     with HTTPServer(("127.0.0.1", 0), Stubborn) as listening:
         listening.campaign, listening.key = Campaign("steps", MECHANISM), SigningKey.generate()
         listening.seen, listening.change = [], lambda document: document
-        thread = threading.Thread(target=listening.serve_forever)
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         listening.url = f"http://127.0.0.1:{listening.server_port}/steps"
         yield listening

@@ -98,7 +98,7 @@ def page(tmp_path_factory):
         shutil.copy(ROOT / "clients" / "js" / module, folder)
     (folder / "index.html").write_text("<!doctype html><title>Nothing</title>")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as site, browsing() as browser:
-        thread = threading.Thread(target=site.serve_forever)
+        thread = threading.Thread(target=site.serve_forever, args=(0.01,))
         thread.start()
         try:
             opened = browser.new_page(base_url=f"http://127.0.0.1:{site.server_port}")
