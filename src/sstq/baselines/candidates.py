@@ -128,8 +128,7 @@ class CandidateMechanism(Mechanism):
         return 1.0
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        unit = self._unit_ball(batch.rows, batch.report)
-        directions = random_directions(unit, batch.words[:, 0])
+        directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
         # Scores only sort or classify the candidates; no rounding error here can cost privacy.
         scores = self._scores(self._gaussians(self._seeds(batch.clients)), directions)
         return (self.choice.draw(scores, batch.words[:, 1:]),)

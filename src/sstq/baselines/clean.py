@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from sstq.aggregation import BoundedAggregator
-from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters
 from sstq.messages.batch import Messages
@@ -70,12 +69,10 @@ class Clean(Mechanism):
 
     def _check_messages(self, messages: Messages) -> None:
         values = messages.column("value").reshape(-1, self.dim)
-        for part in row_chunks(len(values), self.dim):
-            # In double precision the square of a float32 cannot overflow.
-            power = np.einsum("ij,ij->i", values[part], values[part], dtype=np.float64)
-            for row in np.flatnonzero(power > (1 + _ROUNDING) ** 2):
-                norm = math.sqrt(power[row])
-                raise ValueError(f"message {part.start + row}: its norm must be at most clip, got {norm:g} times clip")
+        # In double precision the square of a float32 cannot overflow.
+        norms = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
+        for row in np.flatnonzero(norms > 1 + _ROUNDING):
+            raise ValueError(f"message {row}: its norm must be at most clip, got {norms[row]:g} times clip")
 
     def _decode(self, messages: Messages) -> Floats:
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip

@@ -1,9 +1,4 @@
-"""CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator.
-
-A client writes its vector in a tight frame with coefficients bounded by B, keeps each of the N coefficients with
-probability γ, rounds the kept ones at random to b bits, and sends them in clear. The aggregator adds Gaussian noise to
-the N sums, once. Only client and aggregator know which coefficients were sent, which makes the noise go further.
-"""
+"""CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator."""
 
 import math
 from collections.abc import Iterator
@@ -45,7 +40,9 @@ class CSGMParameters(KashinParameters):
 class CSGM(KashinMechanism):
     """The coordinate-subsampled Gaussian mechanism, for coefficients bounded one by one (ℓ∞ geometry).
 
-    With N frame coefficients of at most B = K·clip/√N (a Kashin representation), kept with rate γ = coordinates/N, the
+    A client keeps each of N frame coefficients of at most B = K·clip/√N (a Kashin representation) with probability
+    γ = coordinates/N, rounds them at random to b bits, and sends them in clear. The aggregator adds Gaussian noise to
+    the N sums, once. Only it and the client know which coefficients were sent, which makes the noise go further: the
     released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.baselines.csgm_accounting`), and
 
         E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
@@ -197,10 +194,8 @@ class CSGM(KashinMechanism):
         return (column,) if self.release.dense else (column, counts, seeds)
 
     def _check_messages(self, messages: Messages) -> None:
-        if self.release.dense:
-            return
         codes = messages.column("code").reshape(-1, self.release.most)
-        for row, count in enumerate(messages.column("kept").tolist()):
+        for row, count in enumerate([] if self.release.dense else messages.column("kept").tolist()):
             if codes[row, count:].any():
                 raise ValueError(f"message {row}: the codes beyond its {count} kept coordinates must be zero")
 
@@ -225,10 +220,10 @@ class CSGM(KashinMechanism):
         """σ in units of a contribution, B/(2^b − 1)."""
         return self.sigma * self._top_level
 
-    @property
-    def sum_scale(self) -> float:
-        """What a sum is multiplied by to estimate the mean coordinate of `clients` clients."""
-        return self.bound / self._top_level / (self.clients * self.release.inclusion[0])
+    def mean_of_sums(self, sums: Floats) -> Floats:
+        """The mean of `clients` clients, from the sums of all contributions."""
+        scale = self.bound / self._top_level / (self.clients * self.release.inclusion[0])
+        return np.asarray(self.frame.synthesize((sums * scale)[None])[0], dtype=np.float64)
 
     def _noise_power(self, clients: int) -> float:
         """The noise in the mean of that many clients, summed over the d coordinates."""

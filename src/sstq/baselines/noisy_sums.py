@@ -32,10 +32,9 @@ class _KeyedBits:
 class NoisyAggregator(Aggregator):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
-    `close`, or the first `mean`, adds the noise and erases the exact sums. From then on every mean is the same,
-    a saved state holds only noisy sums, and more messages are refused, so asking twice does not average the noise
-    away. The noise comes from the sums and a secret key of the round, which is saved with an open state, so that
-    closing two copies of it gives the same noise. Merging takes the other aggregator's sums over and closes it empty.
+    `close`, or the first `mean`, adds the noise and erases the exact sums, and more messages are refused, so that
+    asking twice does not average the noise away. It comes from the sums and a secret key of the round, which is saved
+    with an open state: two copies of it close alike. Merging takes the other aggregator's sums over and closes it.
 
     The state has a row for each frame coordinate, one that says whether the round is closed, and two for the key.
 
@@ -125,8 +124,6 @@ class NoisyAggregator(Aggregator):
             self._sums[kept] += values
 
     def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        sums = np.ldexp(self._sums.astype(np.float64), -_FRACTION_BITS)
-        frame = self._mechanism.frame
-        value = np.asarray(frame.synthesize((sums * self._mechanism.sum_scale)[None])[0], dtype=np.float64)
+        value = self._mechanism.mean_of_sums(np.ldexp(self._sums.astype(np.float64), -_FRACTION_BITS))
         # Squares of the messages are not kept: `mean` has the standard error from elsewhere.
         return value, value**2

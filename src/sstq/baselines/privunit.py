@@ -51,6 +51,10 @@ class CapMechanism(Mechanism):
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
     _on_sphere: ClassVar[bool] = True
+    # The public projection of each client to the dimension of the cap, if any, and the mean length of what it projects.
+    projection: Any = None
+    projected: int | None = None
+    alignment = 1.0
 
     parameters: Any
     gain: float
@@ -61,23 +65,8 @@ class CapMechanism(Mechanism):
     @cached_property
     def cap(self) -> Cap:
         """The cap, which is checked exactly when it is made."""
-        solved = self.parameters
-        return Cap(self._cap_dim, self.epsilon, solved.mass, solved.inside, solved.gain, self._on_sphere)
-
-    @property
-    def _cap_dim(self) -> int:
-        """The dimension in which the cap is."""
-        return self.dim
-
-    @property
-    def projection(self) -> Any:
-        """The public projection of each client to the dimension of the cap, if any."""
-        return None
-
-    @property
-    def _stretch(self) -> float:
-        """By how much lifting makes a vector longer at most."""
-        return 1.0
+        solved, dim = self.parameters, self.projected or self.dim
+        return Cap(dim, self.epsilon, solved.mass, solved.inside, solved.gain, self._on_sphere)
 
     @property
     def largest_norm(self) -> float:
@@ -87,7 +76,7 @@ class CapMechanism(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """A message is v, in single precision."""
-        return Layout((FloatField("vector", count=self._cap_dim),))
+        return Layout((FloatField("vector", count=self.cap.dim),))
 
     @property
     def words_each(self) -> int:
@@ -120,11 +109,12 @@ class CapMechanism(Mechanism):
     @property
     def _decoding_factor(self) -> float:
         """What a vector, or what it is lifted to, is multiplied by."""
-        return self.clip / self.gain
+        return self.clip / (self.gain * self.alignment)
 
     def largest_message(self) -> float:
         """The norm of the longest vector that is not refused; a bound with a projection."""
-        return self.largest_norm * self._decoding_factor * self._stretch
+        stretch = 1.0 if self.projection is None else self.projection.stretch
+        return self.largest_norm * self._decoding_factor * stretch
 
     @property
     def decoding_scale(self) -> float:

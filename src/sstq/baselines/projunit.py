@@ -33,6 +33,11 @@ class Projection:
     projected: int
     seed: int
 
+    @property
+    def stretch(self) -> float:
+        """Hardly any Wᵀ stretches a vector by more."""
+        return math.sqrt(self.dim) + math.sqrt(self.projected) + GAUSSIAN_EXCESS
+
     def directions(self, x: Floats, clients: Words) -> Floats:
         """Wx/‖Wx‖ for each row."""
         single, projected = x.astype(np.float32), np.empty((len(x), self.projected), dtype=np.float32)
@@ -117,7 +122,6 @@ class ProjUnit(CapMechanism):
     parameters_class = ProjUnitParameters
     projected: int
     seed: int
-    alignment: float
 
     def __init__(
         self, dim: int, epsilon: float, *, clip: float = 1.0, projected: int | None = None, seed: int = 0
@@ -133,10 +137,6 @@ class ProjUnit(CapMechanism):
         low, high = (mean_chi(self.projected) * (1 + way * _ALIGNMENT_TOLERANCE) for way in (-1, 1))
         check_number("alignment", self.alignment, low, high)
 
-    @property
-    def _cap_dim(self) -> int:
-        return self.projected
-
     @cached_property
     def projection(self) -> Projection:
         """The public matrix of each client."""
@@ -147,16 +147,7 @@ class ProjUnit(CapMechanism):
         return 2 * self.dim + 4 * self.projected
 
     @property
-    def _decoding_factor(self) -> float:
-        return self.clip / (self.gain * self.alignment)
-
-    @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate, from E‖Wᵀv‖² = k·E⟨v, u⟩² + d − 1 for u = Wx/‖Wx‖."""
         lifted = self.projected * self.cap.power_along + self.dim - 1
         return self._decoding_factor * math.sqrt(lifted / self.dim)
-
-    @property
-    def _stretch(self) -> float:
-        """Hardly any Wᵀ stretches a vector by more."""
-        return math.sqrt(self.dim) + math.sqrt(self.projected) + GAUSSIAN_EXCESS

@@ -1,19 +1,14 @@
 """SQKR, subsampled and quantized Kashin response: one-bit coefficients of a Kashin representation.
 
 A client represents its vector in a tight frame with all coefficients bounded by B and rounds coefficients at random to
-bits v = ±1 with E[v] = y/B. Subsampled, it sends k of the bits as one of 2^k tokens through randomized response; dense,
-it sends all N of them through the half-space mechanism. Either way a message stands for signs z_l = ±1 of m frame
-coordinates j_l, and its estimate is x̂ = (d/m)·(B/g)·Σ_l z_l·u_j. Two numbers say it all:
+bits v = ±1 with E[v] = y/B. Subsampled, it sends k of them as one of 2^k tokens through randomized response; dense, all
+N through the half-space mechanism. Either way a message stands for signs z_l = ±1 of m frame coordinates j_l, and
+x̂ = (d/m)·(B/g)·Σ_l z_l·u_j. The gain g, with E[z_l | v] = g·v_l, makes x̂ unbiased. The cross factor κ is such that
+(d·B/(m·g))²·Σ E[z_l·z_l'·u_j·u_j'ᵀ] = κ·x·xᵀ, over all pairs l ≠ l'; the terms l = l' do not depend on the data, and
+the mean of ‖u_j‖² is 1. Hence E‖x̂‖² = d²·B²/(m·g²) + κ·‖x‖² exactly, for the x that the representation stands for.
 
-* the gain g, with E[z_l | v] = g·v_l, which makes x̂ unbiased;
-* the cross factor κ, with (d·B/(m·g))²·Σ E[z_l·z_l'·u_j·u_j'ᵀ] = κ·x·xᵀ, the sum being over all pairs l ≠ l'.
-
-The terms with l = l' do not depend on the data, for z_l² = 1, and the mean of ‖u_j‖² is 1 in every tight frame. Hence
-E‖x̂‖² = d²·B²/(m·g²) + κ·‖x‖² exactly, for the vector x that the representation stands for.
-
-Subsampled coordinates are drawn uniformly with replacement, each with a rounding of its own: then the terms of x̂ are
-alike and independent but for the channel, the error has a closed form in every tight frame, and k may exceed N. All
-other tokens being equally likely, E[z_l·z_l' | v] = g·v_l·v_l' with g = p − q, and κ = (k − 1)/(k·g).
+Subsampled coordinates are drawn with replacement, each with a rounding of its own, so that the terms of x̂ are alike and
+independent but for the channel: E[z_l·z_l' | v] = g·v_l·v_l' with g = p − q, and κ = (k − 1)/(k·g); k may exceed N.
 
 Dense, z is drawn uniformly from {±1}^N and then turned to −z, or not, so that ⟨z, v⟩ > 0 with probability
 p = e^ε/(1 + e^ε), an integer of 2^62; where ⟨z, v⟩ = 0 it stays. So the probability of z is 2p, 2(1 − p) or once 2^-N,
@@ -52,10 +47,9 @@ _K_MAX = 32
 class SignAggregator(Aggregator):
     """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
 
-    The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus the cross terms, κ·x_i² in
-    expectation, where the mean's own square stands for the mean of x_i². Where clients differ, the variance is off by
-    (κ − 1) times the spread of their x_i. At the k of least error κ ≤ 1.19 (0 at k = 1 and dense), and summed over the
-    coordinates the shortfall is at most a (κ − 1)·k·g²/(d·β²)-th of the variance.
+    The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus κ·x_i² in expectation, where
+    the mean's own square stands for the mean of x_i²: the variance is off by (κ − 1) times the spread of the clients'
+    x_i, summed over the coordinates at most a (κ − 1)·k·g²/(d·β²)-th. At the k of least error κ ≤ 1.19.
     """
 
     _mechanism: "SQKR"
@@ -178,12 +172,8 @@ class SQKR(KashinMechanism):
         """The bits, and with a private coin the coordinates."""
         if self.k is None:
             return Layout((Field("bits", 2, self.frame.size),))
-        bits = Field("bits", 1 << self.k)
-        return Layout((bits, self._index) if self.coin == "private" else (bits,))
-
-    @property
-    def _index(self) -> Field:
-        return Field("index", self.frame.size, self.sent)
+        index = (Field("index", self.frame.size, self.k),)
+        return Layout((Field("bits", 1 << self.k), *(index if self.coin == "private" else ())))
 
     @property
     def uncountable(self) -> str:
@@ -192,7 +182,7 @@ class SQKR(KashinMechanism):
 
     @property
     def _public_fields(self) -> tuple[Field, ...]:
-        return (self._index,) if self.coin == "public" else ()
+        return (Field("index", self.frame.size, self.sent),) if self.coin == "public" else ()
 
     def _public_columns(self, messages: Messages) -> Columns:
         if messages.clients is None:
@@ -202,10 +192,7 @@ class SQKR(KashinMechanism):
 
     @property
     def words_each(self) -> int:
-        """Words for the indices (also with a public coin), to round, and for the channel.
-
-        Dense, 32 bits round a coefficient, and the uniform vector takes one bit each.
-        """
+        """For indices (also with a public coin), to round, and for the channel; dense, 32 bits round, and z has N."""
         size = self.frame.size
         return -(-size // 2) + -(-size // 64) + 1 if self.k is None else 2 * self.k + 1
 
