@@ -146,13 +146,6 @@ def test_candidates_are_standard_normal(seed):
         assert abs(np.mean((a**2 - 1) * (b**2 - 1))) < 6 * 2 / a.size**0.5
 
 
-@all_classes
-def test_a_changed_decoding_value_is_refused(cls):
-    mechanism = cls(16, 2.0, bits=3)
-    with pytest.raises(ValueError, match="alignment"):
-        reread(mechanism, alignment=1.1 * mechanism.alignment)
-
-
 def test_rrsc_takes_as_many_bits_as_the_dimension_allows():
     assert [RRSC(dim, 2.0).bits for dim in (3, 100, 1000)] == [1, 6, 8]
 

@@ -9,7 +9,6 @@ from sstq.baselines.privunit import PrivUnit
 from sstq.baselines.projunit import ProjUnit
 from sstq.mechanisms.sphere import gaussians
 from sstq.randomness import streams
-from tests.contract.cases import reread
 
 
 def make(dim=12, epsilon=3.0, projected=5, seed=0):
@@ -120,36 +119,3 @@ def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, see
     monkeypatch.setattr("sstq.baselines.projunit.gaussians", lambda words: np.zeros((len(words), 60), dtype=np.float32))
     vectors = mechanism.encode(np.eye(12), rng=seed, clients=some_clients(12)).column("vector")
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-
-
-# The wire, JSON and arguments.
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda m: {"epsilon": 2.9},
-        lambda m: {"alignment": m.alignment * 1.01},
-        lambda m: {"projected": m.projected - 1},
-        lambda m: {"inside": str(m.cap.inside + 1)},
-        lambda m: {"gain": m.cap.gain * 0.9},
-        lambda m: {"projection": "fast"},
-    ],
-)
-def test_tampered_json_is_refused(change):
-    mechanism = make()
-    with pytest.raises(ValueError, match=r"must be|exceed|\['projected'\]"):
-        reread(mechanism, **change(mechanism))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
-        ({"projected": 1}, r"projected must be an integer in \[2, 12\], got 1"),
-        ({"projected": 13}, r"projected must be an integer in \[2, 12\], got 13"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ProjUnit(**{"dim": 12, "epsilon": 3.0} | arguments)

@@ -12,7 +12,6 @@ from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.randomness import streams
-from tests.contract.cases import reread
 from tests.scripted import ScriptedBits, largest_ratio
 
 VARIANTS = {
@@ -248,12 +247,6 @@ def test_bits_on_the_wire(arguments, bits):
     assert SQKR(25_450, 3.0, steps=1, **arguments).message_bits == bits
 
 
-def test_indices_beyond_the_frame_are_refused():
-    mechanism = make("fourier", k=2)
-    with pytest.raises(ValueError, match=r"index must be in \[0, 37\), got 63"):
-        mechanism.messages_from_bytes(b"\xfc\x3f", 1)
-
-
 def test_public_indices_come_from_the_streams():
     mechanism = make("public", k=3)
     ids = np.array([5, 2, 2**63], dtype=np.uint64)
@@ -274,37 +267,3 @@ def test_public_indices_come_from_the_streams():
 def test_central_binomial(half):
     exact = Fraction(math.comb(2 * half, half), 4**half)
     assert abs(Fraction(sqkr._central_binomial(half)) / exact - 1) < 5e-16
-
-
-OWN, OTHER = make("default").channel.own, make("default").channel.other
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"epsilon": 1.0},
-        {"k": 3},
-        {"own": str(OWN + 3), "other": str(OTHER - 1)},
-        {"own": str(TOTAL // 4), "other": str(TOTAL // 4)},
-    ],
-)
-def test_tampered_json_is_refused(change):
-    mechanism = make("default")
-    assert (mechanism.k, mechanism.channel.own, mechanism.channel.other) == (2, OWN, OTHER)
-    with pytest.raises(ValueError, match=r"."):
-        reread(mechanism, **change)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
-        ({"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
-        ({"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
-        ({"variant": "dense", "coin": "public"}, "coin must be 'private' with variant='dense'"),
-        ({"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SQKR(**{"dim": DIM, "epsilon": 2.0} | arguments)

@@ -47,7 +47,6 @@ class Cap:
     """
 
     dim: int
-    epsilon: float
     mass: int
     inside: int
     gain: float
@@ -56,8 +55,6 @@ class Cap:
     def __post_init__(self) -> None:
         check_number("mass", self.mass, 1, TOTAL // 2, integer=True)
         check_number("inside", self.inside, self.mass + 1, TOTAL - 1, integer=True)
-        if self.ratio() > exp_lower(self.epsilon):
-            raise ValueError(f"mass = {self.mass} and inside = {self.inside} exceed epsilon = {self.epsilon}")
         gain = _gain(self.dim, self.mass, self.inside, self.on_sphere)
         check_number("gain", self.gain, gain * (1 - _GAIN_TOLERANCE), gain * (1 + _GAIN_TOLERANCE))
 
@@ -84,15 +81,11 @@ class Cap:
         """The cap of a given mass, with all that ε allows inside."""
         odds = exp_lower(epsilon) * mass / (TOTAL - mass)
         inside = math.floor(TOTAL * odds / (1 + odds))
-        return cls(dim, epsilon, mass, inside, _gain(dim, mass, inside, on_sphere), on_sphere)
-
-    def ratio(self) -> Fraction:
-        """The ratio of the two levels of the density, exactly."""
-        return Fraction(self.inside * (TOTAL - self.mass), self.mass * (TOTAL - self.inside))
+        return cls(dim, mass, inside, _gain(dim, mass, inside, on_sphere), on_sphere)
 
     def privacy_loss(self) -> float:
-        """The logarithm of the ratio, rounded up to a double."""
-        return log_upper(self.ratio())
+        """The logarithm of the ratio of the two levels of the density, rounded up to a double."""
+        return log_upper(Fraction(self.inside * (TOTAL - self.mass), self.mass * (TOTAL - self.inside)))
 
     @cached_property
     def threshold(self) -> float:

@@ -64,9 +64,9 @@ class CapMechanism(Mechanism):
 
     @cached_property
     def cap(self) -> Cap:
-        """The cap, which is checked exactly when it is made."""
-        solved, dim = self.parameters, self.projected or self.dim
-        return Cap(dim, self.epsilon, solved.mass, solved.inside, solved.gain, self._on_sphere)
+        """The cap, whose gain is checked when it is made."""
+        solved = self.parameters
+        return Cap(self.projected or self.dim, solved.mass, solved.inside, solved.gain, self._on_sphere)
 
     @property
     def largest_norm(self) -> float:
