@@ -48,14 +48,15 @@ def test_codebooks_are_values() -> None:
 def test_uniform_codebook_is_an_exactly_symmetric_grid(bits: int) -> None:
     values = uniform_codebook(bits).values
     np.testing.assert_allclose(values, np.linspace(-1, 1, 1 << bits), atol=1e-15)
+    np.testing.assert_allclose(panter_dite_codebook(bits, Density.uniform()).values, values, atol=1e-12)
     assert np.array_equal(values, -values[::-1])
 
 
 # --- the surrogate optimum ---
 
 
-@pytest.mark.parametrize("bits", range(1, 13))
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8, 12])
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 10.0, 20.0])
 def test_optimized_codebook_is_stationary_and_exactly_symmetric(bits: int, epsilon: float) -> None:
     values = optimized_codebook(bits, epsilon).values
     assert np.array_equal(values, -values[::-1])
@@ -103,13 +104,6 @@ def test_optimized_codebook_golden_values(bits: int) -> None:
 
 
 # --- Panter–Dite ---
-
-
-@pytest.mark.parametrize("bits", range(1, 13))
-def test_panter_dite_of_the_uniform_density_is_uniform(bits: int) -> None:
-    np.testing.assert_allclose(
-        panter_dite_codebook(bits, Density.uniform()).values, uniform_codebook(bits).values, atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("density", [TYPICAL, Density([0.5, 0.0, 0.0, 0.5]), Density([0.0, 0.5, 0.5, 0.0])])
