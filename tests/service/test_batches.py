@@ -2,8 +2,6 @@
 
 import hashlib
 import secrets
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +29,7 @@ from sstq.service.batches import (
 from sstq.service.store import Store, UnknownCampaign
 from tests.patience import until
 from tests.service import both
+from tests.service.nursery import fork
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
 KEY = SealingKey.generate()
@@ -209,24 +208,25 @@ def test_each_crowd_has_a_claim_of_its_own(store):
 _OPENING = """
 import time
 from sstq.client.sealing import SealingKey, seal
+from sstq.service import batches
 from sstq.service.background import Workers
-from sstq.service.batches import open_all
+batches._WORTH_A_WORKER, batches._TASK_ENVELOPES = 20, 7
 key, openers = SealingKey.generate(), Workers(1)
-body = b"".join(seal(number.to_bytes(4), key.public, b"info") for number in range(100)) * 60
-found = open_all(openers, key.secret, b"info", body[:-52] + bytes(52), 52)
-assert found == ([number.to_bytes(4) for number in range(100)] * 60)[:-1] + [None]
+body = b"".join(seal(number.to_bytes(4), key.public, b"info") for number in range(20))
+found = batches.open_all(openers, key.secret, b"info", body[:-52] + bytes(52), 52)
+assert found == [number.to_bytes(4) for number in range(19)] + [None]
 print(next(iter(openers._pool._processes)), flush=True)
 time.sleep(600)
 """
 
 
-def test_many_envelopes_are_opened_by_a_process_that_ends_with_a_killed_collector():
-    with subprocess.Popen([sys.executable, "-c", _OPENING], stdout=subprocess.PIPE) as process:
-        try:
-            worker = int(process.stdout.readline())
-        finally:
-            process.kill()
-    until(lambda: not runs(worker))
+def test_many_envelopes_are_opened_by_a_process_that_ends_with_a_killed_collector(tmp_path):
+    process = fork([], tmp_path / "log", {}, _OPENING)
+    with process.stdout:
+        worker = process.stdout.readline()
+    process.kill()
+    assert worker, (tmp_path / "log").read_text()
+    until(lambda: not runs(int(worker)))
 
 
 def runs(process):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from unittest.mock import Mock
 
+import httpx
 import numpy as np
 import pytest
 
@@ -106,17 +107,20 @@ run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
             assert line.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize(("proxies", "believed"), [("127.0.0.1", True), ("192.0.2.7", False)])
-def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path, proxies, believed):
-    with serving(tmp_path, proxies=proxies, messages_per_second=0.001, burst=1) as server:
+def test_only_named_proxies_say_whose_uploads_they_pass_on(tmp_path):
+    with serving(tmp_path, proxies="192.0.2.7, 127.0.0.1", messages_per_second=0.001, burst=1) as server:
         server.create("open", MECHANISM)
+        server.http.close()
 
         def send(address):
             return server.send("open", MECHANISM, packed(MECHANISM, 1), 1, headers={"X-Forwarded-For": address})
 
-        answers = [send("198.51.100.1"), send("198.51.100.1"), send("198.51.100.2")]
-        assert [answer.status_code for answer in answers] == [200, 429, 200 if believed else 429]
-        assert 1 <= int(answers[1].headers["retry-after"]) <= 1000
+        for proxy, last in (("127.0.0.1", 200), ("127.0.0.2", 429)):  # the second is nobody's proxy
+            way = httpx.HTTPTransport(local_address=proxy)
+            with httpx.Client(base_url=server.url, transport=way, timeout=PATIENCE) as server.http:
+                answers = [send("198.51.100.1"), send("198.51.100.1"), send("198.51.100.2")]
+            assert [answer.status_code for answer in answers] == [200, 429, last]
+            assert 1 <= int(answers[1].headers["retry-after"]) <= 1000
 
 
 @pytest.fixture(scope="module")
@@ -175,17 +179,10 @@ def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
     asyncio.run(run())
 
 
-def test_a_client_that_never_ends_its_headers_is_dropped(hasty):
-    with hasty.connect() as line:
-        line.sendall(b"GET /health HTTP/1.1\r\n")
-        with suppress(ConnectionError):
-            assert line.recv(1000) == b""
-    assert HEADER_SECONDS <= 10  # for other collectors
-
-
-def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty):
+def test_headers_and_bodies_that_come_too_slowly_are_cut_off(hasty):
     before, token = hasty.status("open")["received"], hasty.sender("open")
-    with hasty.connect() as line:
+    with hasty.connect() as silent, hasty.connect() as line:
+        silent.sendall(b"GET /health HTTP/1.1\r\n")
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
         head += f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {token}\r\n"
         head += f"Idempotency-Key: {'ab' * 16}\r\nSSTQ-Count: 5\r\n"
@@ -193,6 +190,9 @@ def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(hasty
         said = b""
         while part := line.recv(1000):  # until it closes
             said += part
+        with suppress(ConnectionError):
+            assert silent.recv(1000) == b""
+    assert HEADER_SECONDS <= 10  # for other collectors
     assert said.startswith(b"HTTP/1.1 408 ")
     assert b"The body of the request arrived too slowly." in said
     assert hasty.status("open")["received"] == before
