@@ -1,7 +1,6 @@
 """Load on collectors that are killed: our own clients send until acknowledged, and count what they sent."""
 
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from sstq.messages.batch import Messages
 from sstq.service.security import token_hash
 from sstq.service.store import Store
 from tests.patience import PATIENCE, until
-from tests.service.serving import free_port
+from tests.service.serving import free_port, repeating
 
 CAMPAIGNS = {"dense": sstq.SSTQ(dim=20, epsilon=2.0), "sparse": sstq.FrameUnit(dim=20, epsilon=2.0, frames=64)}
 SENDERS = 16
@@ -49,32 +48,19 @@ class Load:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Send while the block runs; leaving it waits until all that was sent is acknowledged."""
-        enough, problems = threading.Event(), []
-
-        def send() -> None:
-            try:
-                self._send(enough)
-            except Exception as error:
-                problems.append(error)
-
-        threads = [threading.Thread(target=send) for _ in range(SENDERS)]
-        for thread in threads:
-            thread.start()
-        try:
+        with repeating(SENDERS, self._sender):
             yield
-        finally:
-            enough.set()
-            for thread in threads:
-                thread.join()
-        assert not problems, problems
 
-    def _send(self, enough: threading.Event) -> None:
+    def _sender(self) -> Callable[[], None]:
         name = random.choice(list(CAMPAIGNS))
         client = Client(f"{self.server}/{name}", most_epsilon=2.0, token=TOKEN, patience=PATIENCE)
-        while not enough.is_set():
+
+        def send() -> None:
             messages = client.campaign.mechanism.encode(np.zeros((random.randint(1, 5), 20)))
             client.send_messages(messages)
             self.acknowledged.append((name, messages))
+
+        return send
 
 
 def prepared(database: str) -> Store:

@@ -5,7 +5,9 @@ import random
 import secrets
 import socket
 import ssl
+import threading
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -122,6 +124,62 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
         process.terminate()
         process.wait()
         process.stdout.close()
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """For servers of the test's own process: `reply` answers a request with this body, and nothing is logged."""
+
+    def do_GET(self):
+        self.reply(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    do_POST = do_GET
+
+    def answer(self, status, content, headers):
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def listening(handler, **state):
+    """A server of the test's own process, with this state as its attributes."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        vars(server).update(state, url=f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def repeating(count, start):
+    """Threads that call what `start` returns again and again while the block runs; no call may fail."""
+    enough, problems = threading.Event(), []
+
+    def work():
+        try:
+            step = start()
+            while not enough.is_set():
+                step()
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join()
+    assert not problems, problems
 
 
 def free_port():
