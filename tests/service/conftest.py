@@ -1,3 +1,5 @@
+from contextlib import closing
+
 import pytest
 
 
@@ -25,3 +27,20 @@ def database_url(request, tmp_path):
     if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path}/collector.sqlite3"
     return request.getfixturevalue("postgres").url()
+
+
+@pytest.fixture
+def store(database_url):
+    from sstq.service.store import Store
+
+    with closing(Store(database_url)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """A collector of many tests, which have campaigns of their own."""
+    from tests.service.serving import serving
+
+    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0, reads_per_second=0) as running:
+        yield running

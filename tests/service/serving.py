@@ -132,7 +132,8 @@ class Quiet(BaseHTTPRequestHandler):
     def do_GET(self):
         self.reply(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
-    do_POST = do_GET
+    def do_POST(self):
+        self.do_GET()
 
     def answer(self, status, content, headers):
         self.send_response(status)

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 from sstq.client import Campaign
 from sstq.service import results
 from sstq.service.alarms import ALARM, ALPHA, GROWTH, cells_of, look, noticed_share, surprise, threshold
-from sstq.service.store import Store, Upload
+from sstq.service.store import Upload
 
 SMALL = sstq.FrameUnit(dim=6, epsilon=2.0)
 CASES = {
@@ -71,9 +71,8 @@ def test_honest_crowds_raise_no_alarm(seed):
     assert raised <= 1
 
 
-def test_equal_messages_raise_an_alarm_and_it_stays(tmp_path, seed):
+def test_equal_messages_raise_an_alarm_and_it_stays(store, seed):
     """20,000 honest people and 4 % who all send one row; then only honest ones."""
-    store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
     store.create("c", SMALL, "{}")
     campaign = Campaign("c", SMALL)
 
@@ -90,7 +89,6 @@ def test_equal_messages_raise_an_alarm_and_it_stays(tmp_path, seed):
     assert add(alike)["counts"].startswith(ALARM)
     assert add(SMALL.encode(np.zeros((100_000, 6)), seed + 1))["counts"].startswith(ALARM)
     assert results.raised(store) == {("c", "counts"): 1.0}
-    store.close()
 
 
 def test_a_mean_beyond_clip_raises_an_alarm(seed):

@@ -26,7 +26,7 @@ from sstq.service.batches import (
     receive,
     shuffled_claim,
 )
-from sstq.service.store import Store, UnknownCampaign
+from sstq.service.store import UnknownCampaign
 from tests.patience import until
 from tests.service import both
 from tests.service.nursery import fork
@@ -41,11 +41,9 @@ SECRETS = {CROWD.hex(): KEY.secret}
 
 
 @pytest.fixture
-def store(database_url):
-    opened = Store(database_url)
-    opened.create("steps", MECHANISM, "{}")
-    yield opened
-    opened.close()
+def store(store):
+    store.create("steps", MECHANISM, "{}")
+    return store
 
 
 def messages(count, seed=0):

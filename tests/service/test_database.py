@@ -12,10 +12,8 @@ from tests.service import both
 
 
 @pytest.fixture
-def database(database_url):
-    made = Database(database_url)
-    yield made
-    made.close()
+def database(store):
+    return store
 
 
 def one(database, statement):

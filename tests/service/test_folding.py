@@ -9,7 +9,7 @@ import sqlalchemy as sa
 import sstq
 from sstq.service import database as tables
 from sstq.service import folding
-from sstq.service.store import Store, Upload
+from sstq.service.store import Upload
 from tests.service import both
 
 MECHANISMS = {
@@ -20,13 +20,6 @@ MECHANISMS = {
     "wide": sstq.SQKR(dim=20, epsilon=2.0, variant="dense"),
     "vectors": sstq.PrivUnit(dim=5, epsilon=2.0),
 }
-
-
-@pytest.fixture
-def store(database_url):
-    made = Store(database_url)
-    yield made
-    made.close()
 
 
 def encoded(mechanism, count, seed):

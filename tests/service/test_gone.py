@@ -25,9 +25,8 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 
 
 @both
-def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatch):
+def test_no_estimate_of_a_deleted_campaign_stays_behind(store, monkeypatch):
     """It is deleted and made anew while its estimate is computed."""
-    store, campaign = Store(database_url), Campaign("again", MECHANISM)
     store.create("again", MECHANISM, "{}")
     store.receive([Upload("again", secrets.token_bytes(16), 5, packed(MECHANISM))])
     store.fold("again")
@@ -39,9 +38,8 @@ def test_no_estimate_of_a_deleted_campaign_stays_behind(database_url, monkeypatc
         return state
 
     monkeypatch.setattr(store, "state", late_state)
-    results.refresh(store, campaign)
+    results.refresh(store, Campaign("again", MECHANISM))
     assert results.covered(store) == {}
-    store.close()
 
 
 GONE = "The database is not available; nothing was stored. Try again."

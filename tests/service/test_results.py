@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import Campaign
 from sstq.service import rendering, results
-from sstq.service.store import Store, Upload
+from sstq.service.store import Upload
 from tests.service import both
 from tests.service.serving import packed
 
@@ -20,11 +20,9 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 
 
 @pytest.fixture
-def store(database_url):
-    made = Store(database_url)
-    made.create("steps", MECHANISM, "{}")
-    yield made
-    made.close()
+def store(store):
+    store.create("steps", MECHANISM, "{}")
+    return store
 
 
 def receive(store, count, seed):

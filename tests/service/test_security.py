@@ -103,16 +103,15 @@ def test_errors_are_logged_without_what_they_say(form):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server")) as running:
-        running.create("open", MECHANISM, origins=["https://a.example"])
-        running.create("shared", MECHANISM, senders="token")
-        yield running
+def server(server):
+    server.create("page", MECHANISM, origins=["https://a.example"])
+    server.create("pageless", MECHANISM)
+    return server
 
 
 @pytest.mark.slow
 def test_every_answer_has_the_headers(server):
-    for path in ("/health", "/v1/campaigns/open", "/nothing", "/metrics"):
+    for path in ("/health", "/v1/campaigns/page", "/nothing", "/metrics"):
         headers = server.http.get(path).headers
         assert {name: headers[name] for name in security.HEADERS} == security.HEADERS
         assert not {"server", "set-cookie"} & set(headers)
@@ -123,18 +122,18 @@ def test_every_answer_has_the_headers(server):
 
 @pytest.mark.slow
 def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
-    def ask(origin, name="open", method="OPTIONS", path="/messages"):
+    def ask(origin, name="page", method="OPTIONS", path="/messages"):
         asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         return server.http.request(method, f"/v1/campaigns/{name}{path}", headers=asks)
 
     allowed = ask("https://a.example")
     assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, "https://a.example")
     assert "access-control-allow-credentials" not in allowed.headers
-    for refused in (ask("https://b.example"), ask("https://a.example", "shared"), ask("null")):
+    for refused in (ask("https://b.example"), ask("https://a.example", "pageless"), ask("null")):
         assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (403, False)
     body = packed(MECHANISM, 1)
     statuses = [
-        server.send("open", MECHANISM, body, 1, headers={"Origin": origin}).status_code
+        server.send("page", MECHANISM, body, 1, headers={"Origin": origin}).status_code
         for origin in ("https://a.example", "https://b.example", server.url, None)
     ]
     assert statuses == [200, 403, 200, 200]
@@ -144,9 +143,9 @@ def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
 
 @pytest.mark.slow
 def test_a_body_without_a_length_is_refused_while_it_is_read(server):
-    before = server.status("open")["received"]
+    before = server.status("page")["received"]
     with server.connect() as line:
-        head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+        head = "POST /v1/campaigns/page/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
         head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'a' * 32}\r\nSSTQ-Count: 1\r\n"
         line.sendall((head + f"SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n").encode())
         sent = 0
@@ -157,7 +156,7 @@ def test_a_body_without_a_length_is_refused_while_it_is_read(server):
         except OSError:
             pass
     assert sent < 50_000_000  # of 100 million: what the drain and the buffers of both sides hold
-    assert server.status("open")["received"] == before
+    assert server.status("page")["received"] == before
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -28,11 +27,9 @@ def body_of(count):
 
 
 @pytest.fixture
-def store(database_url):
-    made = Store(database_url)
-    made.create("c", MECHANISM, "{}")
-    yield made
-    made.close()
+def store(store):
+    store.create("c", MECHANISM, "{}")
+    return store
 
 
 def upload(**changes):
@@ -243,11 +240,10 @@ def test_the_inbox_answers_all(store):
     assert store.counts()["c"].received == 499
 
 
-class _SlowStore:
-    """Receives when it is allowed to."""
+class _Writer:
+    """Remembers what it was given in each transaction."""
 
     def __init__(self):
-        self.go = threading.Event()
         self.batches = []
         self._thread = ThreadPoolExecutor(1)
 
@@ -255,84 +251,51 @@ class _SlowStore:
         return self._thread.submit(self._receive, batch)
 
     def _receive(self, batch):
-        self.go.wait()
         self.batches.append([item.campaign for item in batch])
         if any(item.count == 13 for item in batch):
             raise DatabaseUnavailable("gone")
         return [item.count for item in batch]
 
 
-def test_the_inbox_holds_a_bounded_number(monkeypatch):
-    monkeypatch.setattr(inbox_module, "_QUEUE_UPLOADS", 10)
-    monkeypatch.setattr(inbox_module, "_QUEUE_BYTES", 1000)
-    slow = _SlowStore()
+def submitted(*uploads):
+    """The answers to uploads that arrive at once, and the transactions that they were in."""
+    writer = _Writer()
 
     async def run():
-        async with Inbox(slow) as inbox:
-            first = asyncio.create_task(inbox.submit(upload()))
-            while len(inbox) or not first.done():  # until the writer took it
-                await asyncio.sleep(0.001)
-                if not len(inbox) and not slow.batches:
-                    break
-            with pytest.raises(Problem):
-                await inbox.submit(upload(body=bytes(1001)))
-            waiting = [asyncio.create_task(inbox.submit(upload())) for _ in range(12)]
-            await asyncio.sleep(0.01)
-            refused = [task for task in waiting if task.done()]
-            slow.go.set()
-            answers = await asyncio.gather(first, *waiting, return_exceptions=True)
-            return len(refused), answers
+        async with Inbox(writer) as inbox:
+            return await asyncio.gather(*map(inbox.submit, uploads), return_exceptions=True)
 
-    refused, answers = asyncio.run(run())
-    assert sum(isinstance(answer, Problem) for answer in answers) == refused
-    assert 2 <= refused <= 3  # the writer may have waited for the first upload a moment
-    assert sum(answer == 1 for answer in answers) == 13 - refused
-    assert len(slow.batches) == 2
+    return asyncio.run(run()), writer.batches
+
+
+def test_the_inbox_holds_a_bounded_number_of_bytes(monkeypatch):
+    """And of uploads: see test_network."""
+    monkeypatch.setattr(inbox_module, "_QUEUE_BYTES", 1000)
+    answers, _ = submitted(*(upload(body=bytes(size)) for size in (600, 600, 400)))
+    assert [answers[0], type(answers[1]), answers[2]] == [1, Problem, 1]
 
 
 def test_a_busy_campaign_leaves_most_transactions_to_others(monkeypatch):
     monkeypatch.setattr(inbox_module, "_BATCH_UPLOADS", 4)
     monkeypatch.setattr(inbox_module, "_REST_BYTES", 1000)
-    slow = _SlowStore()
-    slow.go.set()
     busy = [upload(campaign="busy", body=bytes(1000)) for _ in range(20)]
     others = [upload(campaign="other") for _ in range(20)]
-
-    async def run():
-        async with Inbox(slow) as inbox:
-            await asyncio.gather(*map(inbox.submit, busy + others))
-
-    asyncio.run(run())
+    _, batches = submitted(*busy, *others)
     # Both in turns; then the busy one rests for two transactions, and no longer than others wait.
-    assert [batch.count("other") for batch in slow.batches] == [2, 4, 4] * 2 + [0] * 4
-    assert [len(batch) for batch in slow.batches] == [4] * 10
+    assert [batch.count("other") for batch in batches] == [2, 4, 4] * 2 + [0] * 4
+    assert [len(batch) for batch in batches] == [4] * 10
 
 
 def test_a_transaction_is_small(monkeypatch):
     monkeypatch.setattr(inbox_module, "_BATCH_BYTES", 3000)
-    slow = _SlowStore()
-    slow.go.set()
-
-    async def run():
-        async with Inbox(slow) as inbox:
-            await asyncio.gather(*(inbox.submit(upload(body=bytes(1000))) for _ in range(10)))
-
-    asyncio.run(run())
-    assert [len(batch) for batch in slow.batches] == [3, 3, 3, 1]
+    _, batches = submitted(*(upload(body=bytes(1000)) for _ in range(10)))
+    assert [len(batch) for batch in batches] == [3, 3, 3, 1]
 
 
-def test_an_error_reaches_all_of_its_batch_and_no_other():
-    slow = _SlowStore()
-    slow.go.set()
-
-    async def run():
-        async with Inbox(slow) as inbox:
-            bad = await asyncio.gather(inbox.submit(upload(count=13)), return_exceptions=True)
-            return bad, await inbox.submit(upload())
-
-    (bad,), good = asyncio.run(run())
-    assert isinstance(bad, DatabaseUnavailable)
-    assert good == 1
+def test_an_error_reaches_all_of_its_batch_and_no_other(monkeypatch):
+    monkeypatch.setattr(inbox_module, "_BATCH_UPLOADS", 2)
+    answers, _ = submitted(upload(), upload(count=13), upload(), upload())
+    assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 2 + [int] * 2
 
 
 def test_a_client_that_went_away_stops_nobody(store):

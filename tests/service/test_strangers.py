@@ -19,18 +19,11 @@ from sstq.service import clock as clocks
 from sstq.service.clock import Clock
 from sstq.service.node import Collector
 from sstq.service.shuffler import Shuffler, ShufflerSettings
-from sstq.service.store import Refusal, Store, Upload
+from sstq.service.store import Refusal, Upload
 from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
-        running.create("open", MECHANISM, readers="public", release_every=4)
-        yield running
 
 
 # One request counts as one person
@@ -73,33 +66,33 @@ def test_a_senders_token_has_a_quota_of_people(server):
 
 @pytest.mark.slow
 def test_readers_see_steps_and_the_owner_sees_all(server):
-    path = "/v1/campaigns/open/estimate"
+    server.create("steps", MECHANISM, readers="public", release_every=4)
+    path = "/v1/campaigns/steps"
 
     def seen():
-        status = server.http.get("/v1/campaigns/open/status").json()
-        count = server.http.get(path).json()["count"]
+        status = server.http.get(f"{path}/status").json()
+        count = server.http.get(f"{path}/estimate").json()["count"]
         assert status["received"] == status["folded"] == status["covered"] == count
         assert status["tokens_issued"] is None
         return count
 
     counts = []
     for number in range(14):
-        server.send("open", MECHANISM, packed(MECHANISM, 1, number), 1, headers={"Authorization": None})
-        server.wait("open", number + 1)
+        server.send("steps", MECHANISM, packed(MECHANISM, 1, number), 1)
+        server.wait("steps", number + 1)
         counts.append(seen())
-        assert all(
-            point <= counts[-1] for point, _ in server.http.get("/v1/campaigns/open/progress").json()["measured"]
-        )
-        assert server.http.get("/v1/campaigns/open/progress").json()["arrivals"] == []  # this hour is not over
+        progress = server.http.get(f"{path}/progress").json()
+        assert all(point <= counts[-1] for point, _ in progress["measured"])
+        assert progress["arrivals"] == []  # this hour is not over
     assert sorted(set(counts)) == [0, 4, 8]
     assert [counts.index(count) + 1 for count in (4, 8)] == [8, 12]
-    assert server.administer("PATCH", "/v1/campaigns/open", json={"closed": True}).status_code == 200
-    until(lambda: server.http.get(path).json()["count"] == 14)  # the 2 that remained came with the step from 8 to 12
+    assert server.administer("PATCH", path, json={"closed": True}).status_code == 200
+    until(
+        lambda: server.http.get(f"{path}/estimate").json()["count"] == 14
+    )  # the 2 that remained came with the step from 8 to 12
 
 
-def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(tmp_path):
-    store = Store(f"sqlite:///{tmp_path}/c.sqlite3")
-
+def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(store):
     def released(name, counts, every):
         """What readers see after each of these uploads, and after the end."""
         store.create(name, MECHANISM, "{}")
@@ -118,7 +111,6 @@ def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(tmp
     assert len(seen) > 6
     assert released("few", [29, 20], 50) == [0, 0, 0]
     assert results.covered(store)["few"] == 49
-    store.close()
 
 
 _STRICT = """

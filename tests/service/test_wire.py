@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import read_document
 from sstq.client.signing import verify
-from tests.service.serving import ADMINISTRATOR, packed, serving
+from tests.service.serving import ADMINISTRATOR, packed
 
 pytestmark = pytest.mark.slow
 
@@ -23,12 +23,11 @@ GROUPED = sstq.GroupUnit(dim=3, epsilon=4.0, groups=2)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
-        running.create("open", MECHANISM, most_messages=50, readers="public", senders="token")
-        running.create("early", MECHANISM, opens="2999-01-01T00:00:00Z")
-        running.create("over", MECHANISM, closes="2020-01-01T00:00:00Z")
-        yield running
+def server(server):
+    server.create("open", MECHANISM, most_messages=50, readers="public", senders="token")
+    server.create("early", MECHANISM, opens="2999-01-01T00:00:00Z")
+    server.create("over", MECHANISM, closes="2020-01-01T00:00:00Z")
+    return server
 
 
 @pytest.mark.parametrize(
