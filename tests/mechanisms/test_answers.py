@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
-from sstq.mechanisms.answers import answer, answer_files, encode_files
+from sstq.mechanisms.answers import _answers, answer, encode_files
 from sstq.messages.vectors import open_vectors
 
 ROWS = [[1.0, 2.0], [np.nan, 0.0], [np.inf, 1.0], [0.5, -0.5]]
@@ -41,30 +41,30 @@ KINDS = [(npy, [0, 3]), (large_integers, [0, 1, 2]), (lists, [0, 6]), (columns, 
 @pytest.mark.parametrize(("kind", "good"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
 def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path, caplog):
     kind(tmp_path / "x")
-    (file,), _ = answer_files([open_vectors(tmp_path / "x", 2)])
-    rows = np.concatenate([piece for piece, _ in file.pieces()])
+    file = open_vectors(tmp_path / "x", 2)
+    rows = np.concatenate([piece for piece, _ in _answers(file, np.zeros(file.count, dtype=bool))])
     assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (file.count, good)
     if len(good) < len(rows):
         assert f"{len(rows) - len(good)} of {len(rows)} vectors cannot be encoded" in caplog.text
     # The owner of the data is told instead.
     with pytest.raises(ValueError, match="x"):
-        list(open_vectors(tmp_path / "x", 2).pieces())
+        list(file.pieces())
 
 
-def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog):
-    mechanism = sstq.GroupUnit(2, 1.0, groups=3, messages=2)
+def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog, monkeypatch):
+    mechanism, held = sstq.GroupUnit(2, 1.0, groups=3, messages=2), []
+    encode = sstq.GroupUnit._encode_slots
+    monkeypatch.setattr(sstq.GroupUnit, "_encode_slots", lambda *a, **o: held.append(a[1]) or encode(*a, **o))
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.ones((300, 2)))
     opened = [open_vectors(tmp_path / f"{name}.npy", 2) for name in "ab"]
     given = np.array([0, 1, 2, 3, -1, 2**40] * 100)
-    files, groups = answer_files(opened, given, mechanism.groups)
-    known = (given >= 0) & (given < 3)
+    assert sum(map(len, encode_files(mechanism, opened, groups=given, answering=True))) == 2 * 600
+    known, (groups, *vectors) = (given >= 0) & (given < 3), np.concatenate(held[:2]).T
     np.testing.assert_array_equal(groups[known], given[known])
     # Each of three groups has 100 of 300 on average; none at all in 3·(2/3)^300 = 1e-52 of runs.
     assert set(groups[~known]) == {0, 1, 2}
-    rows = np.concatenate([part for file in files for part, _ in file.pieces()])
-    np.testing.assert_array_equal(rows.any(axis=1), known)
-    assert sum(map(len, encode_files(mechanism, files, groups=groups))) == 2 * 600
+    np.testing.assert_array_equal(np.any(vectors, axis=0), known)
     assert len(answer(mechanism, np.ones((600, 2)), given)) == 2 * 600
     assert "b.npy: 150 of 300 vectors cannot be encoded" in caplog.text
 

@@ -45,7 +45,7 @@ def send(
     from sstq.client import Client
     from sstq.client.sent import record_sent
     from sstq.mechanisms import LocalReport
-    from sstq.mechanisms.answers import answer_files, encode_files
+    from sstq.mechanisms.answers import encode_files
     from sstq.messages.batch import Messages
 
     if "://" not in url:
@@ -77,10 +77,9 @@ def send(
         command = f"sstq campaign tokens {client.campaign.name} --{kind} {total}"
         raise ValueError(f"{error}. The owner creates tokens with: {command}") from error
     groups = None if private_group is None else read_integers(private_group, total)
-    files, groups = answer_files(files, groups, mechanism.groups)
     report = LocalReport()
     with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        encoded = encode_files(mechanism, files, None, groups=groups, report=report, advance=advance)
+        encoded = encode_files(mechanism, files, groups=groups, report=report, advance=advance, answering=True)
         messages = Messages.concatenate(list(encoded))
         record_sent(client.campaign, client.key, vectors, again=again)
         sent = client.send_messages(messages, progress=advance)

@@ -7,9 +7,8 @@ shapes, types, options.
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,25 +56,6 @@ def answer(
     return mechanism.encode(_without(rows, bad), rng=rng, groups=groups, **options)
 
 
-def answer_files(
-    files: Sequence[VectorFile], groups: Ints | None = None, count: int | None = None
-) -> tuple[list[VectorFile], Ints | None]:
-    """Return the files and the groups with what cannot be encoded replaced as in `answer`, for `encode_files`.
-
-    Args:
-        files: opened with `open_vectors`.
-        groups: one private group per vector of all files, for mechanisms that have them.
-        count: how many groups the mechanism has.
-    """
-    total = sum(file.count for file in files)
-    unknown = np.zeros(total, dtype=bool)
-    if groups is not None and count is not None:
-        groups, unknown = _known_groups(groups, count, total, None)
-    places = np.cumsum([file.count for file in files])[:-1]
-    parts = zip(files, np.split(unknown, places), strict=True)
-    return [replace(file, read=partial(_read_known, file, part)) for file, part in parts], groups
-
-
 def encode_files(
     mechanism: Mechanism,
     files: Iterable[VectorFile],
@@ -85,18 +65,23 @@ def encode_files(
     groups: NDArray[np.int64] | None = None,
     report: LocalReport | None = None,
     advance: Callable[[int], None] = lambda _: None,
+    answering: bool = False,
 ) -> Iterator[Messages]:
     """Yield the messages of files, a bounded piece at a time; `advance` is called with the size of each piece.
 
     Slots come one after the other, as in `Mechanism.encode`, so files are read once per slot. Files that were opened
-    with a column of public labels yield these with the messages.
+    with a column of public labels yield these with the messages. What cannot be encoded is an error or, if `answering`
+    a server, replaced as in `answer`.
     """
     source, several = bit_source(rng), list(files)
+    unknown = np.zeros(sum(file.count for file in several), dtype=bool)
+    if answering and groups is not None and mechanism.groups is not None:
+        groups, unknown = _known_groups(groups, mechanism.groups, len(unknown), None)
     for slot in range(mechanism.messages):
         start = 0
         for file in several:
             first = start
-            for rows, labels in file.pieces():
+            for rows, labels in _answers(file, unknown[first:]) if answering else file.pieces():
                 stop = start + len(rows)
                 ids = None if clients is None else clients[start:stop]
                 try:
@@ -110,10 +95,10 @@ def encode_files(
                 advance(len(rows))
 
 
-def _read_known(file: VectorFile, unknown: Any, size: int) -> Read:
+def _answers(file: VectorFile, unknown: NDArray[np.bool_]) -> Read:
     """Read a file with zero vectors for rows that are not finite or whose group is unknown."""
     start = 0
-    for read, labels in file.read(size):
+    for read, labels in file.numbers():
         rows = plain_numbers(read)
         bad = ~np.isfinite(rows).all(axis=1) | unknown[start : start + len(rows)]
         start += len(rows)

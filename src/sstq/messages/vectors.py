@@ -42,6 +42,10 @@ class VectorFile:
     columns: tuple[str, ...] = ()
     """The names of the columns of numbers, if the file has any."""
 
+    def numbers(self) -> Read:
+        """Yield the vectors in order, a bounded piece at a time, with nan for what is no number."""
+        return self.read(max(1, _NUMBERS_AT_A_TIME // self.dim))
+
     def pieces(self) -> Read:
         """Yield the vectors in order, as (rows, dim) arrays of finite float32 or float64; may be called repeatedly.
 
@@ -50,7 +54,7 @@ class VectorFile:
         Raises ValueError, with the row, for what is not a finite number and for a damaged file.
         """
         row = 0
-        for read, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+        for read, labels in self.numbers():
             rows = arrays.as_floats(read, f"{self.name}: vectors", row)
             finite = np.isfinite(rows)
             if not finite.all():
