@@ -28,7 +28,6 @@ import sstq
 from sstq.audit import check_encoder, empirical_audit
 from sstq.exactness import log_upper
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.errors import mean_error
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
@@ -261,7 +260,7 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
             margin = Z * along.std() / math.sqrt(count) + 1e-6 * mechanism.clip * np.linalg.norm(direction)
             _require(abs(along.mean() - expected[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
         if mechanism.trust != "aggregator":  # which adds noise
-            squared, total = np.sum((decoded - target) ** 2, axis=1), mean_error(mechanism, person, 1).total
+            squared, total = np.sum((decoded - target) ** 2, axis=1), mechanism._mean_error(person, 1).total
             margin = Z * squared.std() / math.sqrt(count) + 1e-6 * (total + mechanism.clip**2)
             _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
 

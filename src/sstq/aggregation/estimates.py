@@ -146,10 +146,12 @@ class Estimate:
         rare2 = (float(ndtri(tail)) * self.largest) ** 2 / 3
         half_width = -float(stdtrit(self.count - 1, tail)) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
         rare2 = (float(ndtri((1 - level) / 2)) * self.longest) ** 2 / 3
-        total = float(np.sum(noise2)) + bias2
-        degrees = with_bias(dim, total - bias2, self.noise_directions, bias2, self.bias_directions)
+        noise = float(np.sum(noise2))
+        # The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
+        square = noise**2 / self._noise_directions + 2 * noise * bias2 / dim + bias2**2 / self.bias_directions
+        degrees = (noise + bias2) ** 2 / square if square else 1.0
         reach = float(fdtri(degrees, degrees * (self.count - 1), level))
-        return Region(float(level), math.sqrt((total + rare2) * reach), half_width)
+        return Region(float(level), math.sqrt((noise + bias2 + rare2) * reach), half_width)
 
     @property
     def noise2(self) -> NDArray[np.float64]:
@@ -157,17 +159,8 @@ class Estimate:
         return np.maximum(self.stderr**2 - self.frame_bias**2 / len(self.stderr), 0.0)
 
     @property
-    def noise_directions(self) -> float:
+    def _noise_directions(self) -> float:
         """The effective number of directions of the noise, at most (tr Σ)²/tr Σ² of its covariance Σ."""
         total, fourth = float(np.sum(self.noise2)), float(np.sum(self.noise2**2))
         spread = total**2 / fourth if fourth else 1.0
         return spread if self.directions is None else max(1.0, min(spread, self.directions))
-
-
-def with_bias(dim: int, noise2: float, directions: float, bias2: float, bias_directions: float) -> float:
-    """The effective number of directions of noise and frame bias together, from their total squares.
-
-    The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
-    """
-    squares = noise2**2 / directions + 2 * noise2 * bias2 / dim + bias2**2 / bias_directions
-    return (noise2 + bias2) ** 2 / squares if squares else 1.0

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.checks import check_arguments, check_number, check_option
 from sstq.exactness import log_upper, round_up
+from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.encoding import Coin, Columns, Encoder, EncoderInput
-from sstq.mechanisms.errors import ExpectedError, Unbiased, mean_error
+from sstq.mechanisms.errors import ExpectedError, Unbiased
 from sstq.mechanisms.inputs import ClippedWarning, Floats, Floats32, Ints, LocalReport, Rows, Words, placed
 from sstq.mechanisms.laws import EitherLaw, Law, channel_law
 from sstq.mechanisms.trial_vectors import typical_vector
@@ -288,7 +289,20 @@ class Mechanism(Encoder):
         repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
-        return mean_error(self, rows, repeats)
+        return self._mean_error(rows, repeats)
+
+    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
+        """The error of the mean of these rows, each held by this many clients."""
+        count, bias, variance = len(rows), np.zeros(1), 0.0
+        # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
+        with np.errstate(over="ignore"):
+            for part in row_chunks(count, max(self._row_cost, self.estimate_dim)):
+                mean, variances = self._row_error(rows[part])
+                bias = bias + np.sum(mean - self._estimated(rows[part]), axis=0)
+                variance += float(np.sum(variances))
+            bias2 = float(np.sum((bias / count) ** 2))
+        independent = variance / count**2 / (repeats * self.messages)
+        return ExpectedError(bias2, self._variance_of_mean(rows, repeats, independent))
 
     def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
         """The variance of the mean of these rows, given that of the mean of independent messages."""

@@ -1,16 +1,7 @@
-"""Expected errors: when an estimate is unbiased, and the squared error of a mean."""
+"""What is said of errors: when an estimate is unbiased, and the squared error of a mean."""
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.inputs import Rows
-
-if TYPE_CHECKING:
-    from sstq.mechanisms.base import Mechanism
 
 
 class Unbiased(StrEnum):
@@ -45,17 +36,3 @@ class ExpectedError:
     def total(self) -> float:
         """The mean squared error, bias² + variance."""
         return self.bias2 + self.variance
-
-
-def mean_error(mechanism: "Mechanism", rows: Rows, repeats: int) -> ExpectedError:
-    """The error of the mean of these rows, each held by this many clients."""
-    count, bias, variance = len(rows), np.zeros(1), 0.0
-    # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
-    with np.errstate(over="ignore"):
-        for part in row_chunks(count, max(mechanism._row_cost, mechanism.estimate_dim)):
-            mean, variances = mechanism._row_error(rows[part])
-            bias = bias + np.sum(mean - mechanism._estimated(rows[part]), axis=0)
-            variance += float(np.sum(variances))
-        bias2 = float(np.sum((bias / count) ** 2))
-    independent = variance / count**2 / (repeats * mechanism.messages)
-    return ExpectedError(bias2, mechanism._variance_of_mean(rows, repeats, independent))

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from sstq.mechanisms.base import ExpectedError, Mechanism, Rows
-from sstq.mechanisms.errors import mean_error
 from sstq.randomness.secret import BitSource
 
 
@@ -32,4 +31,4 @@ class RecordMechanism(Mechanism):
         """Read what a device holds, with something harmless in the place of data that cannot be encoded."""
 
     def _typical_error(self, clients: int) -> ExpectedError:
-        return mean_error(self, next(iter(self._trials().values())), clients)
+        return self._mean_error(next(iter(self._trials().values())), clients)
