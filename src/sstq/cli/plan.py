@@ -75,23 +75,24 @@ def plan(
 
 
 def _facts(chosen: "Plan") -> Facts:
-    delta = f", delta {chosen.request.delta:g}" if chosen.request.delta else ""
-    spent: Facts = [("total epsilon per person", f"{safe_figure(chosen.total_epsilon)}{delta}")]
-    shuffled, classes = chosen.request.trust == "shuffler", chosen.request.classes
+    asked, mechanism, shuffled = chosen.request, chosen.mechanism, chosen.request.trust == "shuffler"
+    delta = f", delta {asked.delta:g}" if asked.delta else ""
+    total = f"{safe_figure(chosen.total_epsilon)}{delta}"
     if shuffled:
-        spent = [
-            ("total epsilon per person", f"{chosen.request.epsilon:g}{delta}, behind the shuffler"),
-            ("epsilon if the shuffler cheats", safe_figure(chosen.mechanism.bundle_epsilon)),
-        ]
-    elif chosen.request.rounds > 1:
-        spent = [(name, f"{total} (epsilon {chosen.epsilon!r} x {chosen.request.rounds})") for name, total in spent]
-    facts: Facts = [("mechanism", f"{chosen.label}, {chosen.bits} bits per message"), *spent]
-    if classes is not None:
+        total = f"{asked.epsilon:g}{delta}, behind the shuffler"
+    elif asked.rounds > 1:
+        total += f" (epsilon {chosen.epsilon!r} x {asked.rounds})"
+    facts: Facts = [
+        ("mechanism", f"{chosen.label}, {chosen.bits} bits per message"),
+        ("total epsilon per person", total),
+        ("epsilon if the shuffler cheats", safe_figure(mechanism.bundle_epsilon) if shuffled else None),
+    ]
+    if asked.classes is not None:
         # A class mean of norm 1 is as long as the noise of so many directions, for any data.
         most = math.floor(chosen.noise**-2)
         facts += [
             ("noise per coordinate of a class mean", f"{chosen.noise:.3g} (features have norm 1)"),
-            ("directions worth their noise", f"about {chosen.mechanism.dim:,}, at most {most:,}"),
+            ("directions worth their noise", f"about {mechanism.dim:,}, at most {most:,}"),
             ("people", f"{chosen.clients:,}"),
         ]
     else:
@@ -102,11 +103,11 @@ def _facts(chosen: "Plan") -> Facts:
             ("why", chosen.explanation),
         ]
     facts.append(("total bytes", chosen.total_bytes))
-    if shuffled and classes is None:
+    if shuffled and asked.classes is None:
         facts += [
             ("bytes per person", chosen.total_bytes // chosen.clients),
             ("instead: trust nobody", f"{chosen.local_error:.3g} of clip"),
             ("instead: trust the server", f"{chosen.central_error:.3g} of clip, Gaussian noise"),
         ]
-    facts.append(("mechanism in python", f"sstq.{chosen.mechanism!r}"))
-    return facts if chosen.python() == facts[-1][1] else [*facts, ("simulate in python", chosen.python())]
+    built, simulated = f"sstq.{mechanism!r}", chosen.python()
+    return [*facts, ("mechanism in python", built), ("simulate in python", simulated if simulated != built else None)]
