@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paper.reproduction import EXPERIMENTS
+from paper.reproduction.experiments import EXPERIMENTS
 from paper.reproduction.lines import write_record
 from paper.reproduction.methods import FULL, QUICK
 from paper.reproduction.runner import read_result, run_jobs

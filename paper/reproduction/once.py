@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paper.datasets import Dataset, load
-from paper.reproduction.jobs import Job, data_folder
+from paper.reproduction.jobs import ONCE, Job, data_folder
 from paper.reproduction.lines import Line, Results, Section, interval
 from paper.reproduction.methods import Scale
 from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
@@ -35,7 +35,6 @@ ONCE_LABELS: Mapping[str, str] = {
 }
 """The labels of the methods, for people."""
 
-_KIND = "once-"
 _DELTA = 1e-6
 _PUBLIC = ("none", "logistic")
 _SHUFFLED = {"shuffled": 1, "shuffled-16": 16}
@@ -71,17 +70,12 @@ def once_jobs(scale: Scale) -> list[Job]:
         asked += [(name, epsilon) for epsilon in scale.once_small_epsilons for name in TRUST_METHODS if name in private]
         asked += [(method, math.inf) for method in _PUBLIC]
         for method, epsilon in asked:
-            jobs.append(Job(f"{_KIND}{scale.once_dataset}", method, seed, bits=0, count=1, epsilon=epsilon))
+            jobs.append(Job(f"{ONCE}{scale.once_dataset}", method, seed, bits=0, count=1, epsilon=epsilon))
     return jobs
 
 
 def _epsilon(job: Job) -> float:
     return math.inf if job.epsilon is None else job.epsilon
-
-
-def is_once(job: Job) -> bool:
-    """Whether a job is one of these."""
-    return job.kind.startswith(_KIND)
 
 
 @lru_cache(maxsize=2)
@@ -94,7 +88,7 @@ def _load(dataset: str, folder: Path | None) -> Dataset:
 
 def run_once(job: Job, data: Path | None) -> dict[str, Any]:
     """Learn from everybody except the public examples, and test."""
-    dataset = job.kind.removeprefix(_KIND)
+    dataset = job.kind.removeprefix(ONCE)
     found = _load(dataset, data_folder(dataset, data))
     order = np.random.default_rng([job.seed, 16]).permutation(len(found.train_images))
     public, people = np.split(order, [_TASKS[dataset].public])

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import paper.__main__ as command
-from paper.reproduction import EXPERIMENTS
+from paper.reproduction.experiments import EXPERIMENTS
 from tests.paper.test_reproduction import TINY
 
 
@@ -24,7 +24,7 @@ def test_every_experiment_is_a_command():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mse", "regression", "bitwidth"])
+@pytest.mark.parametrize("name", ["mse", "regression", pytest.param("bitwidth", marks=pytest.mark.soak)])
 def test_an_experiment_writes_its_record_and_goes_on_where_it_stood(name, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "QUICK", replace(TINY, seeds=1, bit_widths=(4, 8)))
     words = (name, "--quick", "--workers", 1, "--output", tmp_path)
@@ -61,8 +61,12 @@ def test_wrong_usage_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_figures_of_the_documentation_are_drawn_from_the_record(tmp_path):
+def test_figures_of_the_documentation_are_drawn_from_the_record(tmp_path, monkeypatch):
+    """Those of the paper are laid out, which takes longest, where experiments and the demo write their records."""
+    monkeypatch.setattr("paper.page.save", lambda figure, path: path.write_bytes(b""))
     drawn = run("figures", "--output", tmp_path).stdout.split()
     names = ["errors", "glance", "figure-1", "figure-2", "figure-3", "figure-4"]
     assert drawn == [str(tmp_path / f"{name}.png") for name in names]
     assert sorted(drawn) == sorted(map(str, tmp_path.iterdir()))
+    for name in ("errors", "glance"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import sstq
-from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RECORD, RUNS, draw_errors, headline, measure_errors
-from paper.glance import draw_glance
+from paper.errors import DIM, EPSILON, FAMILIES, PEOPLE, RECORD, RUNS, headline, measure_errors
 from paper.orders import bit_widths
 from paper.reproduction.lines import read_record
 
@@ -46,14 +45,12 @@ def test_predictions_of_the_record_are_those_of_the_mechanisms():
             assert any(row["predicted"] == pytest.approx(error, rel=1e-3) for error in errors), label
 
 
-def test_real_messages_have_the_predicted_error(tmp_path):
+def test_real_messages_have_the_predicted_error():
     (row,) = measure_errors(["frameunit"], runs=1)
     assert row["measured"] == pytest.approx(row["predicted"], rel=5 / math.sqrt(2 * DIM))
-    draw_errors(read_record(RECORD), tmp_path / "errors.png")
-    assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_bit_quadruples_doubles_or_costs_nothing(tmp_path):
+def test_a_bit_quadruples_doubles_or_costs_nothing():
     """The abstract's claim, at ε = 1 where ten bits are far beyond the best."""
     rows = bit_widths([1.0], [1, 9, 10])
     growth = {row["label"]: row["growth"] for row in rows if row["bits"] == 10}
@@ -61,8 +58,6 @@ def test_a_bit_quadruples_doubles_or_costs_nothing(tmp_path):
     assert growth["flat, optimized"] == pytest.approx(2, rel=0.01)
     assert growth["metric-aware (shrinks)"] == pytest.approx(1, rel=0.01)
     assert growth["optimal channel"] <= 1
-    draw_glance(tmp_path / "glance.png")
-    assert (tmp_path / "glance.png").stat().st_size > 10_000
 
 
 def test_the_page_of_sstq_has_the_errors_of_its_variants():

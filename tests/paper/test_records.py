@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paper.reproduction import EXPERIMENTS
+from paper.reproduction.experiments import EXPERIMENTS
 from paper.reproduction.lines import markdown_table
 from paper.reproduction.printed import PAPER
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paper.reproduction import EXPERIMENTS
+from paper.reproduction.experiments import EXPERIMENTS
 from paper.reproduction.images import image_jobs, image_section
 from paper.reproduction.jobs import Job, nonprivate_norm_scaled_mean, run_job
 from paper.reproduction.lines import judge
