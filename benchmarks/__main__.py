@@ -14,7 +14,6 @@ import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison
 import benchmarks.errors
-import benchmarks.growth
 import benchmarks.service
 import benchmarks.shuffled
 import benchmarks.speed

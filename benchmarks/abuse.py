@@ -24,9 +24,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 import sstq
-from benchmarks.harness import Result, benchmark
+from benchmarks.harness import FULL, Result, benchmark, memory_of
 
-FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 SECONDS, TURNS = (15.0, 7) if FULL else (4.0, 7)
 HONEST, PROBE, ATTACKER = "127.0.0.2", "127.0.0.3", "127.0.0.9"
 CONNECTIONS = 8
@@ -255,5 +254,5 @@ def _resident_bytes(process: int) -> int:
     total = 0
     for own in {str(process), *children}:
         with suppress(OSError):
-            total += int(Path(f"/proc/{own}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            total += memory_of(own)
     return total

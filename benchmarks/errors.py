@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import sstq
 from benchmarks.harness import Result, benchmark
+from benchmarks.references import unit_vectors
 from sstq.aggregation import Aggregator, Estimate
 from sstq.frames.kashin import represent
 from sstq.mechanisms.trial_vectors import typical_vector
@@ -28,8 +29,7 @@ GROUPS_DIM, GROUPS_CLIENTS, GROUPS_ROUNDS = 64, 10_000, 30
 def groups() -> Iterator[Result]:
     """GroupUnit, 64 numbers per person: second moment of a message over d, against one ball; rounds."""
     rng = np.random.default_rng(1)
-    x = rng.standard_normal((GROUPS_CLIENTS, GROUPS_DIM)).astype(np.float32)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    x = unit_vectors(GROUPS_CLIENTS, GROUPS_DIM)
     for count in (10, 100):
         for epsilon in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
             mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=count, share_people=0.0)

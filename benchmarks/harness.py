@@ -24,17 +24,12 @@ from pathlib import Path
 
 from sstq.files.atomic import atomic_file
 
-__all__ = ["BENCHMARKS", "Measured", "Remark", "Result", "benchmark", "fastest", "in_turns", "run_python", "seconds_of"]
+FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
+"""Whether to measure what takes long."""
 
 
 class Measured(float):
-    """A measured number and the relative spread of its repeats; products and quotients add the spreads up.
-
-    Examples:
-        >>> ratio = Measured(3.0, spread=0.02) / Measured(2.0, spread=0.01)
-        >>> float(ratio), round(ratio.spread, 3)
-        (1.5, 0.03)
-    """
+    """A measured number and the relative spread of its repeats; products and quotients add the spreads up."""
 
     spread: float
 
@@ -45,12 +40,7 @@ class Measured(float):
 
     @classmethod
     def least_of(cls, repeats: Sequence[float]) -> Measured:
-        """Return the least of the repeats; its spread is how far their median lies above it, relatively.
-
-        Examples:
-            >>> Measured.least_of([2.0, 4.0, 3.0]).spread
-            0.5
-        """
+        """Return the least of the repeats; its spread is how far their median lies above it, relatively."""
         least = min(repeats)
         return cls(least, statistics.median(repeats) / least - 1)
 
@@ -72,13 +62,7 @@ def _spread(value: float) -> float:
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a benchmark's table: a measured figure and, if there is one, its target (at least, or at most).
-
-    Examples:
-        >>> line = Result("transform vs copying", 0.4, "×", target=0.5)
-        >>> line.goal, line.verdict
-        ('≥ 0.5', 'missed')
-    """
+    """One line of a benchmark's table: a measured figure and, if there is one, its target (at least, or at most)."""
 
     what: str
     figure: float
@@ -108,12 +92,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark about what a benchmark could not measure here, and why.
-
-    Examples:
-        >>> Remark("sorting on two cores: there is one").text
-        'sorting on two cores: there is one'
-    """
+    """A remark about what a benchmark could not measure here, and why."""
 
     text: str
 
@@ -138,10 +117,6 @@ def in_turns(*clocks: Callable[[], float], repeats: int) -> list[list[float]]:
     Args:
         clocks: functions that do their work and return the seconds to count.
         repeats: the number of turns.
-
-    Examples:
-        >>> in_turns(lambda: 1.0, lambda: 2.0, repeats=3)
-        [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     """
     for clock in clocks:
         clock()
@@ -155,25 +130,14 @@ def in_turns(*clocks: Callable[[], float], repeats: int) -> list[list[float]]:
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """Return the seconds that one call takes.
-
-    Examples:
-        >>> seconds_of(lambda: sum(range(1000))) > 0
-        True
-    """
+    """Return the seconds that one call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def fastest(*candidates: Callable[[], object], repeats: int = 9) -> list[Measured]:
-    """Return the least seconds of each candidate, called in turns after one uncounted call each.
-
-    Examples:
-        >>> few, many = fastest(lambda: sum(range(100)), lambda: sum(range(100_000)), repeats=3)
-        >>> few < many, many.spread >= 0
-        (True, True)
-    """
+    """Return the least seconds of each candidate, called in turns after one uncounted call each."""
     clocks = [partial(seconds_of, candidate) for candidate in candidates]
     return [Measured.least_of(taken) for taken in in_turns(*clocks, repeats=repeats)]
 
@@ -184,10 +148,6 @@ def run_python(*arguments: str, **variables: str) -> str:
     Args:
         arguments: the arguments of the interpreter.
         variables: environment variables, in addition to those of this process.
-
-    Examples:
-        >>> run_python("-c", "print(1 + 1)")
-        '2\n'
     """
     done = subprocess.run(  # noqa: S603 (this interpreter, with our own arguments)
         [sys.executable, *arguments], capture_output=True, check=False, text=True, env=os.environ | variables
@@ -196,6 +156,15 @@ def run_python(*arguments: str, **variables: str) -> str:
         complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise ChildProcessError(f"python {' '.join(arguments)} ended with code {done.returncode}: {complaint}")
     return done.stdout
+
+
+def memory_of(process: int | str = "self", what: str = "VmRSS") -> int:
+    """Return the bytes that a process holds, as Linux counts them; the peak is VmHWM.
+
+    The peak of `resource` would be that of the parent, if that was larger.
+    """
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    return 1024 * int(status.split(f"{what}:")[1].split()[0])
 
 
 def machine_facts() -> dict[str, str | int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,80 +20,40 @@ from sstq.frames.tight import HadamardFrame
 
 # The network of the paper's experiments.
 DIM, EPSILON, BITS = 25_450, 3.0, 4
-MILLION, GIGA = 1e6, 1e9
+MILLION = 1e6
 
 Floats = NDArray[np.float32]
 
-# Bytes past a cache line where NumPy's large arrays begin, if their memory is fresh: malloc's header comes first.
-NUMPY_OFFSET = 16
 # Factors of 64 × 64 keep BLAS busy without wasting arithmetic: 64 multiplications per element for six butterflies.
 _FACTOR_BITS = 6
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Set the number of threads of the kernels within the block.
-
-    Examples:
-        >>> from sstq.kernels.threads import thread_count
-        >>> with threads(3):
-        ...     thread_count()
-        3
-    """
-    before = os.environ.get("SSTQ_THREADS")
-    os.environ["SSTQ_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SSTQ_THREADS"]
-        else:
-            os.environ["SSTQ_THREADS"] = before
+def threads(count: int) -> AbstractContextManager[object]:
+    """Set the number of threads of the kernels within the block."""
+    return patch.dict(os.environ, {"SSTQ_THREADS": str(count)})
 
 
 def blas_on_one_thread() -> AbstractContextManager[object]:
-    """Limit BLAS to one thread if threadpoolctl is installed (scikit-learn installs it); otherwise change nothing.
-
-    Examples:
-        >>> with blas_on_one_thread():
-        ...     float(np.ones(2) @ np.ones(2))
-        2.0
-    """
+    """Limit BLAS to one thread if threadpoolctl is installed (scikit-learn installs it); otherwise change nothing."""
     if find_spec("threadpoolctl") is None:
         return nullcontext()
     limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(1)
     return limits
 
 
-def aligned_zeros(rows: int, size: int, offset: int = 0) -> Floats:
-    """Return float32 rows on cache lines, or this many bytes past them, whatever the allocator would choose.
+def aligned_zeros(rows: int, size: int) -> Floats:
+    """Return float32 rows on cache lines, whatever the allocator would choose.
 
     Rows that are not on cache lines slow down every implementation, but not equally. They are zero, so that
     transforming them again and again stays finite.
-
-    Args:
-        rows: the number of rows.
-        size: the number of elements per row.
-        offset: bytes from a cache line to the first row, a multiple of 4 below 64.
-
-    Examples:
-        >>> aligned_zeros(3, 16).ctypes.data % 64, aligned_zeros(3, 16, offset=NUMPY_OFFSET).ctypes.data % 64
-        (0, 16)
     """
-    buffer = np.zeros(rows * size + 32, np.float32)
-    start = -(buffer.ctypes.data // 4) % 16 + offset // 4
+    buffer = np.zeros(rows * size + 16, np.float32)
+    start = -(buffer.ctypes.data // 4) % 16
     return buffer[start : start + rows * size].reshape(rows, size)
 
 
 def numpy_butterflies(x: NDArray[Any]) -> None:
-    """Hadamard transform of the last axis in place, one NumPy operation for all butterflies of a level.
-
-    Examples:
-        >>> x = np.array([1.0, 2.0, 3.0, 4.0])
-        >>> numpy_butterflies(x)
-        >>> x
-        array([10., -2., -4.,  0.])
-    """
+    """Hadamard transform of the last axis in place, one NumPy operation for all butterflies of a level."""
     half = 1
     while half < x.shape[-1]:
         pairs = x.reshape(*x.shape[:-1], -1, 2, half)
@@ -104,12 +65,7 @@ def numpy_butterflies(x: NDArray[Any]) -> None:
 
 
 def kronecker_transform(x: Floats) -> Floats:
-    """Hadamard transform of every row as a Kronecker product of small dense matrices, each a product of BLAS.
-
-    Examples:
-        >>> kronecker_transform(np.float32([[1, 2, 3, 4]]))
-        array([[10., -2., -4.,  0.]], dtype=float32)
-    """
+    """Hadamard transform of every row as a Kronecker product of small dense matrices, each a product of BLAS."""
     from scipy.linalg import hadamard
 
     rows, size = x.shape
@@ -125,16 +81,7 @@ def kronecker_transform(x: Floats) -> Floats:
 
 
 def foreign_transform() -> Callable[[Floats], object]:
-    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError if it is not usable.
-
-    Examples:
-        >>> try:
-        ...     usable = callable(foreign_transform())
-        ... except ImportError as error:
-        ...     usable = "fht-cpu" in str(error)
-        >>> usable
-        True
-    """
+    """Return the transform of fht-cpu (C++, vectorised by hand) on one thread; ImportError if it is not usable."""
     if find_spec("fht_cpu") is None:
         raise ImportError("fht-cpu is not installed (pip install fht-cpu)")
     try:
@@ -150,12 +97,6 @@ def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple
         mechanism: the mechanism whose codebook, bound and ε are used.
         y: the coefficients, (N,).
         rng: the source of all randomness.
-
-    Examples:
-        >>> import sstq
-        >>> mechanism = sstq.SSTQ(dim=2, epsilon=20.0, bits=1)
-        >>> draw_in_numpy(mechanism, np.full(4, mechanism.bound), np.random.default_rng(0))[1]
-        1
     """
     j = int(rng.integers(len(y)))
     words, coordinate = mechanism.codebook.values, float(y[j]) / mechanism.bound
@@ -194,12 +135,7 @@ def straightforward_encode(mechanism: SSTQ, x: np.ndarray, rng: np.random.Genera
 
 
 def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:
-    """Return random unit vectors in single precision, always the same.
-
-    Examples:
-        >>> unit_vectors(2, dim=3).shape
-        (2, 3)
-    """
+    """Return random unit vectors in single precision, always the same."""
     x = np.random.default_rng(1).standard_normal((count, dim), dtype=np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     return x

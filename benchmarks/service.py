@@ -7,7 +7,6 @@ there are 10⁶ uploads for the memory, which takes about half an hour; otherwis
 """
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -24,9 +23,8 @@ from urllib.request import urlopen
 import numpy as np
 
 import sstq
-from benchmarks.harness import Measured, Remark, Result, benchmark
+from benchmarks.harness import FULL, Measured, Remark, Result, benchmark, memory_of
 
-FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 TURNS, SECONDS = (5, 10) if FULL else (2, 3)
 MEMORY_UPLOADS = 10**6 if FULL else 20_000
 CONNECTIONS = 128
@@ -203,16 +201,11 @@ def _memory(kind: str, single: Campaign) -> Iterator[Result]:
     sizes, sent = [], 0
     while sent < MEMORY_UPLOADS:
         sent += single.load(SECONDS).done
-        sizes.append((sent, _resident_bytes(single.server.process.pid)))
+        sizes.append((sent, memory_of(single.server.process.pid)))
     first, last = sizes[0][1], sizes[-1][1]
     note = f"{first / 2**20:.0f} MiB after {sizes[0][0]:,}, {last / 2**20:.0f} MiB after {sent:,}"
     yield Result(f"{kind}: memory after many uploads vs after a few", last / first, "×", note, target=1.1, at_most=True)
     single.folded()
-
-
-def _resident_bytes(process: int) -> int:
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ there are twenty million as well, which takes some minutes and 4 GB of disk.
 import itertools
 import multiprocessing
 import os
-import re
 import secrets
 import sys
 import time
@@ -18,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from benchmarks.harness import Remark, Result, benchmark, fastest
+from benchmarks.harness import FULL, Remark, Result, benchmark, fastest, memory_of
 from benchmarks.service import NO_POSTGRES, databases
 from sstq.accounting import gaussian_sigma, shuffled_epsilon, two_level_local_epsilon
 from sstq.mechanisms import FrameUnit
@@ -172,7 +171,6 @@ def draw(path: Path) -> None:
     save(figure, path)
 
 
-FULL = os.environ.get("SSTQ_BENCHMARK_FULL") == "1"
 MILLION = 10**6
 CROWDS = (MILLION, 4 * MILLION, *((20 * MILLION,) if FULL else ()))
 ROW = 2_000  # people whose envelopes share a row, as under load
@@ -247,20 +245,13 @@ def _mix(database: str, people: int) -> Mixed:
 
     _, campaign = _campaign()
     store = Store(database, joined_by_crowd)
-    before = _megabytes("VmRSS")
+    before = memory_of()
     begun = time.perf_counter()
     (crowd,) = waiting(store, "steps")
     assert settle(store, campaign, campaign.shuffling, [crowd]) == {"mixed": people}
     seconds = time.perf_counter() - begun
     store.close()
-    return Mixed(seconds, _megabytes("VmHWM") - before)
-
-
-def _megabytes(what: str) -> float:
-    """A figure of Linux about this process; the peak of `resource` would be that of its parent, if that was larger."""
-    found = re.search(rf"^{what}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), flags=re.MULTILINE)
-    assert found is not None
-    return int(found[1]) / 1024
+    return Mixed(seconds, (memory_of(what="VmHWM") - before) / 2**20)
 
 
 def _opening() -> Iterator[Result]:

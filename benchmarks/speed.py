@@ -1,18 +1,22 @@
-"""Speed from a vector to a mean: the transform, encoding, all cores, randomness, aggregation, start-up.
+"""Speed from a vector to a mean: the transform, encoding, all cores, randomness, aggregation, start-up, growth.
 
-Also what the time of encoding tells of the data.
+Also what the time of encoding tells of the data. Every point of `growth` is measured in a process of its own, because
+the peak of a process's memory never falls: `python -m benchmarks.speed '{"mechanism": "sstq", "clients": 10}'`.
 """
 
+import json
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 import sstq
-from benchmarks.harness import Remark, Result, benchmark, fastest, in_turns, run_python, seconds_of
+from benchmarks.harness import Remark, Result, benchmark, fastest, in_turns, memory_of, run_python, seconds_of
 from benchmarks.references import (
     BITS,
     DIM,
@@ -252,3 +256,94 @@ def startup() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         cold = seconds_of(partial(run_python, "-c", _FIRST_MESSAGE, SSTQ_QUIET="1", NUMBA_CACHE_DIR=folder))
     yield Result("first message of FrameUnit, kernels compiled", cold, "s", "once per machine")
+
+
+BATCH, SHARD = 1000, 10_000_000
+Point = Mapping[str, Any]
+
+
+def growth_curves() -> Iterator[tuple[str, list[int], list[Point]]]:
+    """The name of each curve, its sizes, and what is measured at each of them."""
+    for name, label in (("frameunit", "FrameUnit"), ("sstq", "SSTQ")):
+        for what, option, sizes in (
+            ("the dimension, one client", "dim", [10**k for k in range(2, 8)]),
+            ("the clients, d = 1,000", "clients", [10**k for k in range(6)]),
+        ):
+            yield f"{label}: {what}", sizes, [{"mechanism": name, option: size} for size in sizes]
+    sizes = [10**k for k in range(4, 9)]
+    for form in ("sstq", "parquet"):
+        points = [{"form": form, "messages": size} for size in sizes]
+        yield f"aggregation of .{form} files: the messages", sizes, points
+
+
+def slope(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The exponent of a power law through the upper half of a curve, where constant costs no longer count."""
+    upper = len(sizes) // 2 - 1
+    return float(np.polyfit(np.log(sizes[upper:]), np.log(seconds[upper:]), 1)[0])
+
+
+@benchmark
+def growth() -> Iterator[Result]:
+    """Time as a power of the size, on the upper half of each curve, and the largest peak of memory over the least."""
+    for curve, sizes, points in growth_curves():
+        seconds, peaks = np.array([in_a_process(point) for point in points]).T
+        note = f"{seconds[-1]:.3g} s, {peaks[-1] / 2**20:.0f} MiB at {sizes[-1]:,}"
+        yield Result(f"{curve}, time", slope(sizes, seconds), "exponent", note)
+        yield Result(f"{curve}, memory", peaks.max() / peaks.min(), "times")
+
+
+def in_a_process(point: Point) -> tuple[float, int]:
+    """The seconds of a point in a new process, and the peak of its memory in bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        if "messages" in point:
+            _write_shards(Path(folder), **point)
+        seconds, peak = json.loads(run_python("-m", "benchmarks.speed", json.dumps({**point, "folder": folder})))
+        return seconds, peak
+
+
+def _encoding_seconds(mechanism: str, dim: int = 1000, clients: int = 1, **_: Any) -> float:
+    """Encode clients, a batch at a time, and add their messages up if there are several."""
+    encoder, x = sstq.mechanism(mechanism, dim=dim, epsilon=EPSILON), unit_vectors(min(BATCH, clients), dim)
+
+    def stream() -> None:
+        aggregator = encoder.aggregator()
+        for start in range(0, clients, BATCH):
+            messages = encoder.encode(x[: clients - start])
+            if clients > 1:
+                aggregator.update(messages)
+
+    return min(fastest(stream, repeats=3))
+
+
+def _write_shards(folder: Path, form: str, messages: int) -> None:
+    """Write random messages of 20 bits, those of the paper's network."""
+    mechanism, rng = SSTQ(DIM, EPSILON, bits=BITS), np.random.default_rng(1)
+
+    def batches(count: int) -> Iterator[sstq.Messages]:
+        for first in range(0, count, 1 << 20):
+            size = min(1 << 20, count - first)
+            columns = (rng.integers(f.limit, size=size, dtype=f.dtype) for f in mechanism.layout.fields)
+            yield mechanism.messages_from_columns(tuple(columns), None, simulated=True)
+
+    for first in range(0, messages, SHARD):
+        write_messages(folder / f"{first}.{form}", batches(min(SHARD, messages - first)))
+
+
+def _aggregating_seconds(folder: str, messages: int, **_: Any) -> float:
+    """From shards to the mean and its standard error."""
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
+    mechanism.aggregator().update(mechanism.encode(np.full((2, DIM), 0.005, np.float32))).mean()
+    aggregator = mechanism.aggregator()
+
+    def read() -> None:
+        for path in sorted(Path(folder).iterdir()):
+            aggregator.update_from_file(path)
+        assert aggregator.mean().count == messages
+
+    return seconds_of(read)
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    seconds = _aggregating_seconds(**asked) if "messages" in asked else _encoding_seconds(**asked)
+    print(json.dumps([seconds, memory_of(what="VmHWM")]))

@@ -159,10 +159,6 @@ def record_loss(epsilon: float, questions: int) -> float:
 
     RS+FD amplifies ε to ln(m(e^ε − 1) + 1) for the question that it draws, because others are fake. That is right for
     two records that differ in one question. Records that differ in all questions have the amplified ε as their loss.
-
-    Examples:
-        >>> round(record_loss(1.0, 3), 6) == round(math.log(3 * (math.e - 1) + 1), 6)
-        True
     """
     odds = questions * math.expm1(epsilon) + 1
     every = np.array(list(itertools.product([0, 1], repeat=questions)))

@@ -1,11 +1,10 @@
 """The growth curves: their points and fits."""
 
-import json
 from itertools import pairwise
 
 import pytest
 
-from benchmarks.growth import plan, run_in_a_process, slope
+from benchmarks.speed import growth_curves, in_a_process, slope
 
 
 def test_slopes_of_power_laws():
@@ -17,7 +16,7 @@ def test_slopes_of_power_laws():
 
 
 def test_every_point_of_a_curve_is_larger_than_the_one_before():
-    for _, sizes, points in plan():
+    for _, sizes, points in growth_curves():
         assert len(sizes) == len(points) >= 4
         assert all(before < after for before, after in pairwise(sizes))
 
@@ -26,12 +25,12 @@ def test_every_point_of_a_curve_is_larger_than_the_one_before():
 @pytest.mark.parametrize(
     "point",
     [
-        {"task": "aggregate", "form": "sstq", "messages": 2500},
-        pytest.param({"task": "aggregate", "form": "parquet", "messages": 2500}, marks=pytest.mark.soak),
-        {"task": "encode", "mechanism": "frameunit", "bits": 2, "clients": 1001},
+        {"form": "sstq", "messages": 2500},
+        pytest.param({"form": "parquet", "messages": 2500}, marks=pytest.mark.soak),
+        {"mechanism": "frameunit", "clients": 1001},
     ],
 )
 def test_a_process_of_its_own_measures_a_point(point):
-    seconds, peak = json.loads(run_in_a_process(point))
+    seconds, peak = in_a_process(point)
     assert seconds > 0
     assert peak > 10_000_000
