@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paper.reproduction.lines import Section
+from paper.reproduction.lines import Section, grouped
 from paper.reproduction.methods import METHODS
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS
 from paper.reproduction.printed import paper_number
@@ -91,9 +91,10 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
     figure = new_figure(4.3 * len(settings) + 1.2, 6.4, layout="constrained")
     panels = figure.subplots(2, len(settings), squeeze=False, height_ratios=(1, 2.2), sharex=True)
     for (above, below), setting in zip(panels.T, settings, strict=True):
-        limit = _DIVERGED * next(row["loss"] for row in rows if row["setting"] == setting)
+        shown = [row for row in rows if row["setting"] == setting]
+        limit = _DIVERGED * shown[0]["loss"]
         lowest, highest = limit, limit
-        for (method, scaling), own in _by_method_and_scaling(rows, setting).items():
+        for (method, scaling), own in grouped(shown, lambda row: (row["method"], row["scaling"])).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
             paper = paper_number(experiment, setting, method) if scaling == "clip" else None
             lowest, highest = (pick(end, own[-1]["loss"]) for pick, end in ((min, lowest), (max, highest)))
@@ -253,18 +254,7 @@ def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None
 
 
 def _by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["method"], []).append(row)
-    return groups
-
-
-def _by_method_and_scaling(rows: Sequence[Row], setting: str) -> dict[tuple[str, str], list[Row]]:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row["setting"] == setting:
-            groups.setdefault((row["method"], row["scaling"]), []).append(row)
-    return groups
+    return grouped(rows, lambda row: str(row["method"]))
 
 
 def _style(method: str) -> dict[str, Any]:

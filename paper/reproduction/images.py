@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from paper.reproduction.jobs import Job
-from paper.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, interval, judge
+from paper.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, grouped, interval, judge
 from paper.reproduction.methods import EPSILON, METHODS, Scale
 from paper.reproduction.printed import PaperNumber, paper_number
 
@@ -35,9 +35,7 @@ def image_jobs(kind: str, scale: Scale) -> list[Job]:
 
 def image_section(kind: str, scale: Scale, results: Results) -> Section:
     """Compare final accuracies and losses, and the gaps to Clean, with the paper's."""
-    groups: dict[str, list[Job]] = {}
-    for job in image_jobs(kind, scale):
-        groups.setdefault(job.method, []).append(job)
+    groups = grouped(image_jobs(kind, scale), lambda job: job.method)
     clean = [_accuracy(results[job]) for job in groups["clean"]]
     lines = [_accuracy_line(kind, scale, results, group, clean) for group in groups.values()]
     lines += [_loss_line(kind, results, group) for group in groups.values()]

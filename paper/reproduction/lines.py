@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from paper.reproduction.jobs import Job
 from paper.reproduction.printed import PaperNumber
@@ -15,6 +15,8 @@ from sstq.files.atomic import atomic_file, write_csv
 
 AGREES, DIFFERS, NOT_COMPARED = "agrees", "differs", "not compared"
 
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
 Results = Mapping[Job, Mapping[str, Any]]
 """The results of jobs."""
 
@@ -67,6 +69,14 @@ class Section:
     lines: Sequence[Line]
     pictures: Sequence[str]
     curves: Sequence[Mapping[str, Any]] = ()
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Return the items by their key, in the order in which keys first occur."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

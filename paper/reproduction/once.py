@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paper.datasets import Dataset, load
 from paper.reproduction.jobs import ONCE, Job, data_folder
-from paper.reproduction.lines import Line, Results, Section, interval
+from paper.reproduction.lines import Line, Results, Section, grouped, interval
 from paper.reproduction.methods import Scale
 from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
 from sstq.learning import GradientHistograms, PrivateClassifier
@@ -199,11 +199,9 @@ predict the accuracy without any test data.
 
 def once_section(scale: Scale, results: Results) -> Section:
     """Write the accuracies by total ε and method."""
-    groups: dict[tuple[float, str], list[Mapping[str, Any]]] = {}
-    for job in once_jobs(scale):
-        groups.setdefault((_epsilon(job), job.method), []).append(results[job])
     lines, curves = [], []
-    for (epsilon, method), found in groups.items():
+    for (epsilon, method), jobs in grouped(once_jobs(scale), lambda job: (_epsilon(job), job.method)).items():
+        found = [results[job] for job in jobs]
         mean, half = interval([100 * result["accuracy"] for result in found])
         delta = _DELTA if method in ("central", *_SHUFFLED) else 0.0
         total = "no privacy" if math.isinf(epsilon) else f"total ε = {epsilon:g} per person"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from paper.reproduction.jobs import Job
-from paper.reproduction.lines import AGREES, DIFFERS, Line, Results, Section, interval, judge
+from paper.reproduction.lines import AGREES, DIFFERS, Line, Results, Section, grouped, interval, judge
 from paper.reproduction.methods import METHODS, Scale
 from paper.reproduction.printed import paper_number
 
@@ -101,7 +101,7 @@ def _jobs(scale: Scale, methods: tuple[str, ...], dim: int, bits: int) -> list[J
 
 
 def _lines(experiment: str, setting: str, scale: Scale, results: Results, jobs: list[Job]) -> list[Line]:
-    groups = _by_method(jobs)
+    groups = grouped(jobs, lambda job: (job.method, job.scaling))
     clean = [results[job]["loss"][-1] for job in groups["clean", "clip"]]
     at = f"d = {BITWIDTH_DIM}" if experiment == "bitwidth" else setting
     paper_clean = paper_number("regression", at, "clean")
@@ -128,7 +128,7 @@ def _explained(line: Line, leaky: Line | None) -> Line:
 
 
 def _curves(setting: str, results: Results, jobs: list[Job]) -> list[dict[str, Any]]:
-    groups = _by_method(jobs)
+    groups = grouped(jobs, lambda job: (job.method, job.scaling))
     clean = [results[job]["loss"] for job in groups["clean", "clip"]]
     rows = []
     for (method, scaling), group in groups.items():
@@ -150,10 +150,3 @@ def _curves(setting: str, results: Results, jobs: list[Job]) -> list[dict[str, A
                 }
             )
     return rows
-
-
-def _by_method(jobs: list[Job]) -> dict[tuple[str, str], list[Job]]:
-    groups: dict[tuple[str, str], list[Job]] = {}
-    for job in jobs:
-        groups.setdefault((job.method, job.scaling), []).append(job)
-    return groups

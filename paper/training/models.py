@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,27 +31,6 @@ class Evaluation:
 
     loss: float
     accuracy: float | None = None
-
-
-class Model(Protocol):
-    """The interface that the federated loop needs of a model."""
-
-    @property
-    def dim(self) -> int:
-        """d, the number of parameters."""
-        ...
-
-    def initial(self, seed: int) -> Floats:
-        """Return the initial parameters, (d,)."""
-        ...
-
-    def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-        """Return each client's gradient of the mean loss, (clients, d), from batches (clients, batch, …), targets."""
-        ...
-
-    def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
-        """Return loss and accuracy on examples (n, …) and their targets (n,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -223,3 +202,6 @@ class LeastSquares:
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:  # noqa: ARG002
         """Return the squared distance from the truth."""
         return Evaluation(float(np.sum((parameters.astype(np.float64) - self.truth) ** 2)))
+
+
+Model = HiddenLayer | Logistic | LeastSquares

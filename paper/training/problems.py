@@ -76,21 +76,15 @@ class Problem:
     def batches(
         self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        """Return batches of examples and targets, (clients, batch, …) and (clients, batch), for all or some clients."""
-        chosen = self.chosen(batch, seed, round_number, members)
-        return self.x[chosen], self.y[chosen]
-
-    def chosen(
-        self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
-        """Return the indices of the examples in a round's batches, (clients, batch).
+        """Return batches of examples and targets, (clients, batch, …) and (clients, batch), for all or some clients.
 
         They depend only on the seed, the round and its members (by default all clients), so all mechanisms
         see the same examples. A client with fewer examples than `batch` draws with replacement.
         """
         rng = np.random.default_rng([seed, 3, round_number])
         parts = self.parts if members is None else [self.parts[member] for member in members]
-        return np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in parts])
+        chosen = np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in parts])
+        return self.x[chosen], self.y[chosen]
 
 
 def image_problem(
