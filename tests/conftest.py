@@ -29,8 +29,10 @@ os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["SSTQ_CACHE"], "state")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# What only the whole suite tests, and what imports torch, Flower or the service's packages.
+# What only the whole suite tests, and what imports torch, Flower or the service's packages; planning's examples, which
+# take a second each.
 _NOT_QUICK = (
+    "/src/sstq/planning/*",
     "/benchmarks/*",
     "/client/*",
     "/integrations/*",

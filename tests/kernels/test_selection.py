@@ -30,6 +30,7 @@ def scores_of_all_kinds(size, rng):
     yield np.linspace(1, 1 + 1e-6, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 256, 70_000])
 def test_the_last_inside_is_that_of_sorting(size, seed):
     rng = np.random.default_rng(seed)
