@@ -102,6 +102,21 @@ class Messages:
         return self.layout.pack(self.columns)
 
 
+@dataclass(frozen=True)
+class MessageFileInfo:
+    """What a message file says of itself; a random `file_id` distinguishes files with the same messages."""
+
+    kind: str
+    version: int
+    digest: str
+    count: int
+    message_bits: int
+    simulated: bool
+    with_clients: bool
+    file_id: str
+    block_messages: int = 0
+
+
 def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
     """Return client identifiers as unsigned 64-bit integers; ValueError unless each message has its own."""
     if clients is None:

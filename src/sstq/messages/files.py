@@ -21,7 +21,7 @@ import numpy as np
 from sstq.files.atomic import atomic_file
 from sstq.files.stores import open_object
 from sstq.messages import parquet
-from sstq.messages.batch import Messages
+from sstq.messages.batch import MessageFileInfo, Messages
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -30,21 +30,6 @@ _CRC_BYTES = 4
 _HEADER_BYTES = _HEADER.size + _CRC_BYTES
 _SIMULATED, _WITH_CLIENTS = 1, 2
 BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
-
-
-@dataclass(frozen=True)
-class MessageFileInfo:
-    """What a message file says of itself; a random `file_id` distinguishes files with the same messages."""
-
-    kind: str
-    version: int
-    digest: str
-    count: int
-    message_bits: int
-    simulated: bool
-    with_clients: bool
-    file_id: str
-    block_messages: int = 0
 
 
 def write_messages(
@@ -108,7 +93,7 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
         before, start = None if remote else os.fstat(file.fileno()), file.read(8)
         file.seek(0)
         if start.startswith(parquet.MAGIC):
-            yield MessageFile(file, MessageFileInfo("parquet", **parquet.describe(file)))
+            yield MessageFile(file, parquet.describe(file))
         elif start == MAGIC and not remote:
             yield MessageFile(file, _describe_framed(file))
         else:

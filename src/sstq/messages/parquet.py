@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import Messages
+from sstq.messages.batch import MessageFileInfo, Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
@@ -60,43 +60,43 @@ def write(
     iterator = iter(blocks)
     first = next(iterator)
     bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
-    stated = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
-    schema = _as_table(pyarrow, first, counted, by).schema.with_metadata(dict(zip(_KEYS, stated, strict=True)))
+    values = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
+    schema = _as_table(pyarrow, first, counted, by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         for block in chain([first], iterator):
             writer.write_table(_as_table(pyarrow, block, counted, by).cast(schema), row_group_size=len(block))
             count += len(block)
-        writer.add_key_value_metadata({_CHECKSUM: _checksum(stated, count)})
+        writer.add_key_value_metadata({_CHECKSUM: _checksum(values, count)})
     return count
 
 
-def describe(file: BinaryIO) -> dict[str, Any]:
-    """Read what a file says of itself, as in `MessageFileInfo`; ValueError if it is damaged or has no messages."""
+def describe(file: BinaryIO) -> MessageFileInfo:
+    """Read what a file says of itself; ValueError if it is damaged or has no messages."""
     with open_parquet(file) as table:
         schema, count = table.schema_arrow, table.metadata.num_rows
         checksum = (table.metadata.metadata or {}).get(_CHECKSUM)
     metadata = schema.metadata or {}
     if not all(key in metadata for key in _KEYS):
         raise ValueError(f"{file.name} is a Parquet file, but not a message file: its metadata have no digest")
-    stated = [metadata[key].decode(errors="replace") for key in _KEYS]
-    version, digest, bits, simulated, file_id = stated
+    values = [metadata[key].decode(errors="replace") for key in _KEYS]
+    version, digest, bits, simulated, file_id = values
     if version != str(VERSION):
         raise ValueError(f"{file.name} has version {version} of this format; this library reads version {VERSION}")
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
         raise ValueError(f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}")
     # A file written by another tool may lack our checksum; its pages' own are verified.
-    if checksum not in (None, _checksum(stated, count)):
+    if checksum not in (None, _checksum(values, count)):
         raise ValueError(f"{file.name} is damaged: the checksum of its metadata does not match")
-    described = {"version": VERSION, "digest": digest, "count": count, "message_bits": int(bits), "file_id": file_id}
-    return described | {"simulated": simulated == "1", "with_clients": CLIENT in schema.names}
+    with_clients = CLIENT in schema.names
+    return MessageFileInfo("parquet", VERSION, digest, count, int(bits), simulated == "1", with_clients, file_id)
 
 
-def _checksum(stated: Iterable[str], count: int) -> bytes:
-    return f"{zlib.crc32(','.join([*stated, str(count)]).encode()):08x}".encode()
+def _checksum(values: Iterable[str], count: int) -> bytes:
+    return f"{zlib.crc32(','.join([*values, str(count)]).encode()):08x}".encode()
 
 
-def read(file: BinaryIO, mechanism: Any, info: Any, size: int, by: str | None = None) -> Iterator[Messages]:
+def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     layout = mechanism.layout
     fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
