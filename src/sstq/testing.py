@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import sstq
 from sstq.audit import check_encoder, empirical_audit
@@ -34,11 +33,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.files import write_messages
 from sstq.randomness.secret import bit_source
 
-Floats = NDArray[np.float64]
-
 Z = 6.0
-SAMPLES = 4000
-PRIVACY_SAMPLES = 8000
 
 
 def check_mechanism(mechanism: Mechanism, seed: int | None = None) -> None:
@@ -109,19 +104,14 @@ def _variant(mechanism: Mechanism, factor: float) -> Mechanism:
     return mechanism.replace(**{option: factor * getattr(mechanism, option)})
 
 
-def records(mechanism: Mechanism, x: Any) -> Any:
-    """What people hold who have these rows, in the groups of `encode`."""
-    return mechanism._records(x, _groups(mechanism, len(x)))
-
-
 def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     """What people may hold, one row each: structured vectors of norm clip, a short one and zero; or records."""
     if isinstance(mechanism, RecordMechanism):
         return mechanism._trials()
     named = structured_vectors(mechanism.dim, np.random.default_rng(seed))
-    vectors: dict[str, Floats] = {name: mechanism.clip * rows[:1] for name, rows in named.items()}
+    vectors = {name: mechanism.clip * rows[:1] for name, rows in named.items()}
     vectors |= {"short": 0.3 * vectors["gaussian"], "zero": 0.0 * vectors["gaussian"]}
-    return {name: records(mechanism, rows) for name, rows in vectors.items()}
+    return {name: mechanism._records(rows, _groups(mechanism, 1)) for name, rows in vectors.items()}
 
 
 def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
@@ -233,14 +223,7 @@ def check_randomness(mechanism: Mechanism, seed: int) -> None:
         _require(fresh.to_bytes() != again.to_bytes(), "entropy must be fresh")
 
 
-def estimates(mechanism: Mechanism, person: Any, seed: int, count: int) -> Floats:
-    """The estimates of so many people who hold that row, (count, d): the mean of each person's messages."""
-    rows, clients = np.tile(person, (count, 1)), _ids(mechanism, count)
-    decoded = mechanism.decode(mechanism._encode_slots(rows, bit_source(seed), clients, None, mechanism.messages))
-    return np.asarray(decoded.reshape(mechanism.messages, count, -1).mean(axis=0))
-
-
-def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = (), count: int = SAMPLES) -> None:
+def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = (), count: int = 4000) -> None:
     """The mean of the estimates and their squared error are what the mechanism states.
 
     The mean is x itself if it says that it is unbiased. Expectations are over a fresh public coin as well. `names` are
@@ -249,8 +232,10 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
     mechanism = mechanism.with_seed(seed)
     tried = trials(mechanism, seed)
     for name in [name for name in names if name in tried] or tried:
-        person = tried[name]
-        decoded = estimates(mechanism, person, seed, count)
+        person, slots = tried[name], mechanism.messages
+        rows, clients = np.tile(person, (count, 1)), _ids(mechanism, count)
+        messages = mechanism._encode_slots(rows, bit_source(seed), clients, None, slots)
+        decoded = mechanism.decode(messages).reshape(slots, count, -1).mean(axis=0)
         expected, target = mechanism._row_error(person)[0], mechanism._estimated(person)
         if mechanism.unbiased:
             off = np.linalg.norm(expected - target)
@@ -265,7 +250,7 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
             _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
 
 
-def check_privacy(mechanism: Mechanism, seed: int, count: int = PRIVACY_SAMPLES) -> None:
+def check_privacy(mechanism: Mechanism, seed: int) -> None:
     """The encoder of an exact mechanism follows its law, whose ratios are within e^ε.
 
     Of others no pair of inputs can be told apart better than ε allows, as far as samples can tell.
@@ -277,7 +262,7 @@ def check_privacy(mechanism: Mechanism, seed: int, count: int = PRIVACY_SAMPLES)
         _require(not report.problem, report.problem)
         bound = log_upper(max(report.ratio, mechanism.law().ratio()))
     else:
-        bound = empirical_audit(mechanism, samples=2 * count, alpha=1e-9, rng=seed).lower_bound
+        bound = empirical_audit(mechanism, samples=16_000, alpha=1e-9, rng=seed).lower_bound
     _require(bound <= mechanism.epsilon, f"ε is at least {bound:.3f}, not {mechanism.epsilon}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sstq
-from sstq.testing import encode, records  # noqa: F401 (for other tests)
+from sstq.testing import encode  # noqa: F401 (for other tests)
 
 _EXAMPLE = Path(__file__).parents[2] / "examples" / "own-mechanism" / "coordinate_sign.py"
 _found = importlib.util.spec_from_file_location("coordinate_sign", _EXAMPLE)
