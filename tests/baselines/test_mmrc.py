@@ -7,16 +7,6 @@ from sstq.baselines.mmrc import MMRC, CapDraw, _caps, _thresholds
 from sstq.exactness import TOTAL, exp_lower
 
 
-def total(mechanism):
-    return mechanism.expected_mse(np.full(mechanism.dim, mechanism.dim**-0.5)).total / mechanism.dim
-
-
-@pytest.mark.parametrize(("bits", "expected"), [(3, 1.9099), (8, 0.8665), (11, 0.7837)])
-def test_measured_errors_of_the_best_split(bits, expected):
-    # Ours, at d = 10,000 and ε = 3.
-    assert total(MMRC(10_000, 3.0, bits=bits)) == pytest.approx(expected, abs=2e-4)
-
-
 @pytest.mark.parametrize(("bits", "epsilon"), [(1, 1.0), (8, 3.0), (8, 12.0)])
 def test_the_split_is_the_best(bits, epsilon):
     best, size = MMRC(100, epsilon, bits=bits), 1 << bits

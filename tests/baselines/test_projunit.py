@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from sstq import testing
-from sstq.baselines.privunit import PrivUnit
 from sstq.baselines.projunit import ProjUnit
 from sstq.mechanisms.sphere import gaussians
 from sstq.randomness import streams
@@ -24,12 +23,6 @@ def matrix_of(mechanism, client):
     return mechanism.projection.lift(
         np.eye(mechanism.projected, dtype=np.float32), np.full(mechanism.projected, client)
     )
-
-
-def unit_error(mechanism):
-    x = np.zeros(mechanism.dim)
-    x[0] = 1.0
-    return mechanism.expected_mse(x).total / mechanism.dim
 
 
 @pytest.mark.slow
@@ -59,20 +52,6 @@ def test_client_and_server_have_the_same_matrix():
     directions = mechanism.projection.directions(np.eye(7), np.arange(11, 12, dtype=np.uint64).repeat(7))
     np.testing.assert_allclose(directions.T, matrix / np.linalg.norm(matrix, axis=0), atol=1e-6)
     assert np.abs(matrix_of(mechanism, np.uint64(12)) - matrix).max() > 0.05
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "projected", "excess"),
-    # The excess over PrivUnit in R^d that the docstring states.
-    [(3.0, None, 0.0013), (16.0, None, 0.0206), (3.0, 256, 0.0027)],
-)
-def test_the_price_of_projecting(epsilon, projected, excess):
-    dim = 100_000
-    mechanism = ProjUnit(dim, epsilon, projected=projected)
-    assert unit_error(mechanism) / unit_error(PrivUnit(dim, epsilon)) - 1 == pytest.approx(excess, abs=2.5e-4)
-    if epsilon == 3.0:
-        # Measured: the optimum is 0.7425.
-        assert unit_error(mechanism) == pytest.approx(0.7425 * (1 + excess), rel=1e-3)
 
 
 def test_a_million_dimensions_in_little_memory():

@@ -69,19 +69,6 @@ def test_converges_inside_the_box(seed):
     np.testing.assert_allclose(residuals, reference.residual_norms(x, columns, t), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("size", [64, 1 << 12])
-def test_picks_are_entries_of_the_representation(size, seed):
-    x, columns = problem(seed, size, size // 3, clients=7)
-    picks = np.random.default_rng(seed).integers(size, size=(7, 5))
-    t, residuals = kashin_pick(x, *columns, CERTIFIED)
-    values, same_residuals = kashin_pick(x, *columns, CERTIFIED, picks)
-    np.testing.assert_array_equal(values, np.take_along_axis(t, picks, axis=1))
-    np.testing.assert_array_equal(residuals, same_residuals)
-    same_values, none = kashin_pick(x, *columns, CERTIFIED, picks, certify=False)
-    np.testing.assert_array_equal(values, same_values)
-    assert none.shape == (0,)
-
-
 def test_no_steps_and_no_clients(seed):
     x, columns = problem(seed, 256, 90, clients=2)
     t, residuals = kashin_pick(x, *columns, CERTIFIED[:0])
