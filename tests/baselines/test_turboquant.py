@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sstq.baselines.turboquant import TurboQuant, lloyd_max_distortion, lloyd_max_levels
+from sstq.baselines.turboquant import TurboQuant, lloyd_max_levels
 from sstq.mechanisms.trial_vectors import structured_vectors
 
 # J. Max, "Quantizing for minimum distortion" (1960), Table I. From 8 levels on the table is off in its fourth digit
@@ -13,7 +13,7 @@ PUBLISHED = {1: 0.3634, 2: 0.1175, 3: 0.03454, 4: 0.009497}
 
 @pytest.mark.parametrize("bits", PUBLISHED)
 def test_published_distortions(bits):
-    assert lloyd_max_distortion(lloyd_max_levels(bits)) == pytest.approx(PUBLISHED[bits], rel=5e-4)
+    assert TurboQuant(dim=1, bits=bits).distortion == pytest.approx(PUBLISHED[bits], rel=5e-4)
 
 
 @pytest.mark.parametrize("bits", [1, 4, 8])
@@ -51,7 +51,7 @@ def test_distortion_and_shrinkage_on_any_vector(kind, dim, bits, seed):
     """
     relative, aligned = errors(dim, bits, kind, 40, seed)
     size = 1 << (dim - 1).bit_length()
-    distortion = lloyd_max_distortion(lloyd_max_levels(bits))
+    distortion = TurboQuant(dim, bits=bits).distortion
     expected = distortion**2 + dim / size * distortion * (1 - distortion)
     assert abs(relative.mean() - expected) < 8 * relative.std(ddof=1) / 40**0.5 + 0.01 * expected
     assert abs(aligned.mean() - (1 - distortion)) < 8 * aligned.std(ddof=1) / 40**0.5 + 0.01 * distortion

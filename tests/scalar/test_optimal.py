@@ -12,8 +12,7 @@ from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import flat_channel, unbiased_decoder
 from sstq.scalar.codebooks import optimized_codebook, rounding_moments, token_moments, uniform_codebook
 from sstq.scalar.densities import Density
-from sstq.scalar.optimal import OptimalChannel, from_windows, optimal_channel
-from sstq.scalar.windows import Windows, second_moment
+from sstq.scalar.optimal import OptimalChannel, Windows, from_windows, optimal_channel, second_moment
 
 pytestmark = pytest.mark.slow
 

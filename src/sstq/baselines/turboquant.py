@@ -109,7 +109,12 @@ class TurboQuant(Mechanism):
     @property
     def distortion(self) -> float:
         """D, the mean squared error of the quantizer for standard normal input."""
-        return lloyd_max_distortion(self.levels)
+        from scipy.special import ndtr
+
+        thresholds = np.concatenate([[-np.inf], (self.levels[1:] + self.levels[:-1]) / 2, [np.inf]])
+        heights = np.exp(-(thresholds**2) / 2) / math.sqrt(2 * math.pi)
+        # E(g − c)² over a cell is E g² − 2c·E g + c²·mass, and E g over a cell is the difference of the heights.
+        return float(1 + np.sum(2 * self.levels * np.diff(heights) + self.levels**2 * np.diff(ndtr(thresholds))))
 
     @property
     def decoding_bound(self) -> float:
@@ -181,14 +186,3 @@ def lloyd_max_levels(bits: int) -> Floats:
     symmetric = np.concatenate([-levels[::-1], levels])
     symmetric.setflags(write=False)
     return symmetric
-
-
-def lloyd_max_distortion(levels: Floats) -> float:
-    """The mean squared error of a standard normal number rounded to the nearest of the levels."""
-    from scipy.special import ndtr
-
-    thresholds = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
-    heights = np.exp(-(thresholds**2) / 2) / math.sqrt(2 * math.pi)
-    masses = np.diff(ndtr(thresholds))
-    # E(g − c)² over a cell is E g² − 2c·E g + c²·mass, and E g over a cell is the difference of the heights.
-    return float(1 + np.sum(2 * levels * np.diff(heights) + levels**2 * masses))
