@@ -37,6 +37,25 @@ def steps(draw):
             yield [(a << 2, b << 2) for a in first for b in (start, end - 1)], Fraction(mass * (end - start), TOTAL**2)
 
 
+def law_of(mechanism, draw, row, first, *rest, client=None):
+    """The exact distribution of a message's number, {number: probability}, for somebody with this row.
+
+    It is a step function of the two words of the draw, of which both ends of every step are encoded; the words before
+    and after them are given.
+    """
+    script, masses = zip(*steps(draw), strict=True)
+    words = np.array([(first, *pair, *rest) for four in script for pair in four], dtype=np.uint64)
+    clients = None if client is None else np.full(len(words), client, dtype=np.uint64)
+    source = ScriptedBits(words[:, : mechanism.words_each])
+    sent = mechanism._encode_rows(np.tile(row, (len(words), 1)), clients, source, None)[0].reshape(-1, 4)
+    assert np.all(sent == sent[:, :1])
+    law = {}
+    for number, mass in zip(sent[:, 0].tolist(), masses, strict=True):
+        law[number] = law.get(number, Fraction(0)) + mass
+    assert sum(law.values()) == 1
+    return law
+
+
 def largest_ratio(laws):
     """The largest ratio of the probabilities of one message over all pairs of laws; ZeroDivisionError if unbounded."""
     return max(max(column) / min(column) for column in zip(*set(map(tuple, laws)), strict=True) if max(column))

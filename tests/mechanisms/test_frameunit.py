@@ -19,7 +19,7 @@ from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.randomness import streams
 from tests.contract.cases import reread
-from tests.scripted import ScriptedBits, largest_ratio, steps
+from tests.scripted import largest_ratio, law_of
 
 
 def some_vectors(dim, seed=0):
@@ -32,21 +32,11 @@ def some_vectors(dim, seed=0):
 def output_distribution(mechanism, x, flip, frame=0, client=5):
     """The exact distribution of the row, given the word that may flip the vector and the one that chooses the frame.
 
-    The row is a step function of the other two words; both ends of every step are encoded. Frames are chosen without
-    looking at the data, so the row given the frame is all that tells.
+    Frames are chosen without looking at the data, so the row given the frame is all that tells.
     """
-    script, masses = zip(*steps(mechanism.choice), strict=True)
-    words = np.array([(flip, *pair, frame) for four in script for pair in four], dtype=np.uint64)[
-        :, : 4 if mechanism.frames > 1 and mechanism.coin == "private" else 3
-    ]
-    rows = mechanism.clip * np.tile(x, (len(words), 1))
-    clients = None if mechanism.coin == "private" else np.full(len(words), client, dtype=np.uint64)
-    sent = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)[0].reshape(-1, 4)
-    assert np.all(sent == sent[:, :1])
-    distribution = [Fraction(0)] * mechanism.choice.size
-    for row, mass in zip(sent[:, 0], masses, strict=True):
-        distribution[row] += mass
-    return distribution
+    client = None if mechanism.coin == "private" else client
+    law = law_of(mechanism, mechanism.choice, mechanism.clip * x, flip, frame, client=client)
+    return [law.get(row, Fraction(0)) for row in range(mechanism.choice.size)]
 
 
 def all_distributions(mechanism):

@@ -9,7 +9,7 @@ import pytest
 import sstq
 from sstq.mechanisms.answers import answer
 from tests.contract.cases import reread
-from tests.scripted import ScriptedBits, steps
+from tests.scripted import law_of
 
 # The variance of a share that nobody has, per message, and the bits of a message.
 TABLE = {
@@ -27,18 +27,11 @@ TABLE = {
 
 def output_distribution(mechanism, label):
     """The exact distribution of all messages, multipliers being equally likely."""
-    script, masses = zip(*steps(mechanism.draw), strict=True)
-    count = mechanism.sets.codes // mechanism.draw.size
-    law = [Fraction(0)] * mechanism.sets.codes
+    count, whole = mechanism.sets.codes // mechanism.draw.size, [Fraction(0)] * mechanism.sets.codes
     for slot in range(count):
-        word = -(-(slot << 64) // count)
-        words = np.array([(word, *pair) for four in script for pair in four], dtype=np.uint64)
-        rows = np.full((len(words), 1), float(label))
-        sent = mechanism._encode_rows(rows, None, ScriptedBits(words), None)[0].reshape(-1, 4)
-        assert np.all(sent == sent[:, :1])
-        for code, mass in zip(sent[:, 0], masses, strict=True):
-            law[code] += mass / count
-    return law
+        for code, mass in law_of(mechanism, mechanism.draw, [float(label)], -(-(slot << 64) // count)).items():
+            whole[code] += mass / count
+    return whole
 
 
 @pytest.mark.parametrize(("categories", "epsilon"), TABLE)

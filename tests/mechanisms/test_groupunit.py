@@ -13,7 +13,7 @@ from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
-from tests.scripted import ScriptedBits, steps
+from tests.scripted import law_of
 
 
 def output_distribution(mechanism, x, group, flip=1 << 63):
@@ -22,25 +22,15 @@ def output_distribution(mechanism, x, group, flip=1 << 63):
     A message tells its frame, which is chosen without looking at the data, so each of the two is half of the law.
     """
     frames = [0] if mechanism.share_sets is None else [0, mechanism.frames - 1]
-    law = []
+    row, laws = mechanism._records(mechanism.clip * x[None], [group])[0], []
     for frame in frames:
-        draw = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_sets.draw
-        script, masses = zip(*steps(draw), strict=True)
-        word = -(-(frame << 64) // mechanism.frames)
-        words = np.array([(flip, *pair, word) for four in script for pair in four], dtype=np.uint64)
-        clients = None
+        draw, client = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_sets.draw, None
         if mechanism.coin == "public":
             numbers = mechanism._public_frames(np.arange(10_000, dtype=np.uint64), 10_000)
-            clients = np.full(len(words), np.flatnonzero(numbers == frame)[0], dtype=np.uint64)
-        rows = mechanism._records(mechanism.clip * np.tile(x, (len(words), 1)), np.full(len(words), group))
-        source = ScriptedBits(words[:, : mechanism.words_each])
-        sent = mechanism._encode_rows(rows, clients, source, None)[0].reshape(-1, 4)
-        assert np.all(sent == sent[:, :1])
-        distribution = [Fraction(0)] * mechanism.choice.size
-        for row, mass in zip(sent[:, 0], masses, strict=True):
-            distribution[row] += mass / len(frames)
-        law += distribution
-    return law
+            client = np.flatnonzero(numbers == frame)[0]
+        law = law_of(mechanism, draw, row, flip, -(-(frame << 64) // mechanism.frames), client=client)
+        laws += [law.get(number, Fraction(0)) / len(frames) for number in range(mechanism.choice.size)]
+    return laws
 
 
 # Of FINDINGS: s·p/m² over p, the least over the number of blocks and the share of rows inside.

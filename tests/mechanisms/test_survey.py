@@ -17,7 +17,7 @@ from sstq.mechanisms.answers import answer
 from sstq.mechanisms.survey.estimates import student
 from sstq.mechanisms.survey.schema import guess_schema, read_table, survey_from_schema
 from tests.contract.cases import build, reread
-from tests.scripted import ScriptedBits, steps
+from tests.scripted import law_of
 
 QUESTIONS = {
     "country": sstq.Choice(["AT", "CH", "DE"]),
@@ -41,25 +41,14 @@ def some_table(count, seed=0):
     return {"country": country, "used": used, "age": age, "embedding": list(embedding)}
 
 
-def law_of_part(survey, place, row, others):
+def law_of_part(survey, place, row, word):
     """The exact distribution of the answers to one question, the words beside those of the draw being given."""
-    part, inner = survey.parts[place], survey.parts[place].mechanism
+    inner = survey.parts[place].mechanism
     draw = getattr(inner, "draw", None) or inner.choice
-    if others[3] and getattr(inner, "share_sets", None) is not None:
+    if word and getattr(inner, "share_sets", None) is not None:
         draw = inner.share_sets.draw
-    script, masses = zip(*steps(draw), strict=True)
-    start = sum(survey.draws[:place])
-    rest = (start << 2, others[4])
-    words = np.array([(others[0], *pair, others[3], *rest) for four in script for pair in four], dtype=np.uint64)
-    columns = survey._encode_rows(np.tile(row, (len(words), 1)), None, ScriptedBits(words), None)
-    assert np.all(columns[1] == place)
-    sent = columns[0].reshape(-1, 4)
-    assert np.all(sent == sent[:, :1])
-    law = {}
-    for code, mass in zip(sent[:, 0].tolist(), masses, strict=True):
-        law[code] = law.get(code, Fraction(0)) + mass
-    assert sum(law.values()) == 1
-    assert max(law) < part.size
+    law = law_of(survey, draw, row, word, word, sum(survey.draws[:place]) << 2, word)
+    assert max(law) < survey.parts[place].size
     return law
 
 
@@ -68,7 +57,7 @@ def laws(survey):
     rows = np.concatenate(list(survey._trials().values()))
     for place in range(len(survey.parts)):
         for word in (0, (1 << 64) - 1):
-            found = [law_of_part(survey, place, row, [word] * 5) for row in rows]
+            found = [law_of_part(survey, place, row, word) for row in rows]
             answers = sorted(set().union(*found))
             yield [[law.get(code, Fraction(0)) for code in answers] for law in found]
 

@@ -23,7 +23,7 @@ from sstq.randomness.secret import channel_words
 _HALF_BITS = WORD_BITS // 2
 
 
-def draw_codes(order: Ints, inside: Ints | int, threshold: Words, words: Words) -> Ints:
+def draw_codes(order: Ints, inside: Ints | int, threshold: Words | np.uint64, words: Words) -> Ints:
     """One of the candidates of each row of `order`, (n, M), those inside first; two secret words per row."""
     places = draw_places(order.shape[1], inside, threshold, words)
     return np.take_along_axis(order, places[:, None], axis=1)[:, 0]
@@ -65,7 +65,7 @@ class KClosest:
     def draw(self, scores: Floats, words: Words) -> Ints:
         """One candidate of each row, from its scores (n, M) and two secret words; ties go to the smaller index."""
         order = np.argsort(-scores, axis=1, kind="stable")
-        return draw_codes(order, self.inside, np.full(len(scores), self.threshold, dtype=np.uint64), words)
+        return draw_codes(order, self.inside, np.uint64(self.threshold), words)
 
     def places(self, words: Words) -> Ints:
         """The place of the candidate drawn, from two secret words per row; those inside come first."""

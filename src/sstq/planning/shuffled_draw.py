@@ -28,6 +28,7 @@ from sstq.accounting.shuffling import normal_local_epsilon, normal_power
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.mechanisms import FrameUnit, GroupUnit
 from sstq.mechanisms.frameunit.alignment import RowDraw, bias_matters
+from sstq.mechanisms.frameunit.rows import usual_size
 from sstq.mechanisms.two_level_draw import whole_budget
 
 MESSAGE_BITS, MOST_MESSAGES = 32, 16
@@ -35,7 +36,7 @@ MESSAGE_BITS, MOST_MESSAGES = 32, 16
 
 # Shares of candidates inside for which the accounting is asked; between them ε₀ is interpolated.
 _RATIO = 1.5
-_LEAST_ROWS, _MOST_ROWS = 256, 1 << 16
+_MOST_ROWS = 1 << 16
 # The share of the squared error that is given up for a shorter message, and for frames of half as many rows: where
 # everybody has a frame of their own, the work of devices and of the server is proportional to the rows.
 _SLACK, _SIZE_SLACK = 0.002, 0.03
@@ -175,7 +176,7 @@ def fewest_messages(budget: ShuffleBudget, blocks: int = 1) -> int:
 
 def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE_BITS) -> float:
     """About the squared error of a mean of vectors of norm 1, no less than a plan predicts, with less work."""
-    size = _least_size(dim)
+    size = usual_size(dim)
     candidates = 2 * size * blocks
     room = min(30, bits - (candidates - 1).bit_length())
     if room < 0:
@@ -223,7 +224,7 @@ def _valley(values: Callable[[int], float], start: int) -> int:
 def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, bits: int) -> tuple[int, int, int]:
     """N, the number of frames and k of the shortest message within the slack of the least error, with the least N."""
     total = budget.clients * budget.messages
-    size = least = _least_size(dim)
+    size = least = usual_size(dim)
     bits = check_number("bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True)
     found: list[tuple[float, int, int, int, int]] = []
     while size == least or (size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)):
@@ -238,10 +239,6 @@ def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, bits: int) -> tup
     enough = (1 + _SLACK) * min(found)[0]
     _, _, size, frames, inside = min((one for one in found if one[0] <= enough), key=lambda one: (one[1], one[2]))
     return size, frames, inside
-
-
-def _least_size(dim: int) -> int:
-    return 1 << (max(dim, _LEAST_ROWS) - 1).bit_length()
 
 
 def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int) -> RowDraw:

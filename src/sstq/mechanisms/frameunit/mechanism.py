@@ -8,14 +8,7 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Coin
 from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.frameunit.rows import (
-    CANDIDATES_MAX,
-    LEAST_ROWS,
-    RowMechanism,
-    RowParameters,
-    check_frame_size,
-    solve_rows,
-)
+from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, check_frame_size, solve_rows, usual_size
 from sstq.mechanisms.parameters import Ranges
 
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
@@ -90,7 +83,7 @@ class FrameUnit(RowMechanism):
         "FrameUnit, 8 public bits": {"bits": 8},
     }
 
-    narrowed: ClassVar = {"bits": (1, CANDIDATES_MAX.bit_length() - 1)}
+    narrowed: ClassVar = {"bits": (1, 31)}
     parameters_class = FrameUnitParameters
     parameters: FrameUnitParameters
 
@@ -115,7 +108,7 @@ class FrameUnit(RowMechanism):
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
-        size = 1 << (max(dim, LEAST_ROWS) - 1).bit_length() if frame_size is None else frame_size
+        size = usual_size(dim) if frame_size is None else frame_size
         size = check_frame_size(size, dim, blocks=1)
         if bits is not None:
             bits = check_number("bits", bits, 1, size.bit_length(), integer=True)

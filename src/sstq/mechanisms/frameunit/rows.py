@@ -33,9 +33,6 @@ from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
 
-LEAST_ROWS = 256
-"""Fewer rows are not like the coordinates of a uniform direction."""
-
 CANDIDATES_MAX, CLIENTS_MAX = 1 << 31, 1 << 62
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
@@ -337,6 +334,11 @@ class RowMechanism(Mechanism):
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
             + (f"frames={needed}" if enough else "fewer clients, or use an unbiased mechanism such as sstq")
         )
+
+
+def usual_size(dim: int) -> int:
+    """The rows of a block: a power of two. Fewer than 256 are not like the coordinates of a uniform direction."""
+    return 1 << (max(dim, 256) - 1).bit_length()
 
 
 def check_frame_size(size: Any, block_dim: int, blocks: int) -> int:

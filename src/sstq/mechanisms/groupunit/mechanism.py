@@ -12,11 +12,11 @@ from sstq.checks import check_number
 from sstq.mechanisms.base import Coin, Floats, Ints
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
-    LEAST_ROWS,
     RowMechanism,
     RowParameters,
     check_frame_size,
     solve_rows,
+    usual_size,
 )
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.laws import EitherLaw, Law
@@ -190,7 +190,7 @@ class GroupUnit(RowMechanism):
 def _usual_size(block_dim: int, epsilon: float, blocks: int) -> int:
     from scipy.special import ndtr
 
-    size = 1 << (max(block_dim, LEAST_ROWS) - 1).bit_length()
+    size = usual_size(block_dim)
     share = float(ndtr(-alignments(epsilon, np.array([blocks]))[0]))  # of the signed rows of a block, inside
     while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * blocks <= CANDIDATES_MAX:
         size *= 2

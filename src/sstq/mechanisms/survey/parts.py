@@ -94,17 +94,14 @@ class Part:
 
     def check(self, epsilon: float) -> None:
         """ValueError unless the mechanism is one of the question's candidates, with this ε."""
-        inner, about = self.mechanism, f"the part of question {self.name!r} must"
+        inner, common = self.mechanism, {"epsilon": epsilon, "messages": 1, "coin": "private", "bounds": None}
         if not any(
             (inner.name, self.items) == (name, items)
-            and all(getattr(inner, key) == value for key, value in options.items())
+            and all(getattr(inner, key) == value for key, value in (options | common).items())
             for name, options, items in self.question._candidates()
         ):
-            raise ValueError(f"{about} be made for it, got {inner!r}")
-        if inner.epsilon != epsilon:
-            raise ValueError(f"{about} have epsilon = {epsilon}")
-        if inner.messages != 1 or inner.coin != "private" or inner.bounds is not None:
-            raise ValueError(f"{about} have one message and a private coin")
+            made = f"be made for it, with epsilon = {epsilon}, one message and a private coin"
+            raise ValueError(f"the part of question {self.name!r} must {made}, got {inner!r}")
 
 
 def best_part(name: str, question: Question, epsilon: float, people: int) -> Part:
