@@ -340,8 +340,9 @@ def test_a_stated_share_draw_must_be_private():
     mechanism = sstq.GroupUnit(6, 2.0, groups=5, blocks=2)
     with pytest.raises(ValueError, match=r"above epsilon = 2\.0"):
         reread(mechanism, share_threshold=str(TOTAL - 1))
-    with pytest.raises(ValueError, match="alignment must be"):
-        reread(mechanism, blocks=5, share_people=0)
+    for change in ({"blocks": 5, "share_people": 0}, {"share_size": 7}):
+        with pytest.raises(ValueError, match="share_size must be"):
+            reread(mechanism, **change)
 
 
 def test_sums_without_shares():

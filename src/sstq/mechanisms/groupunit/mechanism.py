@@ -152,21 +152,21 @@ class GroupUnit(RowMechanism):
                 f"frames must be at least 2, got {self.frames}: if blocks have {self._groups_per_block} groups, some "
                 "frames are for people who send their group only; or pass share_people=0 for sums without shares"
             )
+        solved = self.parameters
+        given = solved.share_size, solved.share_inside, solved.share_threshold
+        prime = prime_at_least(self.groups) if share_people else None
+        if given[0] != prime or any((each is None) != (prime is None) for each in given):
+            raise ValueError(f"share_size must be {prime} with share_people = {share_people}, got {given}")
         self._check_rows()
-        if (self.share_sets is not None) != bool(share_people):
-            raise ValueError(f"share_size must be given with share_people alone, got share_people={share_people}")
 
     @cached_property
     def share_sets(self) -> AffineSets | None:  # type: ignore[override]
         """The messages of people who send their group only, if any."""
-        solved, prime = self.parameters, prime_at_least(self.groups)
-        given = solved.share_size, solved.share_inside, solved.share_threshold
-        if given == (None, None, None):
+        if not self.share_people:
             return None
-        if solved.share_size != prime or solved.share_inside is None:
-            raise ValueError(f"share_size must be {prime} for {self.groups} groups, got {given}")
-        draw = KClosest(prime, solved.share_inside, solved.share_threshold or 0)
-        return AffineSets(self.groups, draw, prime, draw.inside, self.choice.size, solved.frame_seed)
+        solved: Any = self.parameters
+        draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
+        return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
 
     @property
     def secret_draw(self) -> Law | EitherLaw:
