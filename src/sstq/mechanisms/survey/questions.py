@@ -33,13 +33,14 @@ Candidates = list[tuple[str, dict[str, Any], int]]
 
 
 class SurveyQuestion(ABC):
-    """A question: what people are asked, with public bounds.
-
-    It has a column of values of one `kind`, or of lists of them, whose records have `width` numbers.
-    """
+    """A question: what people are asked, with public bounds. It has a column."""
 
     type: ClassVar[str]
-    width: int
+
+    @property
+    def width(self) -> int:
+        """How many numbers a record has."""
+        return 1
 
     @property
     def kind(self) -> Any:
@@ -109,7 +110,6 @@ class Choice(_Labelled):
     """
 
     type = "choice"
-    width = 1
 
     def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": len(self.labels) + 1}, 1)]
@@ -142,7 +142,7 @@ class MultiChoice(_Labelled):
     type = "multichoice"
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         """A mark per label and one for no answer."""
         return len(self.labels) + 1
 
@@ -194,7 +194,6 @@ class Number(SurveyQuestion):
     """
 
     type = "number"
-    width = 1
     low: float
     high: float
     bins: int = 16
@@ -276,7 +275,7 @@ class Vector(SurveyQuestion):
             object.__setattr__(self, name, check_argument(name, getattr(self, name)))
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         """The numbers of the vector."""
         return self.dim
 
