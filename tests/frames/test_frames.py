@@ -82,8 +82,8 @@ def test_default_frame_size(dim):
     ("make", "dim", "size", "message"),
     [
         (HadamardFrame, 5, 12, "power of two"),
-        (HadamardFrame, 5, 4, r"frame_size must be an integer in \[5, 4294967296\], got 4"),
-        (FourierFrame, 0, 4, r"dim must be an integer in \[1, 1073741824\], got 0"),
+        (HadamardFrame, 5, 4, r"frame_size must be from dim = 5 ≥ 1 to 2\^32, got 4"),
+        (FourierFrame, 0, 4, r"frame_size must be from dim = 0 ≥ 1 to 2\^32, got 4"),
         (OrthogonalFrame, 10_000, 20_000, "dense"),
     ],
 )

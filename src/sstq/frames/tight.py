@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.checks import check_argument, check_number
+from sstq.checks import ArgumentError
 from sstq.kernels.threads import row_chunks
 from sstq.randomness import streams
 
@@ -48,9 +48,8 @@ class Frame(ABC):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_argument("dim", self.dim)
-        check_number("frame_size", self.size, self.dim, _LARGEST_SIZE, integer=True)
-        check_argument("frame_seed", self.seed)
+        if not 1 <= self.dim <= self.size <= _LARGEST_SIZE:
+            raise ArgumentError("frame_size", f"must be from dim = {self.dim} ≥ 1 to 2^32, got {self.size}")
 
     @property
     def redundancy(self) -> float:
