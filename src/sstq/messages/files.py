@@ -58,10 +58,10 @@ def write_messages(
     blocks = _in_blocks(first, filled)
     with atomic_file(path, private=first.in_clear) as file:
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
-            return parquet.write(file, blocks, None if mechanism is None else mechanism.counted, by)
+            return parquet.write(file, first, blocks, None if mechanism is None else mechanism.counted, by)
         if by is not None:
             raise ValueError(f"path must end in .parquet for labels by {by}, got {os.fspath(path)}")
-        return _write_framed(file, blocks)
+        return _write_framed(file, first, blocks)
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,8 @@ def _describe_framed(file: BinaryIO) -> MessageFileInfo:
     return info
 
 
-def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
-    """Write messages of one mechanism, in whole blocks; returns their number."""
+def _write_framed(file: BinaryIO, first: Messages, blocks: Iterable[Messages]) -> int:
+    """Write whole blocks of messages like the first; returns their number."""
     file.write(bytes(_HEADER_BYTES))
     count = 0
     for number, block in enumerate(blocks):
@@ -183,8 +183,8 @@ def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
         clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
         data = clients + block.to_bytes()
         file.write(data + _block_crc(number, data))
-    flags = _SIMULATED * block.simulated | _WITH_CLIENTS * (block.clients is not None)
-    width, digest = block.layout.message_bits, bytes.fromhex(block.digest)
+    flags = _SIMULATED * first.simulated | _WITH_CLIENTS * (first.clients is not None)
+    width, digest = first.layout.message_bits, bytes.fromhex(first.digest)
     header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))
     file.seek(0)
     file.write(header + _crc(header))

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.messages.arrays import arrow_labels, check_label_type
@@ -51,20 +50,19 @@ def open_parquet(file: BinaryIO) -> Iterator[Any]:
 
 def write(
     file: BinaryIO,
+    first: Messages,
     blocks: Iterable[Messages],
     counted: Callable[[Messages], Messages] | None = None,
     by: str | None = None,
 ) -> int:
-    """Write messages of one mechanism, at least one; returns their number. `counted` gives a public coin's columns."""
+    """Write blocks of messages like the first; returns their number. `counted` gives a public coin's columns."""
     pyarrow = import_pyarrow()
-    iterator = iter(blocks)
-    first = next(iterator)
     bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
     values = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
-    schema = _as_table(pyarrow, first, counted, by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
+    schema = _as_table(pyarrow, first[:1], counted, by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
-        for block in chain([first], iterator):
+        for block in blocks:
             writer.write_table(_as_table(pyarrow, block, counted, by).cast(schema), row_group_size=len(block))
             count += len(block)
         writer.add_key_value_metadata({_CHECKSUM: _checksum(values, count)})
