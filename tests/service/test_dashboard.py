@@ -36,6 +36,7 @@ pytestmark = pytest.mark.slow
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="NO BROWSER: the dashboard is not tested; install chromium or set SSTQ_CHROMIUM"
 )
+COLOURS = "Chart.getChart(document.querySelector('#estimate-figures canvas')).data.datasets[0].backgroundColor"
 DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 SLEEP = sstq.FrameUnit(dim=7, epsilon=4.0, frames=16384)
 SMALL = sstq.FrameUnit(dim=6, epsilon=4.0)
@@ -158,10 +159,17 @@ def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
     page.go_back()
     page.wait_for_url(f"{server.url}/")
     page.goto(f"{server.url}/travel")
-    playwright.expect(page.locator("#privacy")).to_contain_text(
-        "ε = 15"
-    )  # 4 for sleep, 5 for travel and 6 for the ring
+    spent = sum(mechanism.epsilon for mechanism in (SLEEP, TRAVEL, RING))
+    playwright.expect(page.locator("#privacy")).to_contain_text(f"ε = {spent:g}")
     picture(page, "groups", tmp_path)
+    # Every picture has a name and a table.
+    for figure in page.locator("figure").all():
+        assert len(figure.locator("canvas[role=img]").get_attribute("aria-label")) > 30
+        assert figure.locator("tbody tr").count() > 0
+    unnamed = "button:not(:has-text('')), input:not([id]), a:not([href]):not([hidden])"
+    assert page.locator(unnamed).count() == 0
+    certificate = page.locator("#certificate").text_content()
+    assert verify(certificate, TRAVEL).holds  # as it is shown, with integers that JavaScript cannot hold
 
 
 @needs_browser
@@ -230,29 +238,6 @@ def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, se
 
 
 @needs_browser
-def test_long_names_leave_room_for_the_bars(page, server):
-    server.create("long", SMALL, labels=LONG)
-    send(server, "long", SMALL, np.zeros((2000, 6)))
-    server.wait("long", 2000)
-    as_owner(page)
-    for width in (1280, 400):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.goto(f"{server.url}/long")
-        playwright.expect(page.locator("#facts")).to_contain_text("passed")
-        area = page.evaluate(
-            "(() => { const {left, right} = Chart.getChart(document.querySelector('#estimate-figures canvas'))"
-            ".chartArea; return right - left; })()"
-        )
-        assert area > 0.4 * min(width, 900)
-        ticks = page.evaluate(
-            "Chart.getChart(document.querySelector('#error-figures canvas')).scales.y.ticks"
-            ".map(({label}) => label).filter(Boolean)"
-        )
-        assert len(ticks) >= 2
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-@needs_browser
 def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     asked = {"country": sstq.Choice(["AT", "CH", "DE"]), "age": sstq.Number(0, 110, bins=22), "city": sstq.Choice(LONG)}
     survey = sstq.Survey(4.0, asked | {"age by country": sstq.By("country", "age")}, people=5000)
@@ -278,8 +263,7 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
             shown = [float(row[place].removesuffix(" %").replace("−", "-").replace("–", "nan")) for row in rows]
             wanted = [float("nan") if value is None else scale * value for value in found[column]]
             assert shown == pytest.approx(wanted, rel=1e-3, nan_ok=True)
-    colours = "Chart.getChart(document.querySelector('#estimate-figures canvas')).data.datasets[0].backgroundColor"
-    pale = [colour.endswith("40") for colour in page.evaluate(colours)]
+    pale = [colour.endswith("40") for colour in page.evaluate(COLOURS)]
     assert pale == [low <= 0 for low in described["country"]["low"]] == [False, False, True]  # nobody is in DE
     assert "Median" in page.text_content("#estimate-figures figure:nth-child(2) .text")
     assert not page.is_visible("#error-section")
@@ -291,17 +275,38 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
 
 
 @needs_browser
-def test_an_alarm_is_at_the_top_and_one_message_is_pale(page, server):
-    server.create("alike", SMALL)
-    one = SMALL.encode(np.zeros((1, 6)))
-    assert server.send("alike", SMALL, one.to_bytes(), 1).status_code == 200
-    server.wait("alike", 1)
+def test_a_campaign_from_its_first_message_to_an_alarm(page, server):
+    server.create("life", SMALL)
     as_owner(page)
-    page.goto(f"{server.url}/alike")
+    page.goto(f"{server.url}/life")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    one = SMALL.encode(np.zeros((1, 6)))
+    assert server.send("life", SMALL, one.to_bytes(), 1).status_code == 200
     playwright.expect(page.locator("#estimate-text")).to_contain_text("One message: its error is not known")
-    colours = "Chart.getChart(document.querySelector('#estimate-figures canvas')).data.datasets[0].backgroundColor"
-    assert all(colour.endswith("40") for colour in page.evaluate(colours))
-    assert server.send("alike", SMALL, type(one).concatenate([one] * 2000).to_bytes(), 2000).status_code == 200
+    assert all(colour.endswith("40") for colour in page.evaluate(COLOURS))
+    send(server, "life", SMALL, np.zeros((2000, 6)))
+    playwright.expect(page.locator("#facts")).to_contain_text("passed")
+    assert [row[0] for row in table(page, "Mean of each coordinate")] == list("012345")
+    # Changed terms are shown without a reload, and long names leave room for the bars.
+    server.administer("PATCH", "/v1/campaigns/life", json={"labels": LONG})
+    playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text(LONG[0])
+    assert page.locator("figure").count() == 3
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/life")
+        playwright.expect(page.locator("#facts")).to_contain_text("passed")
+        area = page.evaluate(
+            "(() => { const {left, right} = Chart.getChart(document.querySelector('#estimate-figures canvas'))"
+            ".chartArea; return right - left; })()"
+        )
+        assert area > 0.4 * min(width, 900)
+        ticks = page.evaluate(
+            "Chart.getChart(document.querySelector('#error-figures canvas')).scales.y.ticks"
+            ".map(({label}) => label).filter(Boolean)"
+        )
+        assert len(ticks) >= 2
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert server.send("life", SMALL, type(one).concatenate([one] * 2000).to_bytes(), 2000).status_code == 200
     playwright.expect(page.locator("#alarm")).to_contain_text("This estimate should not be trusted")
 
 
@@ -315,34 +320,6 @@ def test_many_campaigns_can_be_searched(page, server):
     playwright.expect(page.locator("nav li")).to_have_count(1)
     page.fill("#search", "nowhere")
     playwright.expect(page.locator("#campaigns-missed")).to_be_visible()
-
-
-@needs_browser
-def test_changed_terms_are_shown_without_a_reload(page, server):
-    server.create("renamed", SLEEP)
-    as_owner(page)
-    page.goto(f"{server.url}/renamed")
-    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
-    send(server, "renamed", SLEEP, sleep(500, 3))
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("500")
-    assert [row[0] for row in table(page, "Mean of each coordinate")] == list("0123456")
-    server.administer("PATCH", "/v1/campaigns/renamed", json={"labels": DAYS})
-    playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text("Mon")
-    assert page.locator("figure").count() == 3
-
-
-@needs_browser
-def test_every_picture_has_a_name_and_a_table(page, server):
-    as_owner(page)
-    page.goto(f"{server.url}/travel")
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("10,000")
-    for figure in page.locator("figure").all():
-        assert len(figure.locator("canvas[role=img]").get_attribute("aria-label")) > 30
-        assert figure.locator("tbody tr").count() > 0
-    unnamed = "button:not(:has-text('')), input:not([id]), a:not([href]):not([hidden])"
-    assert page.locator(unnamed).count() == 0
-    certificate = page.locator("#certificate").text_content()
-    assert verify(certificate, TRAVEL).holds  # as it is shown, with integers that JavaScript cannot hold
 
 
 def test_files_of_the_page_are_those_that_were_committed(server):

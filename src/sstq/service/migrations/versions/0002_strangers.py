@@ -1,7 +1,6 @@
 """Senders with quotas, estimates released in steps, alarms, and ends that were witnessed."""
 
 import json
-from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,30 +11,15 @@ down_revision = None  # the first release had no Alembic
 
 def upgrade() -> None:
     """Change the tables; campaigns keep what they allowed before."""
-
-    def create(name: str, second: sa.Column[Any], *columns: sa.Column[Any]) -> None:
-        op.create_table(
-            name, sa.Column("campaign", sa.Text, primary_key=True), second, *columns, sqlite_with_rowid=False
-        )
-
-    create(
-        "senders",
-        sa.Column("digest", sa.LargeBinary(), primary_key=True),
-        sa.Column("quota", sa.BigInteger()),
-        sa.Column("used", sa.BigInteger(), nullable=False),
-    )
-    create(
-        "releases",
-        sa.Column("stage", sa.Text(), primary_key=True),
-        sa.Column("messages", sa.BigInteger(), nullable=False),
-        sa.Column("result", sa.LargeBinary(), nullable=False),
-    )
-    create(
-        "alarms",
-        sa.Column("kind", sa.Text(), primary_key=True),
-        sa.Column("messages", sa.BigInteger(), nullable=False),
-        sa.Column("detail", sa.Text(), nullable=False),
-    )
+    text, number, raw = sa.Text(), sa.BigInteger(), sa.LargeBinary()
+    for name, key, *values in (
+        ("senders", ("digest", raw), ("quota", number), ("used", number)),
+        ("releases", ("stage", text), ("messages", number), ("result", raw)),
+        ("alarms", ("kind", text), ("messages", number), ("detail", text)),
+    ):
+        keys = [sa.Column(own, kind, primary_key=True) for own, kind in (("campaign", text), key)]
+        others = [sa.Column(own, kind, nullable=own == "quota") for own, kind in values]
+        op.create_table(name, *keys, *others, sqlite_with_rowid=False)
     op.drop_column("campaigns", "last_hour")
     op.add_column("campaigns", sa.Column("ended", sa.BigInteger))
     connection = op.get_bind()
