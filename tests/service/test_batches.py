@@ -19,6 +19,7 @@ from sstq.client.sealing import SealingKey, envelope_info, payloads, seal
 from sstq.client.signing import SigningKey
 from sstq.service.background import Workers
 from sstq.service.batches import (
+    BATCH_PREFIX,
     Manifest,
     count_batches,
     open_next,
@@ -26,6 +27,7 @@ from sstq.service.batches import (
     receive,
     shuffled_claim,
 )
+from sstq.service.security import Problem
 from sstq.service.store import UnknownCampaign
 from tests.patience import until
 from tests.service import both
@@ -245,8 +247,11 @@ def test_a_manifest_is_read_only_if_the_shuffler_signed_it():
         (text, ""),
         (text, found.signed(SigningKey.generate())["SSTQ-Signature"]),
     ):
-        with pytest.raises(PermissionError, match="not signed by the campaign's shuffler"):
+        with pytest.raises(Problem, match="403: The batch is not signed by the campaign's shuffler"):
             read_manifest(*wrong, SHUFFLER.public)
+    for wrong, reason in (("{", "JSON: "), (text.replace('"slot":0', '"slot":-1'), "slot: ")):
+        with pytest.raises(Problem, match=f"400: The header SSTQ-Batch cannot be read: {reason}"):
+            read_manifest(wrong, SHUFFLER.sign(wrong.encode(), BATCH_PREFIX), SHUFFLER.public)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, campaigns, envelopes, seen, uploads
 from sstq.service.receiving import checked, message_rows
+from sstq.service.security import Problem
 
 BATCH_PREFIX = b"sstq-batch-v2\x00"  # of a manifest when it is signed
 CROWD_NAME_BYTES = 12  # of a batch's name that are the same for all slots of a crowd that was mixed together
@@ -70,17 +71,18 @@ class Manifest(BaseModel):
 
 
 def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
-    """Read a manifest; PermissionError unless the owner of this public key signed it, ValueError for anything else."""
+    """Read a manifest; a Problem unless the owner of this public key signed it, and for anything else."""
     raw = text.encode("latin-1", "replace")
     try:
         verify(raw, signature, public, BATCH_PREFIX)
     except ValueError as error:
-        raise PermissionError("the batch is not signed by the campaign's shuffler") from error
+        raise Problem(403, "The batch is not signed by the campaign's shuffler.") from error
     try:
         return Manifest.model_validate(read_json(raw))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+    except ValueError as error:
+        wrong = error.errors()[0] if isinstance(error, ValidationError) else {"loc": ["JSON"], "msg": str(error)}
+        said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+        raise Problem(400, f"The header SSTQ-Batch cannot be read: {said}.") from error
 
 
 def receive(database: Database, manifest: Manifest, body: bytes) -> bool:

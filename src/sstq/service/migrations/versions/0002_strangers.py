@@ -1,6 +1,7 @@
 """Senders with quotas, estimates released in steps, alarms, and ends that were witnessed."""
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,11 +13,12 @@ down_revision = None  # the first release had no Alembic
 def upgrade() -> None:
     """Change the tables; campaigns keep what they allowed before."""
     text, number, raw = sa.Text(), sa.BigInteger(), sa.LargeBinary()
-    for name, key, *values in (
-        ("senders", ("digest", raw), ("quota", number), ("used", number)),
-        ("releases", ("stage", text), ("messages", number), ("result", raw)),
-        ("alarms", ("kind", text), ("messages", number), ("detail", text)),
-    ):
+    new: dict[str, tuple[tuple[str, Any], ...]] = {
+        "senders": (("digest", raw), ("quota", number), ("used", number)),
+        "releases": (("stage", text), ("messages", number), ("result", raw)),
+        "alarms": (("kind", text), ("messages", number), ("detail", text)),
+    }
+    for name, (key, *values) in new.items():
         keys = [sa.Column(own, kind, primary_key=True) for own, kind in (("campaign", text), key)]
         others = [sa.Column(own, kind, nullable=own == "quota") for own, kind in values]
         op.create_table(name, *keys, *others, sqlite_with_rowid=False)
