@@ -6,6 +6,7 @@ a manifest of each part, which is a header and covers the hash of the body: it i
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import lru_cache, partial
@@ -130,7 +131,7 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
         secret, info = secret_of.get(batch.sealing_key), envelope_info(bytes.fromhex(batch.sealing_key), batch.slot)
         here, size = _is(batch.campaign, batch.batch, envelopes), campaign.envelope_bytes
         good: dict[bytes, bytes] = {}  # messages by the hashes of their envelopes
-        refused = dict.fromkeys(("foreign", "malformed", "repeated"), 0)
+        refused: Counter[str] = Counter()
         for number in range(batch.parts):
             # Nothing if the campaign was deleted.
             body = bytes(database.scalar(sa.select(part.body).where(*here, part.part == number)) or b"")
@@ -145,8 +146,8 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
                     digest = hashlib.sha256(envelope).digest()[:DIGEST_BYTES]
                     refused["repeated"] += digest in good
                     good[digest] = message
-        if _put(database, batch, campaign.mechanism, good, refused) and any(refused.values()):
-            logger.warning("a batch of %s had envelopes that do not count: %s", campaign.name, refused)
+        if _put(database, batch, campaign.mechanism, good, refused) and refused.total():
+            logger.warning("a batch of %s had envelopes that do not count: %s", campaign.name, dict(refused))
         return True
     return False
 
@@ -168,9 +169,7 @@ def _cut(body: bytes, size: int) -> Iterator[bytes]:
     return (body[start : start + size] for start in range(0, len(body), size))
 
 
-def _put(
-    database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes, bytes], refused: dict[str, int]
-) -> bool:
+def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes, bytes], refused: Counter[str]) -> bool:
     """Replace a batch's envelopes by its messages (by their envelopes' hashes), leaving out envelopes seen before.
 
     One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
@@ -197,8 +196,7 @@ def _put(
             connection.execute(uploads.insert(), message_rows(name, joined))
             digests = b"".join(sorted(fresh))
             connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
-        repeated = refused["repeated"] + len(good) - len(fresh)
-        counts = refused | {"accepted": len(fresh), "repeated": repeated}
+        counts = refused + Counter(accepted=len(fresh), repeated=len(good) - len(fresh))
         connection.execute(batches.update().where(*mine).values(opened=True, **counts))
         return True
 
@@ -238,7 +236,7 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
         delta = 0.0 if epsilon >= local else terms.delta
         crowds.append({"people": people, "epsilon": epsilon, "delta": delta, "epsilon_if_half_fake": half})
     counts = count_batches(store, campaign.name)
-    refused = {reason: counts.pop(reason) for reason in ("foreign", "malformed", "repeated")}
+    refused = {reason: counts.pop(reason) for reason in OUTCOMES[1:]}
     return counts | {"refused": refused, "crowds": crowds, "local_epsilon": local}
 
 
