@@ -134,25 +134,21 @@ def test_dense_moments_are_the_enumeration(dim, frame, size):
         np.testing.assert_allclose(signs.T * probability @ signs, np.eye(size), atol=1e-14)
 
 
-def test_a_dense_mechanism_that_never_leaves_its_half_fails_the_enumeration(monkeypatch):
-    """A mutant: the side is not randomized, so a message rules half of the inputs out."""
-    turn = sqkr.turn_to_side
-    monkeypatch.setattr(sqkr, "turn_to_side", lambda z, v, outside: turn(z, v, np.zeros_like(outside)))
-    mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
-    rounding = np.full(2, 1 << 63, dtype=np.uint64)
-    with pytest.raises(ZeroDivisionError):
-        largest_ratio({dense_distribution(mechanism, x, rounding) for x in inputs(2)})
+def never_outside(z, v, outside, turn=sqkr.turn_to_side):
+    """The side is not randomized, so a message rules half of the inputs out."""
+    turn(z, v, np.zeros_like(outside))
 
 
-def test_a_dense_mechanism_that_breaks_ties_by_data_fails_the_enumeration(monkeypatch):
-    """A mutant: where ⟨z, v⟩ = 0 it turns z until z_1 = v_1, so ties of one input are impossible for another."""
+def broken_ties(z, v, outside, turn=sqkr.turn_to_side):
+    """Where ⟨z, v⟩ = 0, z is turned until z_1 = v_1, so ties of one input are impossible for another."""
+    tie = (2 * np.count_nonzero(z != v, axis=1) == z.shape[1]) & (z[:, 0] != v[:, 0])
+    turn(z, v, outside)
+    z ^= tie.astype(np.uint8)[:, None]
 
-    def turn(z, v, outside):
-        excess = 2 * np.count_nonzero(z != v, axis=1) - z.shape[1]
-        tie = (excess == 0) & (z[:, 0] != v[:, 0])
-        z ^= (tie | ((excess != 0) & ((excess > 0) != outside))).astype(np.uint8)[:, None]
 
-    monkeypatch.setattr(sqkr, "turn_to_side", turn)
+@pytest.mark.parametrize("mutant", [never_outside, broken_ties])
+def test_dense_mutants_fail_the_enumeration(mutant, monkeypatch):
+    monkeypatch.setattr(sqkr, "turn_to_side", mutant)
     mechanism = SQKR(2, 1.0, variant="dense", frame_size=4)
     rounding = np.full(2, 1 << 63, dtype=np.uint64)
     with pytest.raises(ZeroDivisionError):

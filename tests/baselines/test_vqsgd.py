@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sstq.baselines import vqsgd
-from sstq.baselines.vqsgd import IdentityFrame, VqSGD
+from sstq.baselines.vqsgd import VqSGD
 from sstq.exactness import TOTAL
 from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.scripted import ScriptedBits
@@ -68,11 +68,3 @@ def test_the_vertex_has_the_vector_as_its_mean(dim):
 def test_bits_on_the_wire(dim, bits):
     # 16 and 18 bits: paper, Table "Communication cost" (Fashion-MNIST, CIFAR-10).
     assert VqSGD(dim, 3.0).message_bits == bits
-
-
-def test_the_identity_is_a_tight_frame():
-    frame, x = IdentityFrame(4, 4), np.arange(8.0).reshape(2, 4)
-    np.testing.assert_array_equal(frame.synthesize(frame.analyze(x)), x)
-    np.testing.assert_array_equal(frame.rows(np.array([2, 0])), np.eye(4)[[2, 0]])
-    np.testing.assert_array_equal(frame.squared_row_norms(), np.ones(4))
-    np.testing.assert_array_equal(frame.column_power(np.arange(4.0)), np.arange(4.0))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
+from sstq.baselines.vqsgd import IdentityFrame
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
 
@@ -11,6 +12,7 @@ FRAMES = [
     *[FourierFrame(d, n, seed=5) for n in (1, 2, 5, 8) for d in range(1, n + 1)],
     FourierFrame(100, 251, seed=2),
     *[OrthogonalFrame(d, n, seed=5) for d, n in ((1, 1), (3, 7), (8, 8), (40, 100))],
+    IdentityFrame(4, 4),
 ]
 
 
@@ -23,14 +25,9 @@ def dense(frame):
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=name_of)
-def test_tight(frame):
+def test_tight_and_methods_agree_with_the_dense_matrix(frame):
     u = dense(frame)
     np.testing.assert_allclose(u.T @ u, frame.redundancy * np.eye(frame.dim), atol=1e-12 * frame.redundancy)
-
-
-@pytest.mark.parametrize("frame", FRAMES, ids=name_of)
-def test_methods_agree_with_the_dense_matrix(frame):
-    u = dense(frame)
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((3, frame.dim)), rng.standard_normal((2, frame.size))
     np.testing.assert_allclose(frame.analyze(x), x @ u.T, atol=1e-12 * frame.size)

@@ -143,10 +143,6 @@ class ProjUnit(CapMechanism):
         return Projection(self.dim, self.projected, self.seed)
 
     @property
-    def _row_cost(self) -> int:
-        return 2 * self.dim + 4 * self.projected
-
-    @property
     def decoding_scale(self) -> float:
         """The root mean square of a decoded coordinate, from E‖Wᵀv‖² = k·E⟨v, u⟩² + d − 1 for u = Wx/‖Wx‖."""
         lifted = self.projected * self.cap.power_along + self.dim - 1
