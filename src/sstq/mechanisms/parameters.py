@@ -6,6 +6,7 @@ that value. Integers that may exceed 2^53 are decimal strings, because JSON pars
 
 import hashlib
 import inspect
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -117,13 +118,13 @@ def _is_annotated(kind: Any) -> bool:
     return get_origin(kind) is Annotated
 
 
+@typing.dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parameters:
-    """The base of all solved parameters.
+    """The base of all solved parameters, which are frozen dataclasses with keywords alone.
 
     Examples:
-        >>> @dataclass(frozen=True, eq=False, kw_only=True)
-        ... class Coin(Parameters):
+        >>> class Coin(Parameters):
         ...     heads: Word
         ...     tosses: int = 1
         >>> Coin(heads=2**61).to_dict()
@@ -136,6 +137,9 @@ class Parameters:
     @cache
     def _kinds(cls) -> dict[str, Any]:
         return get_type_hints(cls, include_extras=True)
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, kw_only=True)(cls)
 
     def options(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults; options of the same name have these values."""
