@@ -74,12 +74,11 @@ def test_the_planner_leaves_out_only_what_is_worse():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dim", "bits"), [(2, None), (1000, 12)])
-def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits):
+@pytest.mark.parametrize(("dim", "bits", "clients"), [(2, None, 1), (2, None, 10**6), (1000, 12, 1)])
+def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits, clients):
     for epsilon in (0.02, 3.0, 20.0):
-        for clients in (1, 10**6):
-            best = best_candidate(dim, epsilon, clients, bits, "private")
-            assert all(best.mse <= one.mse for one in _without_frames(dim, epsilon, clients, bits, 0.0))
+        best = best_candidate(dim, epsilon, clients, bits, "private")
+        assert all(best.mse <= one.mse for one in _without_frames(dim, epsilon, clients, bits, 0.0))
 
 
 # --- the four questions ---
@@ -123,7 +122,7 @@ def test_no_shorter_message_has_the_target_error(coin, share):
 
 
 def test_a_capped_plan_may_spend_less_than_is_allowed():
-    found = plan(200, 300, 6.0, bits=11)
+    found = planned("few bits, less epsilon")
     assert found.epsilon < 6.0
     full = FrameUnit(200, 6.0, frames=found.mechanism.frames)
     assert full.typical_error(300).total > found.error**2
@@ -162,22 +161,17 @@ def test_no_message_is_longer_than_allowed(coin, least):
         assert built.privacy_loss() <= 3.0
 
 
-def best_error(clients, epsilon, bits=None, coin="private"):
+def best_error(clients, epsilon, bits, coin):
     return best_candidate(100, epsilon, clients, bits, coin).mse
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"bits": 11}, {"coin": "public", "bits": 4}])
-def test_more_epsilon_never_errs_more(changes):
+@pytest.mark.parametrize(("coin", "least", "bits"), [("private", 8, 11), ("public", 1, 4)])
+def test_more_epsilon_and_more_bits_never_err_more(coin, least, bits):
     # Where frames are too few for the bits, ε is chosen from a grid, within 0.1 % of the best.
-    errors = [best_error(10**5, epsilon, **changes) for epsilon in (0.1, 1.0, 3.0, 4.5, 12.0)]
+    errors = [best_error(10**5, epsilon, bits, coin) for epsilon in (0.1, 1.0, 3.0, 4.5, 12.0)]
     assert np.all(np.diff(errors) <= 1e-3 * np.array(errors[:-1]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("coin", "least"), [("private", 8), ("public", 1)])
-def test_more_bits_never_err_more(coin, least):
-    errors = [best_error(10**4, 3.0, coin=coin, bits=bits) for bits in (least, least + 1, least + 4, least + 9, None)]
+    errors = [best_error(10**4, 3.0, most, coin) for most in (least, least + 1, least + 4, least + 9, None)]
     assert np.all(np.diff(errors) <= 1e-12)
 
 

@@ -44,7 +44,7 @@ def test_no_other_number_of_rows_inside_is_better(messages, groups):
     clients, blocks = 20_000, groups or 1
     mechanism = shuffled_mechanism(50, 1.0, 1e-6, clients, messages=messages, groups=groups)
     error, inside = mechanism.typical_error(clients).total, mechanism.choice.inside
-    for factor in (0.7, 0.85, 1.2, 1.5):
+    for factor in (0.8, 1.3):
         tried = round(inside * factor)
         share = tried / (2 * mechanism.frame.size * blocks)
         local = two_level_local_epsilon(1.0, share, clients, 1e-6, messages)
@@ -87,7 +87,7 @@ def test_bits_are_kept_and_more_of_them_are_not_worse():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"messages": 4096, "epsilon": 0.01, "clients": 10}, "messages must be fewer, got 4096"),
+        ({"messages": 64, "epsilon": 0.01, "clients": 10}, "messages must be fewer, got 64"),
         ({"messages": 0}, "messages must be an integer in"),
         ({"delta": 0.0}, "delta must be a number in"),
         ({"clients": 2**33}, "clients must be an integer in"),
@@ -109,30 +109,40 @@ def test_the_least_gaussian_noise():
             gaussian_sigma(*wrong)
 
 
-def test_a_plan_shows_all_three_answers():
-    found = plan(200, 50_000, 1.0, clip=2.0, trust="shuffler")
-    assert found.local_error == pytest.approx(
-        math.sqrt(sstq.FrameUnit(200, 1.0, clients=50_000, clip=2.0).typical_error(50_000).total)
-    )
-    assert found.central_error == pytest.approx(2 * central_error(200, 1.0, 1e-6, 50_000))
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_a_plan_shows_all_three_answers_and_the_command_writes_its_mechanism(tmp_path):
+    found = plan(100, 20_000, 1.0, trust="shuffler")
+    alone = sstq.FrameUnit(100, 1.0, clients=20_000).typical_error(20_000).total
+    assert found.local_error == pytest.approx(math.sqrt(alone))
+    assert found.central_error == pytest.approx(central_error(100, 1.0, 1e-6, 20_000))
     assert found.central_error < found.error < found.local_error / 5
-    assert found.error**2 == pytest.approx(found.mechanism.typical_error(50_000).total)
+    assert found.error**2 == pytest.approx(found.mechanism.typical_error(20_000).total)
     assert found.mechanism.bundle_epsilon == 16 * found.mechanism.epsilon > 8
-    assert found.total_bytes == 50_000 * 16 * math.ceil(found.bits / 8)
+    assert found.total_bytes == 20_000 * 16 * math.ceil(found.bits / 8)
     assert found.total_epsilon == 1.0
     assert eval(found.python()) == found.build() == sstq.from_json(found.build().to_json())  # noqa: S307
-    assert repr(found).startswith(
-        "<Plan for 50,000 clients of dimension 200 at a total ε of 1: FrameUnit, 16 messages per"
-    )
+    assert repr(found).startswith("<Plan for 20,000 clients of dimension 100 at a total ε of 1: FrameUnit, 16 messages")
+    longer = plan(100, 20_000, 1.0, trust="shuffler", clip=2.0)
+    assert (longer.error, longer.local_error) == pytest.approx((2 * found.error, 2 * found.local_error))
+    options = ("--dim", 100, "--clients", 20_000, "--epsilon", 1, "--delta", 1e-6)
+    code, output = run("plan", "--trust", "shuffler", *options, "-o", tmp_path / "m.json")
+    assert code == 0
+    for shown in ("epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
+        assert shown in output
+    assert (tmp_path / "m.json").read_text() == found.build().to_json() + "\n"
 
 
 def test_half_the_messages_are_taken_where_more_do_not_help():
     # Among two people nothing is hidden, and one message with all of epsilon has less noise than several.
     assert fewest_messages(ShuffleBudget(4.0, 1e-6, 2, 64)) < 8
-    assert fewest_messages(ShuffleBudget(1.0, 1e-6, 50_000, 5)) == 5
+    assert fewest_messages(ShuffleBudget(1.0, 1e-6, 20_000, 16)) == 16
 
 
-@pytest.mark.parametrize("task", [{"dim": 300, "clients": 191}, {"dim": 8, "clients": 30}])
+@pytest.mark.parametrize("task", [{"dim": 100, "clients": 20_000}, {"dim": 8, "clients": 30}])
 def test_a_remedy_is_judged_by_hardly_more_than_the_error_of_its_plan(task):
     found = plan(**task, epsilon=1.0, trust="shuffler")
     assert found.feasible
@@ -148,21 +158,6 @@ def test_remedies_are_feasible(classes):
     assert [remedy.argument for remedy in verdict.remedies] == ["clients", "epsilon", "dim"][: 2 if classes else 3]
     for remedy in verdict.remedies:
         assert plan(**task | {remedy.argument: remedy.value}).feasible
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    return result.exit_code, result.output
-
-
-def test_the_command_writes_the_mechanism(tmp_path):
-    options = ("--dim", 100, "--clients", 20_000, "--epsilon", 1, "--delta", 1e-6)
-    code, output = run("plan", "--trust", "shuffler", *options, "-o", tmp_path / "m.json")
-    assert code == 0
-    for shown in ("epsilon if the shuffler cheats", "trust nobody", "trust the server", "bytes per person"):
-        assert shown in output
-    written, found = (tmp_path / "m.json").read_text(), plan(100, 20_000, 1.0, trust="shuffler")
-    assert written == found.build().to_json() + "\n" == eval(found.python()).to_json() + "\n"  # noqa: S307
 
 
 @pytest.mark.parametrize(
