@@ -55,7 +55,7 @@ def random_channel(generator, epsilon, inputs, outputs):
 @pytest.mark.parametrize("epsilon", [0.01, 30.0])
 @pytest.mark.parametrize("rounds", [1, 7, pytest.param(501, marks=pytest.mark.slow)])
 def test_optimal_delta_is_the_theorem(epsilon, rounds):
-    for fraction in (0.02, 0.3, 0.51, 0.9, 0.999):
+    for fraction in (0.02, 0.51, 0.999):
         total = fraction * rounds * epsilon
         expected = reference_delta(epsilon, rounds, total)
         assert expected * (1 - 1e-12) <= _walk(epsilon, rounds).delta(total) <= expected * (1 + 2e-9) + 1e-300
@@ -98,8 +98,10 @@ def test_epsilon_per_round_is_the_edge(rounds, total, delta):
     assert compose(epsilon * TOO_MUCH, rounds, delta) > total
 
 
-def test_rounds_are_not_counted_beyond_the_limit():
+def test_nothing_is_counted_beyond_the_limits():
     assert rounds_allowed(1e-9, 1e6) == 10**9
+    assert rounds_allowed(1e-9, 0.999999997, 1e-3) == 10**9  # the sum allows three fewer
+    assert epsilon_per_round(2, 199.99, 0.1) == 100.0
     assert rounds_allowed(50.0, 1.0) == 0
     assert rounds_allowed(50.0, 1.0, 1e-6) == 0
 
