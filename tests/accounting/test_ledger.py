@@ -18,15 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
-from sstq.accounting import (
-    BudgetExhausted,
-    Ledger,
-    LedgerDamaged,
-    LedgerError,
-    RoundAlreadySpent,
-    ledger_price,
-    price,
-)
+from sstq.accounting import BudgetExhausted, Ledger, LedgerDamaged, LedgerError, RoundAlreadySpent, ledger_price, price
 from tests.patience import PATIENCE
 
 
@@ -102,18 +94,18 @@ def test_the_sum_never_drifts_over_the_total(tmp_path_factory, epsilons, total):
         assert Fraction(ledger.remaining) <= Fraction(total) - exact
 
 
-@pytest.mark.parametrize("epsilon", [0.0, math.nan, True, "1"])
-def test_bad_epsilon(path, epsilon):
+@pytest.mark.parametrize(
+    ("epsilon", "round_id", "message"),
+    [
+        *((epsilon, "a", "epsilon must be a number") for epsilon in (0.0, math.nan, True, "1")),
+        *((0.5, name, "round_id must be an integer or 1 to 256 characters") for name in ("", "x" * 257, None, True)),
+    ],
+)
+def test_bad_rounds_are_refused(path, epsilon, round_id, message):
     ledger = Ledger(path, epsilon=1.0)
-    with pytest.raises(ValueError, match="epsilon must be a number"):
-        ledger.spend(epsilon, "a")
+    with pytest.raises(ValueError, match=message):
+        ledger.spend(epsilon, round_id)
     assert ledger.entries == ()
-
-
-@pytest.mark.parametrize("round_id", ["", "x" * 257, None, True])
-def test_bad_round_id(path, round_id):
-    with pytest.raises(ValueError, match="round_id must be an integer or 1 to 256 characters"):
-        Ledger(path, epsilon=1.0).spend(0.5, round_id)
 
 
 @pytest.mark.parametrize("round_id", ['"}\n{"', "\ud800", "x" * 256, -5])

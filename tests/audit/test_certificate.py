@@ -58,6 +58,14 @@ def check_alone(folder, certificate, mechanism=None):
     return Said(0, said.getvalue(), "")
 
 
+def assert_invalid(folder, certificate, mechanism=None):
+    """The script refuses the certificate; return why."""
+    done = check_alone(folder, certificate, mechanism)
+    assert done.returncode != 0
+    assert "valid" not in done.stdout
+    return done.stderr
+
+
 def test_the_script_is_short_and_alone():
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 85
@@ -127,16 +135,14 @@ def test_hostile_certificates_are_refused_at_once(change, tmp_path):
     certificate = changed("sstq", HOSTILE[change])
     with pytest.raises(ValueError, match=r".+"):
         verify(certificate)
-    done = check_alone(tmp_path, certificate)
-    assert done.returncode != 0
-    assert "valid" not in done.stdout
+    assert_invalid(tmp_path, certificate)
 
 
 def test_a_name_twice_makes_no_certificate(tmp_path):
     certificate = certificate_of("sstq").replace('"epsilon"', '"epsilon": 1e-3,\n "epsilon"', 1)
     with pytest.raises(ValueError, match="the name 'epsilon' occurs twice"):
         verify(certificate)
-    assert check_alone(tmp_path, certificate).stderr.startswith("INVALID")
+    assert assert_invalid(tmp_path, certificate).startswith("INVALID")
 
 
 @pytest.mark.parametrize("interval", [["0", "98.9"], ["1.5", "2.5"]])
@@ -156,9 +162,7 @@ def test_tampered_certificates_fail(kind, change, tmp_path):
         verify(certificate)
     # A negative number of rows means nothing to the script where it does not use it; the mechanism's file settles it.
     for mechanism in (build(KINDS[kind]), *([None] if change in FOUND_ALONE else [])):
-        done = check_alone(tmp_path, certificate, mechanism)
-        assert done.returncode != 0
-        assert "valid" not in done.stdout
+        assert_invalid(tmp_path, certificate, mechanism)
 
 
 FOUND_ALONE = ("a weight", "a smaller epsilon", "the ratio", "floats")
@@ -171,9 +175,7 @@ def test_certificates_belong_to_one_mechanism(kind, tmp_path):
     for other in (build(case, clip=0.75), build("vqsgd")):
         with pytest.raises(ValueError, match="for another mechanism"):
             verify(certificate, other)
-        done = check_alone(tmp_path, certificate, other)
-        assert done.returncode != 0
-        assert "for another mechanism" in done.stderr
+        assert "for another mechanism" in assert_invalid(tmp_path, certificate, other)
 
 
 def test_valid_integers_of_another_channel_do_not_pass_for_the_mechanism(tmp_path):
@@ -182,7 +184,7 @@ def test_valid_integers_of_another_channel_do_not_pass_for_the_mechanism(tmp_pat
     assert verify(forged).holds
     with pytest.raises(ValueError, match="for another mechanism"):
         verify(forged, build("sstq"))
-    assert check_alone(tmp_path, forged, build("sstq")).returncode != 0
+    assert_invalid(tmp_path, forged, build("sstq"))
 
 
 def test_what_is_not_private_gets_no_certificate():
@@ -205,7 +207,7 @@ def test_a_person_spends_what_all_messages_spend(tmp_path):
         other = json.dumps(certificate | change)
         with pytest.raises(ValueError, match="certificate"):
             verify(other, mechanism)
-        assert check_alone(tmp_path, other, mechanism).returncode == 1
+        assert_invalid(tmp_path, other, mechanism)
 
 
 def test_the_script_says_what_it_cannot_check(tmp_path):

@@ -351,8 +351,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     def _scores(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "report_")
         rows = unit_rows(apply_features(self.features_, self._known_rows(X)))
-        scores: Floats = self._main.unit_features(rows) @ self.coef_.T + self.intercept_
-        return scores
+        return self._discriminants[self.report_.form].scores(self._main.unit_features(rows))
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> LearningReport:
         """Return a report; with labelled examples, which only a simulation has, including the true accuracy."""

@@ -113,12 +113,9 @@ class Request:
 def usual_directions(noise: float, most: int) -> int:
     """How many directions are worth their noise if classes differ less and less along them, as 1/j: about √(2/σ²).
 
-    A rule of thumb. Let F_j be the share of the variance along the j-th direction that is between the classes, t_j the
-    share of the squared norm that the direction gets, and σ² the noise of a coordinate of a class mean. The loss
-    Σ F_j·σ²/(F_j·t_j + σ²) is least at t_j = max(0, w − σ²/F_j): reverse water-filling. With F_j = 1/j the first p
-    directions get something, for the largest p with p·(p − 1) < 2/σ². Along the first 46 principal directions of images
-    of digits and of clothes F_j, averaged over seven neighbours, is within a factor of three of 1/j. For other features
-    no plan can know what it is.
+    A rule of thumb by reverse water-filling (`sstq.learning.directions`): the first p directions get something, for the
+    largest p with p·(p − 1) < 2/σ². Along the first 46 principal directions of images of digits and of clothes the
+    share of the variance between classes is within a factor of three of 1/j; for other features no plan can know it.
 
     Examples:
         >>> usual_directions(0.01, most=64), usual_directions(0.01, most=8)
