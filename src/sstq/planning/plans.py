@@ -288,4 +288,4 @@ def whole_numbers(low: int, high: int) -> Sequence[int]:
         >>> whole_numbers(998, 1020)
         [998, 999, 1000, 1010, 1020]
     """
-    return [*range(low, min(high, 99) + 1), *map(int, three_digits(max(low, 100), high))]
+    return [int(value) for value in three_digits(low, high) if value.is_integer()]

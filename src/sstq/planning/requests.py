@@ -57,7 +57,11 @@ class Request:
         for name, (low, high, integer) in ranges.items():
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low, high, integer=integer)
-        for name, usual in self._fixed.items():
+        # The arguments that have no meaning for the task, with their defaults.
+        fixed: dict[str, Any] = {"target_error": None, "rounds": 1, "coin": "private"} if self.once else {}
+        if self.classes is not None:
+            fixed |= {"bits": None, "clip": 1.0} | ({"delta": 0.0} if self.trust == "local" else {})
+        for name, usual in fixed.items():
             if getattr(self, name) != usual:
                 kind = "trust='shuffler'" if self.classes is None else "classes"
                 raise ArgumentError(name, f"must be left out with {kind}, got {getattr(self, name)!r}")
@@ -66,15 +70,6 @@ class Request:
     def once(self) -> bool:
         """Whether the task is one round of given people and ε: behind a shuffler, or of a classifier."""
         return self.trust == "shuffler" or self.classes is not None
-
-    @property
-    def _fixed(self) -> dict[str, Any]:
-        """The arguments that have no meaning for the task, with their defaults."""
-        fixed: dict[str, Any] = {"target_error": None, "rounds": 1, "coin": "private"} if self.once else {}
-        if self.classes is not None:
-            fixed |= {"bits": None, "clip": 1.0}
-            fixed |= {"delta": 0.0} if self.trust == "local" else {}
-        return fixed
 
     def message_epsilon(self, total: float) -> float:
         """The ε that one message may spend if a person's messages have this total."""

@@ -162,7 +162,6 @@ def shuffled_mechanism(
 def fewest_messages(budget: ShuffleBudget, blocks: int = 1) -> int:
     """The messages of a person, halved as long as that costs little."""
 
-    @lru_cache
     def variance(messages: int) -> float:
         fewer = replace(budget, messages=messages)
         place = _usual_place(fewer, blocks)
