@@ -54,7 +54,7 @@ def messages(count, seed=0):
 
 def sealed(found, slot=0, public=KEY.public, campaign=CAMPAIGN):
     info = envelope_info(campaign.crowd(public), slot)
-    return [seal(row.tobytes(), public, info) for row in payloads(found, MECHANISM.message_bits)]
+    return [seal(row, public, info) for row in payloads(found)]
 
 
 def manifest(envelopes, **changes):

@@ -347,8 +347,8 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
     page.goto(f"{server.url}/shuffled")
     playwright.expect(page.locator("#facts")).to_contain_text("nothing yet")
     found, _, (sealing_key,) = read_document(server.http.get("/v1/campaigns/shuffled").content)
-    crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)), SLEEP.message_bits)
-    body = b"".join(seal(row.tobytes(), sealing_key, envelope_info(crowd, 0)) for row in rows)
+    crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)))
+    body = b"".join(seal(row, sealing_key, envelope_info(crowd, 0)) for row in rows)
     digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
     numbers = {"slot": 0, "size": 300, "part": 0, "parts": 1, "count": 300}
     names = {"campaign": "shuffled", "digest": digest, "crowd": crowd.hex(), "sha256": checksum}

@@ -130,9 +130,8 @@ def test_an_upload_that_is_repeated_counts_once(both):
 def sealed(document, vector):
     """The body of one person's upload."""
     campaign, newest = document.campaign, document.sealing_keys[0]
-    messages = payloads(campaign.mechanism.encode(vector), campaign.message_bits)
     cover = bytes.fromhex(campaign.shuffling.sealing_key)
-    return seal_person([row.tobytes() for row in messages], campaign.crowd(newest), newest, cover)
+    return seal_person(payloads(campaign.mechanism.encode(vector)), campaign.crowd(newest), newest, cover)
 
 
 def test_too_few_people_are_forwarded_at_the_local_epsilon(both):

@@ -15,7 +15,6 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from numpy.typing import NDArray
 
 from sstq.messages.batch import Messages
 
@@ -74,8 +73,9 @@ def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, s
     return crowd + seal(b"".join(envelopes), shuffler_key, cover_info(crowd))
 
 
-def payloads(messages: Messages, message_bits: int) -> NDArray[np.uint8]:
-    """Unpack messages to whole bytes, (n, ⌈bits/8⌉), lowest bit first, padded with 0."""
+def payloads(messages: Messages) -> list[bytes]:
+    """Return the bytes of each message on its own: the lowest bit first, padded with zeros."""
+    count, width = len(messages), messages.layout.message_bits
     packed = np.frombuffer(messages.to_bytes(), dtype=np.uint8)
-    bits = np.unpackbits(packed, count=len(messages) * message_bits, bitorder="little")
-    return np.packbits(bits.reshape(len(messages), message_bits), axis=1, bitorder="little")
+    bits = np.unpackbits(packed, count=count * width, bitorder="little").reshape(count, width)
+    return [row.tobytes() for row in np.packbits(bits, axis=1, bitorder="little")]

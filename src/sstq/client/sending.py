@@ -207,8 +207,7 @@ class Client:
         """Iterate over the people: their messages sealed for the collector's newest key, covered for the shuffler."""
         campaign, newest = self.campaign, self._document.sealing_keys[0]
         crowd, cover = campaign.crowd(newest), bytes.fromhex(terms.sealing_key)
-        rows = [row.tobytes() for row in payloads(messages, campaign.message_bits)]
-        people = len(rows) // campaign.slots
+        rows, people = payloads(messages), len(messages) // campaign.slots
         for person in range(people):
             yield seal_person(rows[person::people], crowd, newest, cover), campaign.slots
 
