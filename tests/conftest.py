@@ -47,6 +47,8 @@ _LONGEST = (
     "test_flower_deployment.py",
     "test_contract.py",
     "test_dashboard.py",
+    "test_shuffler.py",
+    "test_optimal.py",
     "test_documentation.py",
     "test_installation.py",
     "test_javascript.py",
@@ -120,6 +122,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter clean up at its end; extension modules complain otherwise."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)

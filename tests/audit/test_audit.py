@@ -15,10 +15,9 @@ from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
 from sstq.mechanisms.laws import Law, law_from_dict, mass
 from sstq.scalar.channels import flat_channel
-from tests.contract.cases import CASES, build
+from tests.contract.cases import EXACT, build
 from tests.contract.test_mutants import AsksForMoreOnZero
 
-EXACT = [case for case in CASES if build(case).exact and build(case).trust == "local"]
 exact_cases = pytest.mark.parametrize("case", EXACT)
 
 

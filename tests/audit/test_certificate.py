@@ -17,10 +17,9 @@ import sstq
 from sstq.audit import certify, exact_audit, verify
 from sstq.exactness import log_interval
 from sstq.scalar.channels import flat_channel
-from tests.contract.cases import CASES, build
+from tests.contract.cases import EXACT, build
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "verify_certificate.py"
-EXACT = [case for case in CASES if build(case).exact and build(case).trust == "local"]
 KINDS = {
     "flat": "sstq",
     "table": "sstq/metric-aware",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sstq
+from sstq.mechanisms import mechanism_class
 from sstq.testing import encode  # noqa: F401 (for other tests)
 
 _EXAMPLE = Path(__file__).parents[2] / "examples" / "own-mechanism" / "coordinate_sign.py"
@@ -67,6 +68,10 @@ CASES = {
     # A third party's, from examples/own-mechanism.
     "coordinate-sign": {"epsilon": EPSILON},
 }
+_CLASSES = {case: mechanism_class(case.split("/")[0]) for case in CASES}
+# Whose output law is private integer by integer.
+EXACT = [case for case, chosen in _CLASSES.items() if chosen.exact and chosen.trust == "local"]
+
 # These have as many columns as DIM.
 BOUNDED = {
     "sstq/bounds": {"epsilon": EPSILON, "bits": 2, "bounds": _BOUNDS},
