@@ -187,13 +187,13 @@ class Aggregator(ABC):
 
     def mean(self) -> Estimate:
         """Return the mean so far with its standard error, in the units of the vectors."""
+        if not self._count:
+            raise ValueError("a mean needs at least one message, got none")
         estimate: Estimate = self._mechanism.finished(self._mean())
         return estimate
 
     def _mean(self) -> Estimate:
         """The mean of the vectors as they are encoded: clipped, and scaled by bounds if there are any."""
-        if not self._count:
-            raise ValueError("a mean needs at least one message, got none")
         value, second_moment = self._mean_and_second_moment()
         # In place: in ten million dimensions every further array takes a large part of the memory.
         second_moment -= value**2

@@ -132,9 +132,11 @@ class Mechanism(Encoder):
             estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=advice)
         if self.bounds is not None:
             return self._scaling.outward(estimate)
+        if not self._clips or self.trust == "none" or self.groups is not None:
+            return estimate
         error = float(np.linalg.norm(estimate.stderr))
         length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))
-        if self.trust == "none" or self.groups is not None or not error < self.clip / 4 or length + error < self.clip:
+        if not error < self.clip / 4 or length + error < self.clip:
             return estimate
         note = (
             "most vectors are longer than clip, or exactly as long; unless they are normalized, use a larger clip, "

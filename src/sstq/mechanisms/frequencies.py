@@ -80,13 +80,8 @@ class FrequencyAggregator(SparseAggregator):
     def _codes(self, messages: Messages) -> Ints:
         return messages.column("code").astype(np.int64)
 
-    def mean(self) -> FrequencyEstimate:
-        """Return the shares so far with their standard errors.
-
-        People draw independently, multipliers too, so that hits are binomial.
-        """
-        if not self._count:
-            raise ValueError("a mean needs at least one message, got none")
+    def _mean(self) -> FrequencyEstimate:
+        """People draw independently, multipliers too, so that hits are binomial."""
         sets, messages = self._mechanism.sets, self._mechanism.messages
         shares, errors = sets.rates.shares(sets.hits(*self._sent()), self._count)
         known = shares, errors, self._count, self._simulated

@@ -45,10 +45,8 @@ class SurveyAggregator(SparseAggregator):
         question, answer = self._mechanism.numbers_of(messages)
         return np.array(self._mechanism.starts, dtype=np.int64)[question] + answer
 
-    def mean(self) -> SurveyEstimate:
-        """Return the results so far. Those of a question that nobody answered are nan."""
-        if not self._count:
-            raise ValueError("a mean needs at least one message, got none")
+    def _mean(self) -> SurveyEstimate:
+        """The results of a question that nobody answered are nan."""
         survey, estimates, results, notes = self._mechanism, [], {}, []
         codes, counts = self._sent()
         ends = np.searchsorted(codes, survey.starts[1:-1])
