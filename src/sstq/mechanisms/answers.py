@@ -73,10 +73,11 @@ def encode_files(
     with a column of public labels yield these with the messages. What cannot be encoded is an error or, if `answering`
     a server, replaced as in `answer`.
     """
-    source, several = bit_source(rng), list(files)
+    several = list(files)
     unknown = np.zeros(sum(file.count for file in several), dtype=bool)
     if answering and groups is not None and mechanism.groups is not None:
         groups, unknown = _known_groups(groups, mechanism.groups, len(unknown), None)
+    source = bit_source(rng)
     for slot in range(mechanism.messages):
         start = 0
         for file in several:

@@ -174,7 +174,6 @@ class Agreement(ABC):
     such as a frame or a channel are cached properties, made from the parameters.
 
     Attributes:
-        options: the arguments as given, in their order; of an object read from JSON, those that JSON holds.
         parameters: integers and decoding values, a frozen dataclass of `parameters_class`.
         name: that of the mechanism in JSON.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
@@ -187,7 +186,17 @@ class Agreement(ABC):
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     parameters: Parameters
-    options: Mapping[str, Any]
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments as given, in their order; of an object read from JSON, those that JSON holds."""
+        return self._plain(self.parameters.options())
+
+    @classmethod
+    def _plain(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options in the order of the arguments, with plain numbers."""
+        known = {name: options[name] for name in _signature(cls).parameters if name in options}
+        return MappingProxyType({name: v.item() if isinstance(v, np.generic) else v for name, v in known.items()})
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """Note the options as given; `__init__` checks them."""
@@ -201,16 +210,16 @@ class Agreement(ABC):
     def _restored(cls, parameters: Any, options: Mapping[str, Any] | None = None) -> Self:
         """An object with these parameters, which are not checked, and with these options, or those that they hold."""
         made = object.__new__(cls)
-        made._keep(parameters, parameters.options() if options is None else options)
+        made._keep(parameters, options)
         return made
 
-    def _keep(self, parameters: Parameters, options: Mapping[str, Any]) -> None:
-        """Keep the parameters, each as an attribute too unless there is a part of that name; and plain options."""
-        cls, fields = type(self), vars(parameters).items()
-        plain = {name: value for name, value in fields if not isinstance(getattr(cls, name, None), cached_property)}
-        known = {name: options[name] for name in _signature(cls).parameters if name in options}
-        shown = {name: value.item() if isinstance(value, np.generic) else value for name, value in known.items()}
-        vars(self).update(plain, parameters=parameters, options=MappingProxyType(shown))
+    def _keep(self, parameters: Parameters, options: Mapping[str, Any] | None) -> None:
+        """Keep the options, and the parameters, each as an attribute too unless there is a part of that name."""
+        parts = {name for name in vars(parameters) if isinstance(getattr(type(self), name, None), cached_property)}
+        vars(self).update({name: value for name, value in vars(parameters).items() if name not in parts})
+        vars(self)["parameters"] = parameters
+        if options is not None:
+            vars(self)["options"] = self._plain(options)
 
     @classmethod
     def _checked(cls, **arguments: Any) -> dict[str, Any]:
