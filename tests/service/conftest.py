@@ -42,5 +42,7 @@ def server(tmp_path_factory):
     """A collector of many tests, which have campaigns of their own."""
     from tests.service.serving import serving
 
-    with serving(tmp_path_factory.mktemp("server"), messages_per_second=0, reads_per_second=0) as running:
+    # Few rounds: it is there until the last test, and each costs as much as an upload.
+    limits = {"messages_per_second": 0, "reads_per_second": 0, "fold_seconds": 0.2}
+    with serving(tmp_path_factory.mktemp("server"), **limits) as running:
         yield running

@@ -104,7 +104,7 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
         "administrator_token": ADMINISTRATOR,
         # A shuffler signs campaigns that name its address, so it must know its port.
         "port": 0 if command == "serve" else free_port(),
-        "fold_seconds": 0.05,
+        "fold_seconds": 0.1,
     } | settings
     if program is None:
         arguments = [command, "--folder", str(folder)]

@@ -90,7 +90,7 @@ def test_messages_go_through_the_shuffler_to_the_estimate(both):
     client = client_of(both, "steps", token=tokens_of(both, "steps", 30))
     assert client.send(X, progress=seen.append) == 60
     assert seen == [2] * 30  # one person per upload
-    time.sleep(0.3)  # six rounds: the shuffler mixes when the campaign has closed
+    time.sleep(0.3)  # three rounds: the shuffler mixes when the campaign has closed
     assert (list(waiting(shuffler, "steps").values()), collector.status("steps")["received"]) == ([30], 0)
     close(both, "steps")
     found = collector.estimate("steps", 60)
