@@ -4,9 +4,7 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import venv
-from importlib.metadata import files
 from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
@@ -44,17 +42,11 @@ def build_wheel(folder):
 
 
 class Environment:
-    """A new virtual environment with a wheel, as pip resolves it, or uv ("highest" or "lowest-direct" versions).
+    """A new virtual environment with a wheel, as pip resolves it, or uv ("highest" or "lowest-direct" versions)."""
 
-    Packages that are `lent` are those of this environment, which takes a moment instead of a minute.
-    """
-
-    def __init__(self, folder, wheel, *, extras=(), resolution=None, lent=()):
+    def __init__(self, folder, wheel, *, extras=(), resolution=None):
         self.folder = Path(folder)
         venv.create(self.folder / "environment")
-        bases = {"base": str(self.folder / "environment"), "platbase": str(self.folder / "environment")}
-        for name in {path.parts[0] for package in lent for path in files(package) or ()} - {".."}:
-            Path(sysconfig.get_path("platlib", vars=bases), name).symlink_to(Path(sysconfig.get_path("platlib"), name))
         # The pip or uv of this environment, and modules that nobody imports are not compiled: that would take longest.
         place = ["--python", self.folder / "environment" / "bin" / "python"]
         if resolution is None:
@@ -96,8 +88,7 @@ def try_commands(environment, *, service=False):
     unknown = environment.run("sstq", "encode", "--unknown", code=2)
     assert re.search(r"No such option:? '?--unknown", unknown.stderr)
     environment.run("python", "-c", VECTORS)
-    # The mechanism with the smallest kernel to compile.
-    environment.run("sstq", "spec", "--name", "vqsgd", "--dim", "8", "--epsilon", "3", "--output", "trial.json")
+    environment.run("sstq", "spec", "--dim", "8", "--epsilon", "3", "--clients", "100", "--output", "trial.json")
     environment.run("sstq", "encode", "trial.npy", "--mechanism", "trial.json", "--output", "trial.sstq")
     environment.run("sstq", "aggregate", "trial.sstq", "--mechanism", "trial.json", "--output", "trial-result")
     environment.run("python", "-c", "import numpy as np; assert np.load('trial-result/mean.npy').shape == (8,)")
