@@ -8,6 +8,7 @@ contract suite) comes from the library.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from sstq.randomness.streams import multiply_shift
 from sstq.scalar.channels import FlatChannel, flat_channel
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CoordinateSignParameters(Parameters):
     """What clients and server agree on, and what the JSON form holds: the options and the channel's two weights."""
 

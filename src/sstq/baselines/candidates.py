@@ -11,6 +11,7 @@ others. A word gives two coordinates by the Box–Muller formula (`sstq.mechanis
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -37,6 +38,7 @@ _NORMALS_KEY = int.from_bytes(b"normals", "little")
 _JITTER = 1e-13
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CandidateParameters(Parameters):
     """What all candidate mechanisms have; `alignment` is μ."""
 
@@ -48,6 +50,7 @@ class CandidateParameters(Parameters):
     alignment: float
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ClosestParameters(CandidateParameters):
     """The parameters of a draw with exactly k = `inside` candidates inside, T of 2^62."""
 

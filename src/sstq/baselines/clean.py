@@ -1,6 +1,7 @@
 """Clean: the clipped vector itself in single precision, without privacy, as a baseline for the other mechanisms."""
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from sstq.messages.layouts import FloatField, Layout
 _ROUNDING = 1e-6
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CleanParameters(Parameters):
     """The parameters of Clean. ε is infinite, which JSON cannot express."""
 

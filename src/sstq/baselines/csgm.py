@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from sstq.scalar.codebooks import interpolation, stochastic_round, uniform_codeb
 _ENERGY_ROUNDING = 1e-6
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CSGMParameters(KashinParameters):
     """The parameters of CSGM and L2-CSGM: the calibrated noise, and the largest number of coordinates kept."""
 

@@ -19,6 +19,7 @@ from sstq.mechanisms.two_level_draw import draw_codes
 _SHARES_TRIED = 201
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MMRCParameters(CandidateParameters):
     """The parameters of MMRC: the share ε₀/ε, the height γ of the cap, and T_i of 2^62 for i = 0, …, M inside."""
 

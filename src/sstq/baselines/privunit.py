@@ -1,6 +1,7 @@
 """PrivUnit and PrivUnitG: a dense random vector, more likely near x; the least error under ε-LDP, in 32·d bits."""
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +26,7 @@ UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
 _GAUSSIAN_EXCESS = 18.0
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CapParameters(Parameters):
     """The parameters of a cap: A and p of 2^62, and the gain m."""
 
@@ -124,6 +126,7 @@ class CapMechanism(Mechanism):
         return self._unbiased_error(rows, self.dim * self.decoding_scale**2)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PrivUnitParameters(CapParameters):
     """The parameters of PrivUnit."""
 

@@ -72,6 +72,7 @@ class Projection:
                 yield group, rows, gaussians(words)[:, :entries].reshape(len(words), -1, d)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ProjUnitParameters(CapParameters):
     """The parameters of ProjUnit: the cap is that of k = `projected` dimensions, and `alignment` is E‖Wx‖."""
 

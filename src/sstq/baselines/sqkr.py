@@ -17,6 +17,7 @@ which is C(2h, h)/4^h at h = ⌊N/2⌋. And z·zᵀ is even in z, so E[z·zᵀ] 
 """
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -73,6 +74,7 @@ class SignAggregator(Aggregator):
         return value, diagonal + self._mechanism.cross * value**2
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SQKRParameters(KashinParameters):
     """The parameters of SQKR: the two weights of randomized response, on 2^k tokens or for the side."""
 

@@ -1,6 +1,7 @@
 """TurboQuant: a random rotation and the best scalar quantizer of its coordinates, b bits each. No privacy."""
 
 import math
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import ClassVar, Literal
 
@@ -22,6 +23,7 @@ _ROUNDING = 1e-6
 _ROUNDS = 3
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TurboQuantParameters(Parameters):
     """The parameters of TurboQuant. ε is infinite, which JSON cannot express."""
 

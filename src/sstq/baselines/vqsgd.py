@@ -39,6 +39,7 @@ class IdentityFrame(Frame):
         return weights.copy()
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class VqSGDParameters(Parameters):
     """The parameters of vqSGD: the two weights of randomized response."""
 

@@ -1,6 +1,7 @@
 """The base of mechanisms on a Kashin representation: options and parts of the frame and of the representation."""
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,7 @@ FrameName = Literal["hadamard", "orthogonal", "fourier"]
 Recipe = Literal["certified", "paper"]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KashinParameters(Parameters):
     """The parameters of a mechanism on a Kashin representation, as named in `KashinMechanism`."""
 

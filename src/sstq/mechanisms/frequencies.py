@@ -117,6 +117,7 @@ class FrequencyAggregator(SparseAggregator):
         return np.asarray(scatter / (self._mechanism.sets.rates.gap**2 * (self._count - 1)))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FrequencyParameters(Parameters):
     """The parameters of Frequencies: `inside` of `size` candidates hold the own category, with probability T/2^62."""
 

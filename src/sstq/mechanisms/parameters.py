@@ -6,7 +6,6 @@ that value. Integers that may exceed 2^53 are decimal strings, because JSON pars
 
 import hashlib
 import inspect
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -118,13 +117,13 @@ def _is_annotated(kind: Any) -> bool:
     return get_origin(kind) is Annotated
 
 
-@typing.dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parameters:
-    """The base of all solved parameters, which are frozen dataclasses with keywords alone.
+    """The base of all solved parameters.
 
     Examples:
-        >>> class Coin(Parameters):
+        >>> @dataclass(frozen=True, eq=False, kw_only=True)
+        ... class Coin(Parameters):
         ...     heads: Word
         ...     tosses: int = 1
         >>> Coin(heads=2**61).to_dict()
@@ -137,9 +136,6 @@ class Parameters:
     @cache
     def _kinds(cls) -> dict[str, Any]:
         return get_type_hints(cls, include_extras=True)
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, eq=False, kw_only=True)(cls)
 
     def options(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults; options of the same name have these values."""

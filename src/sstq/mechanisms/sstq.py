@@ -7,7 +7,7 @@ decoding value.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -41,6 +41,7 @@ _TYPICAL_DIM = 1024
 _LARGEST_VALUE = 1e100
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SSTQParameters(KashinParameters):
     """The parameters of SSTQ: names of parts, the channel's integers, codewords and decoding values in units of B.
 

@@ -1,5 +1,6 @@
 """FrameUnit: one signed row of a fast frame, preferring aligned rows; optimal error for ε-LDP in log₂ 2N bits."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sstq.aggregation import Aggregator, FrameAggregator
@@ -15,6 +16,7 @@ from sstq.mechanisms.parameters import Ranges
 _THREE_MIXINGS, _MANY_FRAMES = 4096, 32
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FrameUnitParameters(RowParameters):
     """The parameters of FrameUnit."""
 

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +40,7 @@ _FRAMES_TRIED = 64
 _ALIGNMENT_TOLERANCE = 1e-6
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RowParameters(Parameters):
     """The parameters of a mechanism that sends signed rows: k inside, T of 2^62, and the alignment m."""
 

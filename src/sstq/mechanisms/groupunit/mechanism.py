@@ -1,6 +1,7 @@
 """GroupUnit: a private group and a vector in one message, by FrameUnit's draw over blocks of groups."""
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ _BLOCK_DIM_MAX = 1 << 22
 _STEPS = 60  # of bisection, which leave the last digit of a double
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GroupUnitParameters(RowParameters):
     """The parameters of GroupUnit; the last three are of the draw of people who send their group only."""
 

@@ -163,6 +163,7 @@ Answerers = Annotated[
 ]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SurveyParameters(Parameters):
     """The parameters of a survey: how often each question is drawn, of 2^62, its items and its mechanism."""
 
