@@ -61,7 +61,7 @@ class CoordinateSign(sstq.Mechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
-        channel = flat_channel(2, common["epsilon"])
+        channel = flat_channel(1, common["epsilon"])
         self._hold(CoordinateSignParameters(**common, own=channel.own, other=channel.other))
 
     @cached_property

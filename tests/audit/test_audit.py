@@ -14,7 +14,7 @@ from sstq.audit import check_encoder, empirical_audit, exact_audit, worst_pairs
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
 from sstq.mechanisms.laws import Law, law_from_dict, mass
-from sstq.scalar.channels import flat_channel
+from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import EXACT, build
 from tests.contract.test_mutants import AsksForMoreOnZero
 
@@ -155,7 +155,7 @@ def overspent(case, channel, **changes):
 
 def test_a_guarantee_against_the_centre_only_is_found(seed):
     # p(m|x) is within e^ε of p(m|0) = 1/2, but within 2·e^ε − 1 of p(m|−x) only.
-    mutant = overspent("vqsgd", flat_channel(2, math.log(2 * math.e - 1)), dim=1, epsilon=1.0)
+    mutant = overspent("vqsgd", flat_channel_of_size(2, math.log(2 * math.e - 1)), dim=1, epsilon=1.0)
     # At this level either assertion fails falsely with a probability below 1e-8.
     audit = empirical_audit(mutant, alpha=1e-9, rng=seed)
     bounds = {result.pair: result.bound for result in audit.results}

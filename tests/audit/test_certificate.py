@@ -16,7 +16,7 @@ import pytest
 import sstq
 from sstq.audit import certify, exact_audit, verify
 from sstq.exactness import log_interval
-from sstq.scalar.channels import flat_channel
+from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import EXACT, build
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "verify_certificate.py"
@@ -188,7 +188,7 @@ def test_valid_integers_of_another_channel_do_not_pass_for_the_mechanism(tmp_pat
 
 def test_what_is_not_private_gets_no_certificate():
     overspent = build("sstq")
-    object.__setattr__(overspent, "channel", flat_channel(4, 2.1))
+    object.__setattr__(overspent, "channel", flat_channel_of_size(4, 2.1))
     with pytest.raises(ValueError, match="more than its epsilon"):
         certify(overspent)
 

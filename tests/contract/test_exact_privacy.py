@@ -144,5 +144,5 @@ def test_densities_are_within_e_to_the_epsilon(case):
 
 def test_a_modest_overspend_is_found():
     mechanism = build("sstq")
-    object.__setattr__(mechanism, "channel", sstq.scalar.channels.flat_channel(4, 2.1))
+    object.__setattr__(mechanism, "channel", sstq.scalar.channels.flat_channel_of_size(4, 2.1))
     assert largest_ratio(list(sstq_laws(mechanism))) > exp_lower(mechanism.epsilon)

@@ -6,7 +6,7 @@ import pytest
 import sstq
 from sstq import testing
 from sstq.baselines.privunit import PrivUnit
-from sstq.scalar.channels import flat_channel
+from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import build
 
 
@@ -49,7 +49,7 @@ def test_a_dropped_band_is_found(seed):
 @pytest.mark.slow
 def test_an_overspent_channel_is_found(seed):
     mutant = build("sstq")
-    object.__setattr__(mutant, "channel", flat_channel(4, 2.001))
+    object.__setattr__(mutant, "channel", flat_channel_of_size(4, 2.001))
     with pytest.raises(AssertionError, match="ε is at least"):
         testing.check_privacy(mutant, seed)
 

@@ -18,7 +18,7 @@ from paper.reproduction.printed import paper_number
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
 from sstq.mechanisms.trial_vectors import structured_vectors
-from sstq.scalar.channels import flat_channel, unbiased_decoder
+from sstq.scalar.channels import flat_channel, flat_channel_of_size, unbiased_decoder
 from sstq.scalar.codebooks import (
     Codebook,
     optimized_codebook,
@@ -129,7 +129,7 @@ def test_zero_mean_codebooks_are_unbiased():
     # Theorem 3.1 for the integers of the channel: the bias is Σc/(e^ε − 1), so 0 for the paper's codebooks.
     lopsided = Codebook("lopsided", [-1.0, 0.25, 0.5, 1.0])
     for book in (lopsided, *(book(b) for b in (1, 2, 5) for book in (uniform_codebook, optimized_for_two))):
-        means, _ = flat_channel(book.size, 2.0).moments(book.values / theory.probability_gap(book.size, 2.0))
+        means, _ = flat_channel_of_size(book.size, 2.0).moments(book.values / theory.probability_gap(book.size, 2.0))
         bias = 0 if book is not lopsided else 0.75 / math.expm1(2.0)
         assert means - book.values == pytest.approx(bias, rel=1e-9, abs=1e-9)
 
@@ -149,7 +149,7 @@ def test_second_moments_of_any_codebook(seed):
         for bits in (1, 2, 4):
             half = np.sort(rng.random((1 << bits) // 2 - 1))
             book = Codebook("random", np.concatenate([[-1.0], -half[::-1], half, [1.0]]))
-            channel = flat_channel(1 << bits, epsilon)
+            channel = flat_channel(bits, epsilon)
             _, second = channel.moments(unbiased_decoder(channel, book))
             bound = theory.flat_second_moment_bound(epsilon, bits)
             assert second.max() <= bound * (1 + 1e-9)

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sstq.exactness import TOTAL
-from sstq.scalar.channels import Channel, FlatChannel, TableChannel, flat_channel, unbiased_decoder
+from sstq.scalar.channels import (
+    Channel,
+    FlatChannel,
+    TableChannel,
+    flat_channel,
+    flat_channel_of_size,
+    unbiased_decoder,
+)
 from sstq.scalar.codebooks import Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import (
@@ -78,7 +85,7 @@ def reference_codes(matrix: np.ndarray, tokens: np.ndarray, words: np.ndarray) -
 def test_channels_are_exactly_private_and_spend_their_budget(bits: int, epsilon: float) -> None:
     book = uniform_codebook(bits)
     # The flat construction's promise: the budget lost is below 1e-10.
-    for channel, lost in ((flat_channel(1 << bits, epsilon), 1e-10), (metric_aware_channel(book, epsilon), 1e-9)):
+    for channel, lost in ((flat_channel(bits, epsilon), 1e-10), (metric_aware_channel(book, epsilon), 1e-9)):
         matrix = channel.matrix
         assert matrix.shape == (1 << bits, 1 << bits) == channel.shape
         assert matrix.dtype == np.int64
@@ -148,9 +155,9 @@ def test_any_codebook_gives_an_exactly_private_channel(inner: list[float], epsil
 # --- sampling ---
 
 CHANNELS = [
-    flat_channel(2, 3.0),
-    flat_channel(8, 0.01),
-    flat_channel(16, 20.0),
+    flat_channel_of_size(2, 3.0),
+    flat_channel_of_size(8, 0.01),
+    flat_channel_of_size(16, 20.0),
     metric_aware_channel(uniform_codebook(4), 3.0),
     metric_aware_channel(optimized_codebook(5, 1.0), 1.0),
     metric_aware_channel(Codebook("ends", [-1.0, -1.0, 1.0, 1.0]), 3.0),
@@ -211,7 +218,7 @@ def bias(channel: Channel, values: np.ndarray, book: Codebook) -> float:
 def test_unbiased_decoder_of_the_flat_channel(epsilon: float) -> None:
     lopsided = Codebook("lopsided", [-1.0, 0.1, 0.5, 0.5, 0.6, 0.7, 0.9, 1.0])
     for book in (uniform_codebook(4), optimized_codebook(6, epsilon), lopsided):
-        channel = flat_channel(book.size, epsilon)
+        channel = flat_channel_of_size(book.size, epsilon)
         values = unbiased_decoder(channel, book)
         assert bias(channel, values, book) <= 1e-15 * book.size / epsilon + 1e-15
 
@@ -249,7 +256,7 @@ def test_decoders_that_do_not_exist_are_refused() -> None:
     ],
 )
 def test_tampered_flat_channels_are_refused(change: dict[str, object], message: str) -> None:
-    channel = flat_channel(16, 3.0)
+    channel = flat_channel_of_size(16, 3.0)
     sound = {"epsilon": 3.0, "size": 16, "own": channel.own, "other": channel.other}
     assert FlatChannel(**sound) == channel
     with pytest.raises(ValueError, match=message):
@@ -259,7 +266,7 @@ def test_tampered_flat_channels_are_refused(change: dict[str, object], message: 
 def test_one_unit_more_is_too_much_for_a_flat_channel() -> None:
     # b is the least integer with (2^62 − (M − 1)b)/b ≤ e^ε: one less is no longer private.
     for epsilon in EPSILONS:
-        channel = flat_channel(16, epsilon)
+        channel = flat_channel_of_size(16, epsilon)
         with pytest.raises(ValueError, match="-LDP: its largest ratio"):
             FlatChannel(epsilon, 16, channel.own + 15, channel.other - 1)
 

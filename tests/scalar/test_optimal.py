@@ -20,7 +20,7 @@ REDUNDANCY = 2.575
 
 
 def flat_moment(bits, epsilon, density, book):
-    channel = flat_channel(1 << bits, epsilon)
+    channel = flat_channel(bits, epsilon)
     return OptimalChannel(channel, book, unbiased_decoder(channel, book)).second_moment(density)
 
 

@@ -36,7 +36,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
 Variant = Literal["subsampled", "dense"]
 
@@ -149,7 +149,7 @@ class SQKR(KashinMechanism):
         if variant == "subsampled" and k is None:
             k = _best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
         bits = _token_bits(variant, k, coin)
-        channel = flat_channel(1 << bits, common["epsilon"])
+        channel = flat_channel_of_size(1 << bits, common["epsilon"])
         drawn: dict[str, Any] = {"own": channel.own, "other": channel.other, "k": None if k is None else bits}
         self._hold(SQKRParameters(**common, **framed, **drawn, variant=variant, coin=coin))
 

@@ -17,7 +17,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel
+from sstq.scalar.channels import FlatChannel, flat_channel_of_size
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class VqSGD(Mechanism):
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
-        channel = flat_channel(2 * common["dim"], common["epsilon"])
+        channel = flat_channel_of_size(2 * common["dim"], common["epsilon"])
         self._hold(VqSGDParameters(**common, own=channel.own, other=channel.other))
 
     @cached_property

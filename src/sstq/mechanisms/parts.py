@@ -58,7 +58,7 @@ def solve_scalar(
     words = _codebook(usual[0] if codebook is None else codebook, bits, epsilon, channel, decay, density)
     built: Channel
     if channel == "flat":
-        built = channels.flat_channel(1 << bits, epsilon)
+        built = channels.flat_channel(bits, epsilon)
     elif channel == "metric-aware":
         built = metric_aware_channel(words, epsilon, decay)
     else:

@@ -6,7 +6,7 @@ max/min ≤ e^ε in rational arithmetic, or zero in all rows and never sent. Bot
 is built.
 
 Examples:
-    >>> channel = flat_channel(size=4, epsilon=3.0)
+    >>> channel = flat_channel(bits=2, epsilon=3.0)
     >>> 3.0 - 1e-10 < channel.privacy_loss() <= 3.0
     True
     >>> channel.sample(np.arange(4), np.array([0, 2**60, 2**61, 2**62 - 1], dtype=np.uint64))
@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
 from sstq.scalar.codebooks import BITS_MAX, Codebook
 from sstq.scalar.densities import Vector
@@ -178,8 +179,13 @@ class FlatChannel(Channel):
         return np.where(beyond < 0, tokens, other + (other >= tokens))
 
 
-def flat_channel(size: int, epsilon: float) -> FlatChannel:
-    """Return randomized response on M = `size` tokens with the whole budget (paper, Section 3).
+def flat_channel(bits: int, epsilon: float) -> FlatChannel:
+    """Return randomized response on M = 2^bits tokens with the whole budget (paper, Section 3)."""
+    return flat_channel_of_size(1 << check_argument("bits", bits), epsilon)
+
+
+def flat_channel_of_size(size: int, epsilon: float) -> FlatChannel:
+    """Return randomized response on any number M of tokens with the whole budget.
 
     With E just below e^ε, b = ⌈2^62/(E + M − 1)⌉ and a = 2^62 − (M − 1)·b ≤ E·b: sound by construction, and the budget
     lost to rounding is about (e^ε + M)/2^62.
@@ -248,7 +254,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
 
     Examples:
         >>> from sstq.scalar.codebooks import uniform_codebook
-        >>> unbiased_decoder(flat_channel(2, 3.0), uniform_codebook(1)).round(4)
+        >>> unbiased_decoder(flat_channel(1, 3.0), uniform_codebook(1)).round(4)
         array([-1.1048,  1.1048])
     """
     if isinstance(channel, FlatChannel):
