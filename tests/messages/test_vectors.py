@@ -205,6 +205,8 @@ def test_columns_of_csv_are_chosen_by_name_in_the_given_order(tmp_path, delimite
         open_vectors(path, 3, columns=["a", "b"])
     with pytest.raises(ArgumentError, match=r"columns must be 2 columns of .*, such as a,b"):
         open_vectors(path, 2)
+    with pytest.raises(ArgumentError, match=r"'id', which identifies people; such as a,b$"):
+        open_vectors(path, None)
     with pytest.raises(ValueError, match=r"got no number in row 0, column note; fill or drop it"):
         read(path, dim=2, columns=["a", "note"])
 

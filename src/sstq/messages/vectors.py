@@ -154,7 +154,8 @@ def _open_parquet(name: str, dim: int | None, wanted: Sequence[str] | None, by: 
     with open(name, "rb") as file, open_parquet(file) as table:
         count, schema = int(table.metadata.num_rows), table.schema_arrow
         lists = [field.name for field in schema if arrays.is_arrow_list(field.type) and field.name != by]
-        columns = _choose(name, schema.names, dim, wanted, by, lists)
+        texts = [field.name for field in schema if field.name not in lists and not arrays.is_arrow_number(field.type)]
+        columns = _choose(name, schema.names, dim, wanted, by, lists, texts)
         if by is not None:
             arrays.check_label_type(schema.field(by).type, by, name)
         of_lists = columns[0] in lists
@@ -184,9 +185,10 @@ def _choose(
     dim: int | None,
     wanted: Sequence[str] | None,
     by: str | None,
-    lists: Sequence[str] = (),
+    lists: Sequence[str],
+    texts: Sequence[str],
 ) -> list[str]:
-    """Return the columns of the vectors: one of lists, or those of the coordinates."""
+    """Return the columns of the vectors: one of lists, or those of the coordinates; no error suggests texts."""
     if by is not None and (by not in names or by in (wanted or ())):
         problem = f"must be a column of {name} beside the vectors ({_shorten(names)})"
         raise ArgumentError("by", f"{problem}, got {by!r}{did_you_mean(by, names) if by not in names else ''}")
@@ -202,7 +204,7 @@ def _choose(
     if len(chosen) == 1 and chosen[0] in lists:
         return chosen
     people = [column for column in rest if column.lower() in IDENTIFIERS]
-    others = ",".join([column for column in rest if column not in people][:dim])
+    others = ",".join([column for column in rest if column not in people and column not in texts][:dim])
     if wanted is None and (lists or (people and dim is None)):
         problem = f"{len(lists)} columns of lists" if lists else f"the column {people[0]!r}, which identifies people"
         raise ArgumentError("columns", f"must be given for {name}, which has {problem}; such as {others}")
@@ -222,7 +224,9 @@ def _open_csv(name: str, dim: int | None, wanted: Sequence[str] | None, by: str 
     header = bool(by or wanted or (any(names) and all(_number(field) is None for field in names)))
     if not header and dim not in (None, len(first)):
         raise ValueError(f"{name} {_UNKNOWN}: line 1 has {len(first)} values, vectors have {dim}")
-    columns = _choose(name, names, dim, wanted, by) if header else []
+    second = next(islice(csv_lines(name), 1, None), (2, []))[1]
+    texts = [column for column, field in zip(names, second, strict=False) if _number(field) is None]
+    columns = _choose(name, names, dim, wanted, by, (), texts) if header else []
     places = [names.index(column) for column in columns] if header else range(len(first))
 
     def row(line: int, fields: list[str]) -> tuple[list[float | None], str]:
