@@ -31,8 +31,9 @@ class Server:
         self.http = httpx.Client(base_url=url, timeout=PATIENCE, verify=ssl.create_default_context(), limits=kept)
 
     def kill(self):
-        """Kill it with SIGKILL."""
+        """Kill it with SIGKILL, and wait until its port is free."""
         self.process.kill()
+        self.process.wait()
 
     def connect(self, source=""):
         """A connection of one's own to it, from an address of the loopback interface."""

@@ -145,13 +145,17 @@ def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ValueError if another program listens on the port."""
-    try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            others = f"--port {port + 1} or --port 0"
-            raise ValueError(f"port {port} of {host} is in use; stop the other program, or pass {others}") from error
+    """Raise ValueError if another program listens on the port; nobody can connect to it meanwhile."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ValueError(
+                    f"port {port} of {host} is in use; stop the other program, or pass --port {port + 1} or --port 0"
+                ) from error
 
 
 def kept_token(folder: Path) -> tuple[str, str]:
