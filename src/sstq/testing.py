@@ -145,6 +145,34 @@ def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
         _raises(TypeError, "flavour", make, flavour="vanilla")
 
 
+def check_attributes(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
+    """Attributes have the types and values that callers rely on."""
+    _require(isinstance(mechanism.unbiased, sstq.Unbiased), "unbiased must be an sstq.Unbiased")
+    _require(isinstance(mechanism.exact, bool), "exact must be a bool")
+    _require(mechanism.trust in ("local", "aggregator", "none"), "trust must be 'local', 'aggregator' or 'none'")
+
+
+def check_bad_vectors(mechanism: Mechanism, seed: int) -> None:
+    """Bad vectors are refused before anything is sampled; records have tests of their own."""
+    if isinstance(mechanism, RecordMechanism):
+        return
+    dim, rng = mechanism.dim, np.random.default_rng(seed)
+    before = rng.bit_generator.state
+    for bad, words in (
+        (np.full((2, dim), np.nan), "finite"),
+        (np.full((2, dim), np.inf), "finite"),
+        (np.ones(dim + 1), "shape"),
+        (np.ones((2, 2, dim)), "shape"),
+        (np.ones(dim, dtype=complex), "dtype"),
+        (np.ones(dim).astype(str), "dtype"),
+        ([[*[0.1] * (dim - 1), None]], "NoneType in row 0"),
+        (np.full(dim, 2**53 + 1), "2^53"),
+        (np.ma.array(np.ones((2, dim)), mask=np.eye(2, dim, dtype=bool)), "masked"),
+    ):
+        _raises(ValueError, words, encode, mechanism, bad, rng)
+        _require(rng.bit_generator.state == before, "it sampled before the input was checked")
+
+
 def check_immutable(mechanism: Mechanism, seed: int) -> None:
     """Mechanisms cannot be changed; pickles and copies are equal and encode alike."""
     _raises(AttributeError, "cannot be changed", setattr, mechanism, "clip", 9.0)

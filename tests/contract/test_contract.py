@@ -4,7 +4,6 @@ import inspect
 import json
 from contextlib import suppress
 
-import numpy as np
 import pytest
 
 import sstq
@@ -148,25 +147,3 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
         abstract = [getattr(vars(cls)[name], "__isabstractmethod__", False) for cls in between if name in vars(cls)]
         if name != "__init__":
             assert len(makers) - sum(abstract) <= 1, f"{name} is in {makers}"
-
-
-@vector_case
-def test_bad_vectors_are_refused_before_anything_is_drawn(case, monkeypatch):
-    def no_words(_source, _count):
-        raise AssertionError("sampled before the input was checked")
-
-    monkeypatch.setattr("sstq.randomness.secret.SecureBits.words", no_words)
-    mechanism = build(case)
-    for bad, words in (
-        (np.full((2, DIM), np.nan), "finite"),
-        (np.full((2, DIM), np.inf), "finite"),
-        (np.ones(DIM + 1), "shape"),
-        (np.ones((2, 2, DIM)), "shape"),
-        (np.ones(DIM, dtype=complex), "dtype"),
-        (np.ones(DIM).astype(str), "dtype"),
-        ([[*[0.1] * (DIM - 1), None]], "NoneType in row 0"),
-        (np.full(DIM, 2**53 + 1), r"2\^53"),
-        (np.ma.array(np.ones((2, DIM)), mask=np.eye(2, DIM, dtype=bool)), "masked"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            testing.encode(mechanism, bad)
