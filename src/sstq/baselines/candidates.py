@@ -106,7 +106,7 @@ class CandidateMechanism(Mechanism):
 
     @cached_property
     def choice(self) -> Any:
-        """The draw, checked exactly: `draw(scores, words)` takes scores, (n, M), and two secret words per row."""
+        """The draw: `draw(scores, words)` takes scores, (n, M), and two secret words per row."""
         return KClosest(self.size, self.parameters.inside, self.parameters.threshold)
 
     @staticmethod
