@@ -9,13 +9,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # and how many workers there are.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick test soak check release-check format docs bench clean
+.PHONY: help demo quick test soak mutants check release-check format docs bench clean
 
 help:
 	@echo "make demo    the paper's Figure 1 on digits, and digits learned from one message per person: one page"
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
+	@echo "make mutants one line broken at a time, about a hundred times: the tests must notice (minutes); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel, sources and npm package built and checked; the README run with newest and lowest versions"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
@@ -48,6 +49,10 @@ test: $(VENV)/extra-test
 soak: $(VENV)/extra-test
 	$(BIN)/python -m sstq.kernels > /dev/null
 	$(PYTEST) -m soak
+
+mutants: $(VENV)/extra-test
+	$(BIN)/python -m sstq.kernels > /dev/null
+	$(BIN)/python -m tests.mutants
 
 check: $(VENV)/extra-check
 	$(BIN)/ruff format --check .
