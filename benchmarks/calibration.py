@@ -16,7 +16,7 @@ import sstq.scalar.densities
 from benchmarks.harness import Result, benchmark
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, default_level, least_level, make_kashin, represent
 from sstq.frames.tight import HadamardFrame, default_frame_size
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.scalar.densities import KASHIN_TABLE, Density
 
 

@@ -17,7 +17,7 @@ from benchmarks.harness import Result, benchmark
 from benchmarks.references import unit_vectors
 from sstq.aggregation import Aggregator, Estimate
 from sstq.frames.kashin import represent
-from sstq.mechanisms.trial_vectors import typical_vector
+from sstq.inputs.trial_vectors import typical_vector
 from sstq.planning.clipping import relative_error, suggest_clip
 from sstq.planning.poisoning import poisoning_bound
 from sstq.scalar.codebooks import interpolation

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Estimate
+from sstq.inputs.arrays import as_vectors
+from sstq.inputs.bounds import Bounds
 from sstq.mechanisms import Mechanism, mechanism_class
 from sstq.mechanisms import mechanism as make_mechanism
-from sstq.mechanisms.bounds import Bounds
-from sstq.messages.arrays import as_vectors
 from sstq.randomness.secret import RngLike
 
 # The error is predicted from this many of the vectors.

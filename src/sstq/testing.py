@@ -26,9 +26,9 @@ import numpy as np
 import sstq
 from sstq.audit import check_encoder, empirical_audit
 from sstq.exactness import log_upper
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.files import write_messages
 from sstq.randomness.secret import bit_source
@@ -323,7 +323,7 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
     if estimate.estimator == "mean":
         decoded = mechanism.decode(messages)
         if mechanism.bounds is not None:
-            decoded = mechanism._scaling.outward_rows(decoded)
+            decoded = mechanism._scaling.outward(decoded)
         off = np.abs(estimate.value - decoded.mean(axis=0)).max()
         _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
 

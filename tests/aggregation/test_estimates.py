@@ -10,8 +10,8 @@ import sstq
 from sstq.aggregation import Estimate
 from sstq.aggregation.sums import trace_of_square
 from sstq.frames.tight import FourierFrame, HadamardFrame
+from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import FrameUnit
-from sstq.mechanisms.trial_vectors import typical_vector
 
 
 def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):

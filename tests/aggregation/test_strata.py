@@ -10,7 +10,7 @@ import sstq
 from sstq.aggregation import FrameAggregator, StratifiedAggregator
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM, _count_chances, stratified_variance
 from sstq.frames.tight import OrthogonalFrame
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.randomness import streams
 
 Z = 6.0

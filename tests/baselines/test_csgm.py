@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 from sstq.accounting import gaussian_sigma
 from sstq.baselines.csgm import CSGM, L2CSGM
 from sstq.baselines.csgm_accounting import ORDERS, Release, divergence, least_sigma, overflow, spent
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 
 BOTH = pytest.mark.parametrize("kind", [CSGM, L2CSGM])
 

@@ -10,7 +10,7 @@ from sstq.baselines.sqkr import SQKR
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.randomness import streams
 from tests.scripted import ScriptedBits, largest_ratio
 

@@ -4,7 +4,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from sstq.baselines.turboquant import TurboQuant, lloyd_max_levels
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 
 # J. Max, "Quantizing for minimum distortion" (1960), Table I. From 8 levels on the table is off in its fourth digit
 # (the optimum is 0.034548 and 0.009501, and no quantizer has less), hence 5 in 10,000.

@@ -6,7 +6,7 @@ import pytest
 from sstq.baselines import vqsgd
 from sstq.baselines.vqsgd import VqSGD
 from sstq.exactness import TOTAL
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from tests.scripted import ScriptedBits
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 
 import sstq
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.trial_vectors import structured_vectors
 from tests.clients.vectors import packed, sent_by_library
 
 # Small and large, one frame and many, blocks of one group and of several, with people who send their group only.

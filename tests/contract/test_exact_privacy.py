@@ -12,7 +12,7 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL, exp_lower
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from tests.baselines import test_candidates, test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, RECORDS, build, build_small, each
 from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit, test_survey

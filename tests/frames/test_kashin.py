@@ -14,7 +14,7 @@ from sstq.frames.kashin import (
     represent,
 )
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 
 DIMS = [1, 2, 3, 17, 103, 409, 1000, 25_450]
 

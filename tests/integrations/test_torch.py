@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import sstq
+from sstq.inputs.arrays import as_vectors
 from sstq.integrations.torch import encode_gradients, encode_update, set_gradients
-from sstq.messages.arrays import as_vectors
 
 
 def sent(messages, mechanism):

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
+from sstq.inputs.files import open_vectors
 from sstq.mechanisms.answers import _answers, answer, encode_files
-from sstq.messages.vectors import open_vectors
 
 ROWS = [[1.0, 2.0], [np.nan, 0.0], [np.inf, 1.0], [0.5, -0.5]]
 

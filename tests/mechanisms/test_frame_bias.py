@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq import kernels
+from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import FrameUnit
 from sstq.mechanisms.frameunit.alignment import BIAS_SHARE, _length_scatter
 from sstq.mechanisms.frameunit.rows import FRAMES_MAX
-from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.planning import plan
 from sstq.planning.comparison import all_variants, compare
 

@@ -7,10 +7,10 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.mechanisms.frameunit.alignment import moments_of_frame
 from sstq.mechanisms.groupunit.mechanism import alignments, best_blocks, block_numbers
 from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.mechanisms.two_level_draw import whole_budget
 from tests.contract.cases import reread
 from tests.scripted import law_of

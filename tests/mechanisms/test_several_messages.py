@@ -12,9 +12,9 @@ from scipy.stats import chi2
 import sstq
 from sstq.accounting import BudgetExhausted, Ledger, ledger_price, price, shuffled_epsilon
 from sstq.checks import RANGES
+from sstq.inputs.files import open_vectors
 from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.base import LocalReport
-from sstq.messages.vectors import open_vectors
 
 EVERY = [
     sstq.FrameUnit(8, 2.0, frames=4),

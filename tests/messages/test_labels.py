@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
-from sstq.messages import vectors as vector_files
-from sstq.messages.arrays import arrow_labels
+from sstq.inputs import files as vector_files
+from sstq.inputs.arrays import arrow_labels
+from sstq.inputs.files import open_vectors
 from sstq.messages.batch import Messages
-from sstq.messages.vectors import open_vectors
 
 DIM = 3
 MECHANISM = sstq.FrameUnit(DIM, 2.0)

@@ -17,7 +17,7 @@ from paper.reproduction.methods import METHODS
 from paper.reproduction.printed import paper_number
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.scalar.channels import flat_channel, flat_channel_of_size, unbiased_decoder
 from sstq.scalar.codebooks import (
     Codebook,

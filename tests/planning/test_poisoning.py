@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 import sstq
 from sstq.aggregation.strata import MESSAGES_PER_STRATUM
-from sstq.mechanisms.trial_vectors import structured_vectors
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
 from tests.contract.cases import CASES, RECORDS, build
 

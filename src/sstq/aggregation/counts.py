@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_option
+from sstq.inputs.tables import column_names
 from sstq.messages.layouts import Column, Layout
 
 COUNT = "messages"
@@ -57,12 +58,6 @@ def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tu
 def known_simulated(simulated: bool, sources: Iterable[str]) -> bool | None:
     """Whether some messages come from a seed; None if tables of counts, which do not say it, are among the sources."""
     return None if not simulated and any(source.startswith(COUNTED) for source in sources) else simulated
-
-
-def column_names(table: Any) -> list[str]:
-    """The names of a table's columns: those of Arrow, of data frames, or the keys of a dict."""
-    names = getattr(table, "column_names", None)
-    return list(getattr(table, "columns", table) if names is None else names)
 
 
 def _integers(column: Any, name: str, count: int) -> NDArray[np.int64]:

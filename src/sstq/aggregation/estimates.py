@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sstq.inputs.bounds import Bounds
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,27 @@ class Estimate:
         degrees = (noise + bias2) ** 2 / square if square else 1.0
         reach = float(fdtri(degrees, degrees * (self.count - 1), level))
         return Region(float(level), math.sqrt((noise + bias2 + rare2) * reach), half_width)
+
+    def in_units(self, bounds: Bounds) -> Self:
+        """Return an estimate of scaled columns in their units. The bias of frames is then part of the noise.
+
+        Examples:
+            >>> bounds = Bounds((("age", 0.0, 110.0), ("bmi", 10.0, 60.0)), clip=1.0)
+            >>> estimate = Estimate(np.array([0.5**0.5, 0.0]), np.full(2, 0.01), count=100).in_units(bounds)
+            >>> estimate.value.round(1), estimate.names
+            (array([110.,  35.]), ('age', 'bmi'))
+        """
+        spread = np.sqrt(self.noise2 + self.frame_bias**2 / self.bias_directions)
+        return replace(
+            self,
+            value=bounds.outward(self.value),
+            stderr=spread * bounds.scale,
+            largest=self.largest * bounds.scale,
+            longest=self.longest * float(np.max(bounds.scale)),
+            frame_bias=0.0,
+            directions=None,
+            names=bounds.names,
+        )
 
     @property
     def noise2(self) -> NDArray[np.float64]:

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_number
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.trial_vectors import structured_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
 from sstq.randomness.secret import bit_source

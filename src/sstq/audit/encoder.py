@@ -15,11 +15,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.inputs.trial_vectors import structured_vectors
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, EitherLaw, Law, mass
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.trial_vectors import structured_vectors
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]

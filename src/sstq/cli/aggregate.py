@@ -134,7 +134,8 @@ def _add_counts(
     """Add a table of counts to the sums of each label, or to those of all; returns whether its rows were new."""
     import numpy as np
 
-    from sstq.aggregation.counts import COUNT, column_names, fingerprint
+    from sstq.aggregation.counts import COUNT, fingerprint
+    from sstq.inputs.tables import column_names
     from sstq.messages.count_tables import read_count_table
 
     table, layout = read_count_table(path, query, by), mechanism.counted_layout

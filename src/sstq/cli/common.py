@@ -12,7 +12,7 @@ from sstq.cli.terminal import Facts, note
 
 if TYPE_CHECKING:
     from sstq import Mechanism
-    from sstq.messages.vectors import VectorFile
+    from sstq.inputs.files import VectorFile
 
 _PRIVACY = {
     "local": "yes, every single message",
@@ -65,7 +65,7 @@ def open_files(
     vectors: Sequence[Path], dim: int | None, columns: str | None, **others: Any
 ) -> "tuple[list[VectorFile], int]":
     """Open files of vectors, whose columns are separated by commas; returns them and the number of all vectors."""
-    from sstq.messages import vectors as files
+    from sstq.inputs import files as files
 
     return files.open_files(vectors, dim, columns and [name.strip() for name in columns.split(",")], **others)
 

@@ -113,7 +113,7 @@ def encode(
 
 def read_integers(path: Path, total: int) -> "NDArray[Any]":
     """Read one integer per vector from a .npy file; the mechanism checks their range."""
-    from sstq.messages.vectors import load_array
+    from sstq.inputs.files import load_array
 
     numbers = load_array(path)
     if numbers.shape != (total,) or numbers.dtype.kind not in "iu":

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sstq.files.parquet import import_pyarrow
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.layouts import Field
-from sstq.messages.parquet import engine_type, field_columns, import_pyarrow
+from sstq.messages.parquet import engine_type, field_columns
 
 _SQL_TYPES = {"<i4": "int", "<i8": "bigint", "<f4": "float"}
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.inputs.files import Read, VectorFile
 from sstq.mechanisms.base import Ints, LocalReport, Mechanism, Rows
 from sstq.messages.batch import Messages
-from sstq.messages.vectors import Read, VectorFile
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source
 

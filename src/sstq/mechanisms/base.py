@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike
 from sstq.aggregation import Aggregator, Estimate, VectorAggregator
 from sstq.checks import check_arguments, check_number, check_option
 from sstq.exactness import log_upper, round_up
+from sstq.inputs.bounds import read_ranges
+from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.encoding import Coin, Columns, Encoder, EncoderInput
 from sstq.mechanisms.errors import ExpectedError, Unbiased
 from sstq.mechanisms.inputs import ClippedWarning, Floats, Floats32, Ints, LocalReport, Rows, Words, placed
 from sstq.mechanisms.laws import EitherLaw, Law, channel_law
-from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, FloatField, Layout
 from sstq.scalar.channels import Channel
@@ -131,7 +131,7 @@ class Mechanism(Encoder):
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
             estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=advice)
         if self.bounds is not None:
-            return self._scaling.outward(estimate)
+            return estimate.in_units(self._scaling)
         if not self._clips or self.trust == "none" or self.groups is not None:
             return estimate
         error = float(np.linalg.norm(estimate.stderr))

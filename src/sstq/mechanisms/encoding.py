@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.checks import check_number
+from sstq.inputs.bounds import Bounds
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.bounds import Bounds
 from sstq.mechanisms.inputs import Floats32, Ints, LocalReport, Rows, Words, check_vectors, warn_if_clipped, with_groups
 from sstq.mechanisms.parameters import Agreement, Ranges
 from sstq.messages.batch import Messages, client_ids

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import Estimate, Region, SparseAggregator
+from sstq.inputs.arrays import as_vectors
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.answers import plain_numbers
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
@@ -15,7 +16,6 @@ from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of
 from sstq.mechanisms.two_level_draw import KClosest
-from sstq.messages.arrays import as_vectors
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import check_integers
+from sstq.inputs.arrays import as_vectors
 from sstq.kernels.threads import row_chunks
-from sstq.messages.arrays import as_vectors
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]

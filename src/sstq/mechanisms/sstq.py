@@ -19,13 +19,13 @@ from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, u
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
 from sstq.frames.tight import FRAMES, Frame
+from sstq.inputs.bounds import read_ranges
+from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import parts
 from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
-from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
-from sstq.mechanisms.trial_vectors import typical_vector
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sstq.checks import ArgumentError
+from sstq.files.parquet import MAGIC, open_parquet
 from sstq.files.stores import open_object
-from sstq.messages.parquet import MAGIC, open_parquet
 
 _SQLITE, _DUCKDB = b"SQLite format 3\x00", b"DUCK"
 # A DuckDB database has its mark after a checksum.

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sstq.files.atomic import atomic_file
+from sstq.files.parquet import MAGIC as PARQUET
 from sstq.files.stores import open_object
 from sstq.messages import parquet
 from sstq.messages.batch import MessageFileInfo, Messages
@@ -92,7 +93,7 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
     with open_object(name) if remote else open(name, "rb") as file:
         before, start = None if remote else os.fstat(file.fileno()), file.read(8)
         file.seek(0)
-        if start.startswith(parquet.MAGIC):
+        if start.startswith(PARQUET):
             yield MessageFile(file, parquet.describe(file))
         elif start == MAGIC and not remote:
             yield MessageFile(file, _describe_framed(file))

@@ -11,41 +11,20 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from sstq.messages.arrays import arrow_labels, check_label_type
+from sstq.files.parquet import import_pyarrow, open_parquet
+from sstq.inputs.arrays import arrow_labels, check_label_type
 from sstq.messages.batch import MessageFileInfo, Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
-MAGIC, SUFFIXES = b"PAR1", (".parquet", ".pq")
+SUFFIXES = (".parquet", ".pq")
 VERSION = 2
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _CHECKSUM = b"sstq.checksum"
 CLIENT = "client"
 _CLIENT = Field(CLIENT, 1 << 64)
-
-
-def import_pyarrow() -> Any:
-    """Import pyarrow with its Parquet and compute modules; ImportError names the extra if it is missing."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'sstq[data]'") from error
-    return pyarrow
-
-
-@contextmanager
-def open_parquet(file: BinaryIO) -> Iterator[Any]:
-    """Open a file as Parquet; ValueError if it cannot be read, now or later in the block."""
-    pyarrow = import_pyarrow()
-    try:
-        yield pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ValueError(f"{file.name} is truncated, damaged or not a Parquet file: {error}") from error
 
 
 def write(

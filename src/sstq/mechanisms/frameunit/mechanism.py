@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from sstq.aggregation import Aggregator, FrameAggregator
 from sstq.checks import check_number
+from sstq.inputs.bounds import read_ranges
 from sstq.mechanisms.base import Coin
-from sstq.mechanisms.bounds import read_ranges
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, check_frame_size, solve_rows, usual_size
 from sstq.mechanisms.parameters import Ranges

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 from sstq.aggregation import Estimate, SparseAggregator
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
+from sstq.inputs.tables import columns_of
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows, Unbiased, Words
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.records import RecordMechanism
-from sstq.mechanisms.survey.columns import columns_of
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey

@@ -18,10 +18,10 @@ import numpy as np
 
 from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
+from sstq.inputs.tables import Label, as_label, cells_of, vector_of, writable
 from sstq.mechanisms.base import ClippedWarning, Floats, Rows
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.survey.columns import Label, as_label, cells_of, vector_of, writable
 from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate
 
 NO_ANSWER = "no answer"

@@ -9,12 +9,12 @@ import re
 from typing import Any
 
 from sstq.checks import check_argument
+from sstq.files.parquet import MAGIC, open_parquet
 from sstq.files.strict_json import read_json
-from sstq.mechanisms.survey.columns import check_header
+from sstq.inputs.files import IDENTIFIERS, csv_lines
+from sstq.inputs.tables import check_header
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import MultiChoice, SurveyQuestion, Vector, question_from_dict
-from sstq.messages.parquet import MAGIC, open_parquet
-from sstq.messages.vectors import IDENTIFIERS, csv_lines
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}

@@ -1,16 +1,17 @@
-"""Bounds of columns: centre and scale them into the ball of a mechanism, and estimates back into their units."""
+"""Bounds of columns: centre and scale them into the ball of a mechanism, and back."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.estimates import Estimate
 from sstq.checks import ArgumentError
-from sstq.mechanisms.parameters import Ranges
+
+Ranges = tuple[tuple[str, float, float], ...]
+"""The name, the least and the largest value of each column."""
 
 _LARGEST = 1e100
 
@@ -63,9 +64,8 @@ class Bounds:
         >>> bounds = Bounds((("age", 0.0, 110.0), ("bmi", 10.0, 60.0)), clip=1.0)
         >>> bounds.inward(np.array([[110.0, 35.0]])).round(3)
         array([[0.707, 0.   ]])
-        >>> estimate = bounds.outward(Estimate(np.array([0.5**0.5, 0.0]), np.full(2, 0.01), count=100))
-        >>> estimate.value.round(1), estimate.names
-        (array([110.,  35.]), ('age', 'bmi'))
+        >>> bounds.outward(np.array([0.5**0.5, 0.0])).round(1)
+        array([110.,  35.])
     """
 
     ranges: Ranges
@@ -101,21 +101,7 @@ class Bounds:
         low, high = self._ends.T
         return np.asarray((np.clip(rows, low, high) - (low + high) / 2) / self.scale)
 
-    def outward_rows(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def outward(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Rows of the ball in the units of the columns."""
         low, high = self._ends.T
         return np.asarray((low + high) / 2 + rows * self.scale)
-
-    def outward(self, estimate: Estimate) -> Estimate:
-        """The estimate in the units of the columns. The bias of frames is then part of the noise."""
-        spread = np.sqrt(estimate.noise2 + estimate.frame_bias**2 / estimate.bias_directions)
-        return replace(
-            estimate,
-            value=self.outward_rows(estimate.value),
-            stderr=spread * self.scale,
-            largest=estimate.largest * self.scale,
-            longest=estimate.longest * float(np.max(self.scale)),
-            frame_bias=0.0,
-            directions=None,
-            names=self.names,
-        )

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse
 
 import sstq
-from sstq.messages.arrays import as_vectors
+from sstq.inputs.arrays import as_vectors
 
 ROWS = [[1.0, 0.0, -2.0], [0.5, 0.25, 4.0]]
 

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sstq.checks import ArgumentError
-from sstq.messages import vectors as vector_files
-from sstq.messages.vectors import open_files, open_vectors
+from sstq.inputs import files as vector_files
+from sstq.inputs.files import open_files, open_vectors
 
 DIM = 5
 

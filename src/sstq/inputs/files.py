@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.npy import DAMAGED_ARCHIVE
-from sstq.messages import arrays
-from sstq.messages.parquet import MAGIC, open_parquet
+from sstq.files.parquet import MAGIC, open_parquet
+from sstq.inputs import arrays
 
 # Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
-
-from sstq.aggregation.counts import column_names
-from sstq.mechanisms.base import Floats
+from numpy.typing import NDArray
 
 Label = str | int
 
@@ -28,6 +26,12 @@ def columns_of(X: Any, names: list[str], strict: bool) -> dict[str, Any]:
     if len(set(lengths.values())) != 1:
         raise ValueError(f"X must have columns of one length, got {lengths}")
     return columns
+
+
+def column_names(table: Any) -> list[str]:
+    """The names of a table's columns: those of Arrow, of data frames, or the keys of a dict."""
+    names = getattr(table, "column_names", None)
+    return list(getattr(table, "columns", table) if names is None else names)
 
 
 def check_header(table: str, names: list[str], header: list[str]) -> None:
@@ -61,7 +65,7 @@ def as_label(value: Any, kind: type) -> Any:
     return int(plain) if kind is int and isinstance(plain, float) and plain.is_integer() else plain
 
 
-def vector_of(value: Any, dim: int) -> Floats | None:
+def vector_of(value: Any, dim: int) -> NDArray[np.float64] | None:
     """The numbers of one cell, nan for those that are missing; None for what is no vector of this length."""
     try:
         given = np.asarray(value)
