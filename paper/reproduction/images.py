@@ -14,11 +14,7 @@ from paper.reproduction.printed import PaperNumber, paper_number
 _BITS = 4
 _POINTS = 2.0
 _CLEAN_MOVES = "Moves with the start of the network; the paper has one start, which lies within the range of ours."
-# Measured on Fashion-MNIST: docs/paper.md, "The clamp".
-_SHRUNK = (
-    "A possible reason: the clamp of K = 2 shortens every mean by a fifth, which slows the learning down. With that "
-    "undone at the server the paper's gaps come out."
-)
+_SHRUNK = "A possible reason: the clamp of K = 2 shortens every mean by a fifth, which slows the learning down."
 _AT_CHANCE = 15.0
 _TITLES = {"fashion-mnist": "Fashion-MNIST", "cifar-10": "CIFAR-10"}
 _PAPER_ROUNDS = 100

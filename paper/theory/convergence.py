@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from paper.theory.metric_aware import metric_aware_bias_bound, metric_aware_mse_bound
 from paper.theory.optimized_codebooks import optimized_mse_bound
 from sstq.checks import check_number
@@ -17,13 +19,19 @@ __all__ = [
     "Descent",
     "dsgd_bound",
     "dsgd_bound_at",
+    "dsgd_burn_in",
     "dsgd_noise",
+    "dsgd_rate",
+    "dsgd_rounds",
     "dsgd_step_size",
     "flat_descent",
     "metric_aware_descent",
+    "server_cap_bias",
 ]
 
 _HUGE = 1e100
+# Points of the two integrals of `server_cap_bias`.
+_QUADRATURE = 101
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,71 @@ def dsgd_bound(descent: Descent, rounds: int) -> float:
     rounds = _check_rounds(rounds)
     curvature = descent.smoothness * descent.initial_gap
     return 16 * curvature / rounds + 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds) + 2 * descent.zeta**2
+
+
+def dsgd_burn_in(descent: Descent) -> float:
+    """Theorem 6.2's T₀ = 16LΔ₀/V, from which round on the asymptotic rate holds; infinite without noise."""
+    noise = dsgd_noise(descent)
+    return 16 * descent.smoothness * descent.initial_gap / noise if noise else math.inf
+
+
+def dsgd_rate(descent: Descent, rounds: int) -> float:
+    """Theorem 6.2, asymptotic, with its constant: 8√(Δ₀LV/T) + 2ζ² for T ≥ T₀ of `dsgd_burn_in`.
+
+    Examples:
+        >>> descent = Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0)
+        >>> dsgd_burn_in(descent), round(dsgd_rate(descent, 800), 3)
+        (32.0, 0.4)
+    """
+    rounds = _check_rounds(rounds)
+    least = dsgd_burn_in(descent)
+    if rounds < least:
+        raise ValueError(f"rounds must be at least T₀ = {least:g} for the asymptotic rate, got {rounds}")
+    curvature = descent.smoothness * descent.initial_gap
+    return 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds) + 2 * descent.zeta**2
+
+
+def dsgd_rounds(descent: Descent, target: float) -> int:
+    """Remark F.1: the least T with which `dsgd_bound` promises ‖∇F‖² ≤ target; it grows in proportion to ω.
+
+    With a = 16LΔ₀ and b = 8√(LΔ₀V) the bound is a/T + b/√T + 2ζ², which is solved for √T.
+
+    Examples:
+        >>> descent = Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0)
+        >>> dsgd_rounds(descent, 0.44), dsgd_rounds(descent, 0.044)
+        (800, 67563)
+    """
+    left = check_number("target", target, 1 / _HUGE, _HUGE) - 2 * descent.zeta**2
+    if left <= 0:
+        raise ValueError(f"target must be above 2ζ² = {2 * descent.zeta**2:g}, which no number of rounds removes")
+    curvature = descent.smoothness * descent.initial_gap
+    slope = 8 * math.sqrt(curvature * dsgd_noise(descent))
+    root = (slope + math.sqrt(slope**2 + 64 * curvature * left)) / (2 * left)
+    return max(1, math.ceil(root**2 * (1 - 1e-12)))
+
+
+def server_cap_bias(norm: float, noise: float, dim: int, cap: float) -> float:
+    """Remark 7.1: ‖E[C_R(ĝ)] − E[ĝ]‖, the bias of a server that scales longer means down to norm R = `cap`.
+
+    ĝ has a mean of norm `norm`, and Gaussian noise of root mean square `noise` spread evenly over `dim` coordinates, as
+    a mean of many messages has. Along the mean it is `norm` + s·Z with s = noise/√d, across it s·χ_{d−1}; both are
+    integrated numerically.
+
+    Examples:
+        >>> round(server_cap_bias(1.0, 84.0, 500, cap=10.0), 2), round(server_cap_bias(1.0, 0.1, 500, cap=10.0), 9)
+        (0.88, 0.0)
+    """
+    from scipy.stats import chi2
+
+    norm = check_number("norm", norm, 0, _HUGE)
+    scale = check_number("noise", noise, 0, _HUGE) / math.sqrt(check_number("dim", dim, 2, 2**30, integer=True))
+    cap = check_number("cap", cap, 1 / _HUGE, _HUGE)
+    points, weights = np.polynomial.hermite_e.hermegauss(_QUADRATURE)
+    along = norm + scale * points
+    across = scale**2 * chi2.ppf((np.arange(_QUADRATURE) + 0.5) / _QUADRATURE, dim - 1)
+    lengths = np.sqrt(along[:, None] ** 2 + across)
+    kept = along * np.minimum(1, cap / np.maximum(lengths, 1 / _HUGE)).mean(axis=1)
+    return abs(float(weights @ kept / weights.sum()) - norm)
 
 
 def flat_descent(

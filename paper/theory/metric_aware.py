@@ -7,9 +7,11 @@ error and bias hold with 4·B·r in the place of ε.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from paper.theory.optimized_codebooks import flat_second_moment
@@ -20,12 +22,15 @@ from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, laplace_probabilities, resolve_rate
 
 __all__ = [
+    "MetricAwareMoments",
+    "assignment_probabilities",
     "balanced_bits",
     "best_flat_bits",
     "censored_gaussian",
     "gap_constant",
     "metric_aware_bias_bound",
     "metric_aware_drift",
+    "metric_aware_moments",
     "metric_aware_mse_bound",
     "metric_aware_privacy_loss",
     "oscillation_ratio",
@@ -62,9 +67,64 @@ def metric_aware_drift(codebook: Codebook, epsilon: float, rate: Rate = "paper")
 
     With it in the place of 8/ε the theorem's bound on the bias becomes ζ² ≤ (K²/ρ)·drift², which never exceeds 4·K²/ρ.
     """
+    return float(np.abs(metric_aware_moments(codebook, epsilon, rate).means - np.unique(codebook.values)).max())
+
+
+@dataclass(frozen=True)
+class MetricAwareMoments:
+    """Section 5.1 and Appendix D: what the channel does to each codeword, in units of B.
+
+    Attributes:
+        means: μ_i = E[z | c_i], (M,).
+        variances: V_i = E[(z − c_i)² | c_i], (M,).
+        modifiers: W_k = 2(μ_{k+1} − μ_k)/(c_{k+1} − c_k) − 1 of each gap, (M − 1,). Below 1 where the channel shrinks:
+            rounding then costs less than its own variance, and it may even be negative.
+    """
+
+    means: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    modifiers: NDArray[np.float64]
+
+    @property
+    def largest_variance(self) -> float:
+        """V_max, which Appendix D bounds by 128/ε²."""
+        return float(self.variances.max())
+
+
+def metric_aware_moments(codebook: Codebook, epsilon: float, rate: Rate = "paper") -> MetricAwareMoments:
+    """Return μ_i, V_i and W_k of the metric-aware channel on the distinct codewords.
+
+    Examples:
+        >>> moments = metric_aware_moments(uniform_codebook(2), 3.0)
+        >>> moments.means.round(3), round(moments.largest_variance, 2) < 128 / 9
+        (array([-0.255, -0.11 ,  0.11 ,  0.255]), True)
+    """
     values = np.unique(codebook.values)
-    answers = laplace_probabilities(values, resolve_rate(values, check_epsilon(epsilon), rate)) @ values
-    return float(np.abs(answers - values).max())
+    answers = laplace_probabilities(values, resolve_rate(values, check_epsilon(epsilon), rate))
+    means = answers @ values
+    variances = np.einsum("ij,ij->i", answers, (values - values[:, None]) ** 2)
+    return MetricAwareMoments(means, variances, 2 * np.diff(means) / np.diff(values) - 1)
+
+
+def assignment_probabilities(codebook: Codebook, density: Density) -> NDArray[np.float64]:
+    """π_i of Section 5.1: the probability that a coordinate of this density is rounded to codeword i, (M,).
+
+    With `MetricAwareMoments` it gives the loss: ℒ*_MA = Σ_k W_k·∫(y − c_k)(c_{k+1} − y)f(y)dy + Σ_i π_i·V_i.
+
+    Examples:
+        >>> assignment_probabilities(uniform_codebook(2), Density.uniform()).round(3)
+        array([0.167, 0.333, 0.333, 0.167])
+    """
+    values = np.unique(codebook.values)
+    lower = values[:-1]
+    upper = values[1:]
+    mass, first, _ = density.integrals(lower, upper)
+    raised = (first - lower * mass) / (upper - lower)
+    shares = np.zeros(values.size)
+    shares[:-1] += mass - raised
+    shares[1:] += raised
+    shares[[0, -1]] += density.edges
+    return shares
 
 
 def metric_aware_bias_bound(dim: int, epsilon: float, **options: Unpack[SettingOptions]) -> float:
@@ -151,9 +211,9 @@ def spatial_constant(density: Density, bits: int) -> float:
     """Theorem 5.3's constant: C₀² = min(1, ⅔·C_f·R_M), C_f being the `shape_factor`.
 
     Warning:
-        The theorem asks for a continuous density, but Kashin representations pile up at exactly ±B (11 % of the
-        coordinates at β = 1.8). It holds with such point masses as well, f being the continuous part alone: they are
-        codewords and are not rounded.
+        The theorem asks for a continuous density, but a representation that is clamped has point masses at exactly ±B:
+        27–43 % of the coordinates in the paper's recipe, none in a certified one. It holds with such point masses as
+        well, f being the continuous part alone: they are codewords and are not rounded.
     """
     return min(1.0, 2 / 3 * shape_factor(density) * oscillation_ratio(density, bits))
 
