@@ -19,7 +19,7 @@ from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
 from sstq.mechanisms.survey.mechanism import Survey
-from sstq.mechanisms.survey.questions import By, Choice, MultiChoice, Number
+from sstq.mechanisms.survey.questions import By, Choice, Mean, MultiChoice, Ranged
 
 _KINDS = {
     "frameunit": "SSTQ_FRAMEUNIT",
@@ -29,7 +29,7 @@ _KINDS = {
 }
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}
 _LARGEST_FRAME = 1 << 30
-_TYPES = ("choice", "multichoice", "number", "vector", "by")  # in the order of sstq_type
+_TYPES = ("choice", "multichoice", "number", "vector", "by", "count", "mean")  # in the order of sstq_type
 _WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other", "draw")  # of 64 bits
 
 
@@ -115,10 +115,12 @@ def c_questions(survey: Survey) -> list[dict[str, Any]]:
             "draw": draw,
             "items": part.items,
         }
-        if isinstance(question, Number):
-            entry |= {"labels": question.bins, "low": float(question.low), "high": float(question.high)}
+        if isinstance(question, Ranged):
+            entry |= {"labels": len(question.edges) - 1, "low": float(question.low), "high": float(question.high)}
         elif isinstance(question, Choice | MultiChoice):
             entry["labels"] = len(question.labels)
+        elif isinstance(question, Mean):
+            entry["value"] = places[question.value]
         elif isinstance(question, By):
             entry |= {"group": places[question.group], "value": places[question.value]}
         found.append(entry)

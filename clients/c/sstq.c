@@ -857,6 +857,11 @@ static int is_vector(const sstq_question *q, sstq_mechanism mechanism, uint32_t 
     return q->part.mechanism == mechanism && q->part.dim == dim && q->items == 1;
 }
 
+static int is_ranged(const sstq_question *q)
+{
+    return q->type == SSTQ_NUMBER || q->type == SSTQ_COUNT;
+}
+
 /* Whether the part of a question is made for it. */
 static int question_is_consistent(const sstq_survey *s, const sstq_question *q)
 {
@@ -872,15 +877,20 @@ static int question_is_consistent(const sstq_survey *s, const sstq_question *q)
     case SSTQ_NUMBER:
         return q->low >= -1e100 && q->high <= 1e100 && q->low < q->high && q->labels >= 2 && q->labels <= 512 &&
                is_frequencies(q, q->labels + 1, 1);
+    case SSTQ_COUNT:
+        return q->labels >= 2 && q->labels <= 512 && q->low == 0 && q->high == q->labels - 1 &&
+               is_frequencies(q, q->labels + 1, 1);
     case SSTQ_VECTOR:
         return is_vector(q, SSTQ_FRAMEUNIT, q->part.dim);
+    case SSTQ_MEAN:
+        return q->value < s->count && is_ranged(&s->questions[q->value]) && is_frequencies(q, 3, 1);
     case SSTQ_BY:
         if (q->group >= s->count || q->value >= s->count)
             return 0;
         group = &s->questions[q->group];
         value = &s->questions[q->value];
         return group->type == SSTQ_CHOICE && q->part.groups == group->labels + 1 &&
-               (value->type == SSTQ_NUMBER   ? is_vector(q, SSTQ_GROUPUNIT, 1)
+               (is_ranged(value)             ? is_vector(q, SSTQ_GROUPUNIT, 1)
                 : value->type == SSTQ_VECTOR ? is_vector(q, SSTQ_GROUPUNIT, value->part.dim)
                                              : 0);
     }
@@ -957,9 +967,11 @@ static uint32_t label_of(const sstq_question *q, const sstq_answer *answer)
     return least(answer->label, q->labels);
 }
 
-static double clamped(const sstq_question *q, double number)
+/* The number within the bounds; NaN if there is none. */
+static double held(const sstq_question *q, const sstq_answer *answer)
 {
-    return number < q->low ? q->low : number > q->high ? q->high : number;
+    double number = answer->number < q->low ? q->low : answer->number > q->high ? q->high : answer->number;
+    return q->type == SSTQ_COUNT && number != floor(number) ? NAN : number;
 }
 
 /* Whether a label is marked; the last mark is that of no answer. */
@@ -970,16 +982,26 @@ static uint32_t mark_of(const sstq_question *q, const sstq_answer *answer, uint3
     return answer->marks && answer->marks[place];
 }
 
-static uint32_t category_of(const sstq_question *q, const sstq_answer *answer, uint32_t item)
+static uint32_t category_of(const sstq_survey *s, const sstq_question *q, const sstq_answer *answers,
+                            const uint64_t *words)
 {
-    double place;
+    const sstq_answer *answer = &answers[q - s->questions];
+    double number, place;
     if (q->type == SSTQ_CHOICE)
         return label_of(q, answer);
     if (q->type == SSTQ_MULTICHOICE)
-        return mark_of(q, answer, item);
-    if (answer->number != answer->number)
+        return mark_of(q, answer, (uint32_t)sstq_multiply_shift(words[5], q->items));
+    if (q->type == SSTQ_MEAN) {
+        const sstq_question *value = &s->questions[q->value];
+        place = (held(value, &answers[q->value]) - value->low) / (value->high - value->low);
+        return place != place ? 2 : unit_interval(words[5]) >= place;
+    }
+    number = held(q, answer);
+    if (number != number)
         return q->labels;
-    place = floor((clamped(q, answer->number) - q->low) / (q->high - q->low) * q->labels);
+    if (q->type == SSTQ_COUNT)
+        return (uint32_t)number;
+    place = floor((number - q->low) / (q->high - q->low) * q->labels);
     return place < q->labels ? (uint32_t)place : q->labels - 1;
 }
 
@@ -1002,8 +1024,8 @@ static uint64_t encode_vector(const sstq_survey *s, const sstq_question *q, cons
         const sstq_question *choice = &s->questions[q->group], *value = &s->questions[q->value];
         group = label_of(choice, &answers[q->group]);
         x = answers[q->value].vector;
-        if (value->type == SSTQ_NUMBER) {
-            double number = clamped(value, answers[q->value].number), from = number - (value->low + value->high) / 2;
+        if (is_ranged(value)) {
+            double number = held(value, &answers[q->value]), from = number - (value->low + value->high) / 2;
             group = number != number ? choice->labels : group;
             /* A number from the middle of its range is a vector of this direction and length, in double precision. */
             direction = from > 0 ? 1.0f : from < 0 ? -1.0f : 0.0f;
@@ -1052,7 +1074,7 @@ sstq_error sstq_encode_survey(const sstq_survey *s, const sstq_answer *answers, 
     q = &s->questions[question];
     item = (uint32_t)sstq_multiply_shift(words[5], q->items);
     if (q->part.mechanism == SSTQ_FREQUENCIES)
-        sent = sstq_category_code(&q->part, category_of(q, &answers[question], item), words);
+        sent = sstq_category_code(&q->part, category_of(s, q, answers, words), words);
     else
         sent = encode_vector(s, q, answers, words, buffers);
     *message = (item * limit_of(&q->part) + sent) | (uint64_t)question << answer_bits(s);

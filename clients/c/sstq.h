@@ -63,13 +63,15 @@ typedef struct {
     uint64_t own, other;        /* weights of the token itself and of each other one; they sum to 2^62 */
 } sstq_params;
 
-/* A question of a survey. By takes the answers to two others. */
+/* A question of a survey. By takes the answers to two others, Mean that to one. */
 typedef enum {
     SSTQ_CHOICE = 1,
     SSTQ_MULTICHOICE,
     SSTQ_NUMBER,
     SSTQ_VECTOR,
-    SSTQ_BY
+    SSTQ_BY,
+    SSTQ_COUNT,
+    SSTQ_MEAN
 } sstq_type;
 
 typedef struct {
@@ -78,10 +80,10 @@ typedef struct {
     uint64_t draw;           /* of 2^62: how often it is drawn */
     uint32_t items;          /* of which one is drawn; 1 but for some questions of several choices */
     sstq_params part;        /* what answers it; its digest is NULL */
-    uint32_t labels;         /* choices: how many; Number: the bins */
+    uint32_t labels;         /* choices: how many; Number and Count: the bins, the numbers */
     const char *const *label_names; /* of choices, in UTF-8; NULL if unknown */
-    double low, high;        /* Number */
-    uint32_t group, value;   /* By: the places of a choice, and of a number or a vector */
+    double low, high;        /* Number and Count */
+    uint32_t group, value;   /* By: the places of a choice, and of a number or a vector; Mean: that of a number */
 } sstq_question;
 
 typedef struct {
@@ -95,7 +97,7 @@ typedef struct {
 typedef struct {
     uint32_t label;             /* Choice: the number of the label, from 0 on; any other is no answer */
     const unsigned char *marks; /* MultiChoice: a byte per label, not 0 if it is chosen; NULL is no answer */
-    double number;              /* Number: NaN is no answer; beyond the bounds it is moved to them */
+    double number;              /* Number, Count: NaN is no answer; beyond the bounds it is moved to them */
     const float *vector;        /* Vector: part.dim numbers; NULL, and any that is not finite, is zero */
 } sstq_answer;
 

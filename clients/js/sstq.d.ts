@@ -47,13 +47,15 @@ export interface Field {
 export type Question = { readonly name: string } & (
   | { readonly type: "choice" | "multichoice"; readonly labels: readonly string[] | readonly number[] }
   | { readonly type: "number"; readonly low: number; readonly high: number; readonly bins: number }
+  | { readonly type: "count"; readonly most: number }
   | { readonly type: "vector"; readonly dim: number; readonly clip: number }
+  | { readonly type: "mean"; readonly value: string }
   | { readonly type: "by"; readonly group: string; readonly value: string }
 );
 
 /**
  * One person's answers by the names of the questions: a label, a list or set of labels, a number or a vector; null for no
- * answer. Questions of type `by` have no value of their own.
+ * answer. Questions of type `by` and `mean` have no value of their own.
  */
 export type PersonRecord = Readonly<Record<string, string | number | Iterable<string | number> | Vector | null>>;
 

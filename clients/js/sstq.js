@@ -777,6 +777,17 @@ function labelsOf(stated) {
 const isList = (value) => Array.isArray(value) || value instanceof Set;
 const isNumberOrNone = (value) => value === null || typeof value === "number";
 
+/** A number within bounds, which has one of `count` categories; what is none is NaN. */
+function ranged(low, high, count, categoryOf, isOne = () => true) {
+  const clamped = (value) => Math.min(Math.max(value, low), high);
+  const held = (value) => (typeof value === "number" && isOne(clamped(value)) ? clamped(value) : NaN);
+  const read = (value) => [Number.isNaN(held(value)) ? count : categoryOf(held(value))];
+  const of = { dim: 1, clip: (high - low) / 2, vector: (value) => [held(value) - (low + high) / 2] };
+  const place = (value) => (held(value) - low) / (high - low);
+  const fits = (value) => isNumberOrNone(value) && (Number.isNaN(value ?? NaN) || !Number.isNaN(held(value)));
+  return { of, place, parts: [["frequencies", 1, { categories: count + 1 }]], fits, read };
+}
+
 // What the types of questions do. `fits`: whether the owner of the data meant this value. `parts`: which mechanisms may
 // answer it, [name, items, what they state]. `read`: what they encode, for an item; what is no answer has a number of
 // its own, and a missing vector is zero.
@@ -803,16 +814,14 @@ const QUESTIONS = {
 
   number(stated) {
     const low = stated.number("low", -1e100, 1e100), high = stated.number("high", -1e100, 1e100);
-    const bins = stated.integer("bins", 2, 512), middle = (low + high) / 2;
+    const bins = stated.integer("bins", 2, 512);
     stated.must("low", low < high, "below high");
-    const clamped = (value) => (typeof value === "number" ? Math.min(Math.max(value, low), high) : NaN);
-    const read = (value) => {
-      const place = Math.floor(((clamped(value) - low) / (high - low)) * bins);
-      return [Number.isNaN(place) ? bins : Math.min(place, bins - 1)];
-    };
-    const vector = (value) => [clamped(value) - middle];
-    const of = { dim: 1, clip: (high - low) / 2, vector };
-    return { of, parts: [["frequencies", 1, { categories: bins + 1 }]], fits: isNumberOrNone, read };
+    return ranged(low, high, bins, (number) => Math.min(Math.floor(((number - low) / (high - low)) * bins), bins - 1));
+  },
+
+  count(stated) {
+    const most = stated.integer("most", 1, 511);
+    return ranged(0, most, most + 1, (number) => number, Number.isInteger);
   },
 
   vector(stated) {
@@ -825,12 +834,22 @@ const QUESTIONS = {
     return { of: { dim, clip, vector }, parts: [["frameunit", 1, { dim, clip }]], fits, read: (value) => [vector(value)] };
   },
 
+  mean(stated, questions) {
+    const { place } = questions.get(stated.data.value) ?? {};
+    stated.must("value", place, "the name of a number or a count");
+    const read = (_value, _item, _items, record, word) => {
+      const chance = place(record[stated.data.value]);
+      return [Number.isNaN(chance) ? 2 : Number(uniform(word) >= chance)];
+    };
+    return { parts: [["frequencies", 1, { categories: 3 }]], read };
+  },
+
   by(stated, questions) {
     const { count, read } = questions.get(stated.data.group) ?? {}, { of } = questions.get(stated.data.value) ?? {};
     stated.must("group", count, "the name of a choice");
-    stated.must("value", of, "the name of a number or a vector");
+    stated.must("value", of, "the name of a number, a count or a vector");
     const { dim, clip, vector } = of;
-    const both = (_, _item, _items, record) => {
+    const both = (_value, _item, _items, record) => {
       const x = vector(record[stated.data.value]), [group] = read(record[stated.data.group]);
       const isNone = group === count || x.some(Number.isNaN);
       return isNone ? [new Float64Array(dim), count] : [x, group];
@@ -839,20 +858,20 @@ const QUESTIONS = {
   },
 };
 
-const isBy = ({ type }) => type === "by";
+const isDerived = ({ type }) => type === "by" || type === "mean";
 
-/** The questions by name, in their order; those by group need the others. */
+/** The questions by name, in their order; those without a value of their own need the others. */
 function readQuestions(asked) {
   const found = new Map(asked.map((entry) => [entry?.name, undefined]));
-  for (const wantsBy of [false, true])
-    for (const entry of asked.filter((one) => isBy(one ?? {}) === wantsBy)) {
+  for (const wantsDerived of [false, true])
+    for (const entry of asked.filter((one) => isDerived(one ?? {}) === wantsDerived)) {
       const stated = new Stated(entry, `question ${shown(entry?.name)}`, "mechanism"), { name } = entry;
       stated.must("name", typeof name === "string" && isWritable(name) && isNumber([...name].length, 1, 200), "a text");
       found.set(name, QUESTIONS[stated.option("type", ...Object.keys(QUESTIONS))](stated, found));
       stated.done();
     }
-  const pairs = new Set(asked.filter(isBy).map(({ group, value }) => canonical([group, value])));
-  if (found.size < asked.length || pairs.size < asked.filter(isBy).length)
+  const derived = asked.filter(isDerived), pairs = new Set(derived.map(({ group, value }) => canonical([group ?? null, value])));
+  if (found.size < asked.length || pairs.size < derived.length)
     fail("mechanism", "the questions of a survey must differ");
   return found;
 }
@@ -913,7 +932,7 @@ class SurveyEncoder {
     // All ends are looked at, whichever question it is.
     const question = this.ends.reduce((passed, end) => passed + Number(end <= words[4] >> 2n), 0);
     const { name, items, encoder, read } = this.parts[question], item = scaled(words[5], items);
-    const [value, group = 0] = read(record[name], item, items, record), sent = encoder.encode(value, group, words);
+    const [value, group = 0] = read(record[name], item, items, record, words[5]), sent = encoder.encode(value, group, words);
     const add = (answer, { limit }, i) => answer * BigInt(limit) + BigInt(sent[i]);
     const answer = encoder.fields.reduce(add, BigInt(item)), own = this.isLong ? answer : Number(answer);
     return this.parts.length > 1 ? [own, question] : [own];

@@ -35,6 +35,8 @@ from sstq.mechanisms.frequencies import FrequencyEstimate as FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate as GroupEstimate
 from sstq.mechanisms.survey import By as By
 from sstq.mechanisms.survey import Choice as Choice
+from sstq.mechanisms.survey import Count as Count
+from sstq.mechanisms.survey import Mean as Mean
 from sstq.mechanisms.survey import MultiChoice as MultiChoice
 from sstq.mechanisms.survey import Number as Number
 from sstq.mechanisms.survey import Survey as Survey

@@ -122,7 +122,7 @@ def answers_of(survey, record):
         elif question.type == "multichoice" and isinstance(value, list):
             marks = bytes(label in value for label in labels)
             answer.marks = marks if any(marks) or not value else None
-        elif question.type == "number" and isinstance(value, int | float):
+        elif question.type in ("number", "count") and isinstance(value, int | float) and not isinstance(value, bool):
             answer.number = value
         elif question.type == "vector" and isinstance(value, list) and len(value) == question.dim:
             given = [float("nan") if number is None else number for number in value]

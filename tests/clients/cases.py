@@ -62,6 +62,17 @@ SURVEYS = [
             "v by c": sstq.By("c", "v"),
         },
     },
+    {
+        "epsilon": 2.0,
+        "questions": {
+            "c": sstq.Choice(["a", "b", "c"]),
+            "k": sstq.Count(7),
+            "x": sstq.Number(-2.5, 4, bins=5),
+            "k by c": sstq.By("c", "k"),
+            "mean k": sstq.Mean("k"),
+            "mean x": sstq.Mean("x"),
+        },
+    },
 ]
 
 
@@ -91,7 +102,7 @@ def people(mechanism, count, rng):
     if not isinstance(some, dict):
         return some[:, None].astype(np.float64), [{"value": int(category)} for category in some]
     # Beyond the bounds as well.
-    for name in ("n", "v"):
+    for name in ("n", "v", "x"):
         stretched = [
             None if each is None else (np.array(each) * 10.0 ** rng.integers(-3, 3)).tolist()
             for each in some.get(name, [])

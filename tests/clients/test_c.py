@@ -95,8 +95,8 @@ def test_messages(library, name):
 
 def test_surveys_and_categories(library, seed):
     """The vectors, but for vectors beyond float32, which a device in C does not hold; and fresh cases."""
-    mechanisms = mechanisms_of("surveys")
-    for case in load("surveys")["cases"]:
+    mechanisms = mechanisms_of("surveys") | mechanisms_of("numbers")
+    for case in load("surveys")["cases"] + load("numbers")["cases"]:
         mechanism, words = mechanisms[case["mechanism"]], read_words(case["words"])
         if mechanism.name == "frequencies":
             encoder = Encoder(library, mechanism)
@@ -123,7 +123,7 @@ def test_surveys_and_categories(library, seed):
             held = encoder.mechanism._records_of({name: [value] for name, value in record.items()}, strict=True)
             assert [encoder.columns(encoder.answer(record, words))] == sent_by_library(encoder.mechanism, held, words)
             tried += 1
-    assert tried == 300
+    assert tried == 150 * len(fresh.SURVEYS)
 
 
 def test_bad_surveys(library):
@@ -131,7 +131,7 @@ def test_bad_surveys(library):
     survey = mechanisms_of("surveys")["survey, everything"]
     assert library.sstq_check_survey(c_client.survey_of(survey)) == 0
     wrong = [
-        (0, "draw", 0), (0, "draw", 2**62), (0, "items", 2), (0, "labels", 4), (1, "labels", 0), (0, "type", 6),
+        (0, "draw", 0), (0, "draw", 2**62), (0, "items", 2), (0, "labels", 4), (1, "labels", 0), (0, "type", 8),
         (2, "low", 200.0), (2, "high", float("nan")), (2, "labels", 1), (4, "type", 1), (5, "group", 1),
         (5, "group", 99), (5, "value", 0), (6, "value", 2),
     ]  # fmt: skip
@@ -140,6 +140,15 @@ def test_bad_surveys(library):
         setattr(changed.questions[place], field, value)
         assert library.sstq_check_survey(changed) == 1, (place, field, value)
         assert library.sstq_survey_bits(changed) == 0
+    numbers = mechanisms_of("numbers")["all numbers"]
+    assert library.sstq_check_survey(c_client.survey_of(numbers)) == 0
+    for place, field, value in [
+        (1, "low", 1.0), (1, "high", 11.0), (1, "labels", 12), (3, "value", 0), (3, "value", 99),
+        (3, "items", 2), (5, "value", 4),
+    ]:  # fmt: skip
+        changed = c_client.survey_of(numbers)
+        setattr(changed.questions[place], field, value)
+        assert library.sstq_check_survey(changed) == 1, (place, field, value)
     for field, value in {"public_coin": 1, "share_inside": 0, "groups": 9, "share_threshold": 2**62}.items():
         changed = c_client.survey_of(survey)
         setattr(changed.questions[0].part, field, value)

@@ -17,7 +17,7 @@ from tests.test_documentation import blocks
 pytestmark = pytest.mark.slow
 
 # Bytes, compressed. The second is only for campaigns that are shuffled, the third only for Node.
-LARGEST = {"sstq.js": 19_800, "sealing.js": 4_000, "node-ledger.js": 2_000}
+LARGEST = {"sstq.js": 20_300, "sealing.js": 4_000, "node-ledger.js": 2_000}
 
 
 def test_every_step_reproduces_the_test_vectors():

@@ -25,13 +25,13 @@ from tests.scripted import ScriptedBits
 
 def test_the_files_stay_as_they_are():
     files = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.json")))
-    assert hashlib.sha256(files).hexdigest() == "44b622f4f6b25c2c2a2b8a7452567efd37e7bf6468c401dd322f5958f95ccfcb"
+    assert hashlib.sha256(files).hexdigest() == "47483e2f3a4bd64936a27c797111d0de7fd705a6bea33f2dcfa6d8c96ddf8962"
 
 
 def test_what_follows_from_the_json_of_a_mechanism():
-    file, surveys = load("mechanisms"), load("surveys")
-    for case in file["cases"] + surveys["agreements"]:
-        text = case["json"] if "json" in case else surveys["mechanisms"][case["mechanism"]]
+    file, surveys = load("mechanisms"), [load(name) for name in ("surveys", "numbers")]
+    agreed = [(case, each["mechanisms"][case["mechanism"]]) for each in surveys for case in each["agreements"]]
+    for case, text in [(case, case["json"]) for case in file["cases"]] + agreed:
         mechanism = sstq.from_json(text)
         assert (mechanism.to_json(), mechanism.digest()) == (text, case["digest"])
         assert [[field.name, field.bits] for field in mechanism.layout.fields] == case["fields"]
@@ -45,14 +45,14 @@ def test_what_follows_from_the_json_of_a_mechanism():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["messages", "public-coin", "surveys"])
+@pytest.mark.parametrize("name", ["messages", "public-coin", "surveys", "numbers"])
 def test_messages(name):
     file, mechanisms = load(name), mechanisms_of(name)
     for case in file["cases"]:
         mechanism = mechanisms[case["mechanism"]]
         people = records_of(
             mechanism,
-            [case["value"] if name == "surveys" else vector_of(case)],
+            [case["value"] if "value" in case else vector_of(case)],
             [case["group"]] if "group" in case else None,
         )
         clients = np.array([int(case["client"])], dtype=np.uint64) if "client" in case else None
@@ -64,7 +64,7 @@ def test_messages(name):
         assert packed(mechanisms[case["mechanism"]], case["messages"]) == case["packed"]
     for case in file.get("slots", ()):
         mechanism = mechanisms[case["mechanism"]]
-        values = case["values"] if name == "surveys" else [read_singles(row) for row in case["x"]]
+        values = case["values"] if "values" in case else [read_singles(row) for row in case["x"]]
         people = records_of(mechanism, values, case.get("groups"))
         words = ScriptedBits(read_words(case["words"]))
         sent = mechanism._encode_slots(people, words, None, None, mechanism.messages)
@@ -81,7 +81,7 @@ def test_the_numbers_are_not_trivial():
 
 
 def test_the_library_refuses_the_surveys_that_clients_must_refuse():
-    for case in load("surveys")["refused"]:
+    for case in load("surveys")["refused"] + load("numbers")["refused"]:
         with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
             sstq.from_json(case["json"])
 

@@ -95,6 +95,18 @@ RECORDS = {
         },
         "people": 20,
     },
+    "survey/numbers": {
+        "epsilon": 1.0,
+        "questions": {
+            "visits": sstq.Count(4),
+            "age": sstq.Number(-3, 7.5, bins=3),
+            "team": sstq.Choice(["a", "b"]),
+            "mean visits": sstq.Mean("visits"),
+            "mean age": sstq.Mean("age"),
+            "visits by team": sstq.By("team", "visits"),
+        },
+        "people": 20,
+    },
     "survey/messages": {
         "epsilon": 0.75,
         "questions": {"used": sstq.MultiChoice([1, 2]), "vote": sstq.Choice([0, 1])},

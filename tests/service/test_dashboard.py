@@ -7,6 +7,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import secrets
 from importlib.resources import files
 from pathlib import Path
@@ -240,7 +241,8 @@ def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, se
 @needs_browser
 def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     asked = {"country": sstq.Choice(["AT", "CH", "DE"]), "age": sstq.Number(0, 110, bins=22), "city": sstq.Choice(LONG)}
-    survey = sstq.Survey(4.0, asked | {"age by country": sstq.By("country", "age")}, people=5000)
+    asked |= {"visits": sstq.Count(10), "mean age": sstq.Mean("age"), "age by country": sstq.By("country", "age")}
+    survey = sstq.Survey(4.0, asked, people=5000)
     server.create("survey", survey, senders="token")
     as_owner(page)
     page.goto(f"{server.url}/survey")
@@ -248,6 +250,7 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     rng = np.random.default_rng(5)
     country = rng.choice(["AT", "CH"], 5000, p=[0.3, 0.7])
     people = {"country": country, "age": rng.normal(45, 9, 5000), "city": rng.choice(LONG, 5000)}
+    people["visits"] = rng.poisson(3, 5000).clip(0, 10)
     body = survey.encode({name: column[:1] for name, column in people.items()}, rng=5).to_bytes()
     assert server.send("survey", survey, body, 1).status_code == 200
     playwright.expect(page.locator("#estimate-text")).to_contain_text("One message")
@@ -256,7 +259,7 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("5,001")
     described = {each["name"]: each for each in server.estimate("survey", 5001)["questions"]}
     assert page.locator("#estimate-figures figcaption").all_text_contents() == list(described)
-    for name, scale in (("country", 100), ("age", 100), ("city", 100), ("age by country", 1)):
+    for name, scale in (("country", 100), ("age", 100), ("city", 100), ("visits", 100), ("mean age", 1), ("age by country", 1)):
         rows, found = table(page, name), described[name]
         assert [row[0] for row in rows] == found["items"]
         for place, column in enumerate(("estimate", "low", "high"), 1):
@@ -265,7 +268,11 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
             assert shown == pytest.approx(wanted, rel=1e-3, nan_ok=True)
     pale = [colour.endswith("40") for colour in page.evaluate(COLOURS)]
     assert pale == [low <= 0 for low in described["country"]["low"]] == [False, False, True]  # nobody is in DE
-    assert "Median" in page.text_content("#estimate-figures figure:nth-child(2) .text")
+    told = [page.text_content(f"#estimate-figures figure:nth-child({place}) .text") for place in (2, 4)]
+    for text in told:
+        assert "Median" in text
+    assert re.search(r"Mean between [0-9.]+ and [0-9.]+\.", told[0])
+    assert re.search(r"Mean [0-9.]+ \([0-9.]+ to [0-9.]+\)\.", told[1])
     assert not page.is_visible("#error-section")
     for width in (1280, 400):
         page.set_viewport_size({"width": width, "height": 900})

@@ -70,6 +70,7 @@ def test_a_survey_is_described_question_by_question():
     """The numbers are those of the library; what nobody answered yet is null."""
     age, used = sstq.Number(0, 100, bins=5), sstq.MultiChoice(["=search", "share"])
     questions = {"os": sstq.Choice(["a", "b"]), "used": used, "age": age, "age by os": sstq.By("os", "age")}
+    questions |= {"visits": sstq.Count(3), "mean age": sstq.Mean("age")}
     survey = sstq.Survey(2.0, questions)
     campaign = Campaign("poll", survey)
     empty = rendering.describe(campaign, None, None)
@@ -85,7 +86,10 @@ def test_a_survey_is_described_question_by_question():
         for place, column in enumerate(("estimate", "stderr", "low", "high"), 2):
             given = [float(row[place] or "nan") for row in rows]
             assert np.array_equal(given, frame[column], equal_nan=True)
-    assert [each["type"] for each in described["questions"]] == ["choice", "multichoice", "number", "by"]
+    assert [each["type"] for each in described["questions"]] == ["choice", "multichoice", "number", "by", "count", "mean"]
+    # The width of a bin belongs to the mean of a number, which is no one number then.
+    assert described["questions"][2]["mean"]["value"] is described["questions"][2]["mean"]["stderr"] is None
+    assert described["questions"][4]["mean"]["stderr"] > 0
     assert described["questions"][2]["edges"] == [0, 20, 40, 60, 80, 100]
 
 

@@ -14,7 +14,9 @@ const written = (file) => {
   const { mechanisms } = JSON.parse(readFileSync(new URL(`../../vectors/${file}.json`, import.meta.url), "utf8"));
   return Object.entries(mechanisms).map(([name, json]) => [name, JSON.parse(json)]);
 };
-const stated = written("messages"), surveys = written("surveys").filter(([name]) => !/2\^20|one question|long|25 bits|pairs/.test(name));
+const stated = written("messages"), surveys = [...written("surveys"), ...written("numbers")].filter(
+  ([name]) => !/2\^20|one question|long|25 bits|pairs|most/.test(name),
+);
 const random = (count) => crypto.getRandomValues(new BigUint64Array(count));
 
 /** The cells of a two-level draw: both ends of the two words of each, inside first. */
@@ -81,7 +83,7 @@ const cellsOf = (part) =>
     : twoLevelCells(part.size, part.inside, BigInt(part.threshold));
 
 const records = [
-  { country: "AT", used: ["search"], age: 30, stars: 1, v: [1, 2, 3] },
+  { country: "AT", used: ["search"], age: 30, stars: 1, v: [1, 2, 3], team: "a", visits: 3 },
   { country: NaN, used: [], age: Infinity, stars: undefined, v: [NaN, 0, 0] },
   { country: {}, used: { length: 3 }, age: new Date(0), stars: 2n, v: "abc" },
   {},

@@ -214,8 +214,8 @@ test("public coins are refused", () => {
     assert.throws(() => new Mechanism(json), { name: "SstqError", code: "mechanism" });
 });
 
-test("surveys and frequencies", async () => {
-  const { mechanisms, agreements, cases, slots, refused } = read("surveys");
+for (const file of ["surveys", "numbers"]) test(`messages of ${file}`, async () => {
+  const { mechanisms, agreements, cases, slots, refused } = read(file);
   const made = Object.fromEntries(Object.entries(mechanisms).map(([name, json]) => [name, new Mechanism(json)]));
   for (const { mechanism: name, digest, fields } of agreements) {
     assert.equal(await made[name].digest(), digest);

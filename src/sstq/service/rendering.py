@@ -84,7 +84,7 @@ def _question(kind: str, found: QuestionEstimate) -> dict[str, Any]:
         return known
     return known | {
         "edges": _numbers(found.edges),
-        "mean": _interval(found.mean(LEVEL)) | {"stderr": _numbers(found.centre)[1]},
+        "mean": _interval(found.mean(LEVEL)) | {"stderr": _numbers([found.mean_stderr])[0]},
         "quantiles": [{"share": share, **_interval(found.quantile(share, LEVEL))} for share in _QUARTILES],
     }
 

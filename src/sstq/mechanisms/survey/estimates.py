@@ -80,23 +80,46 @@ class NumberEstimate(QuestionEstimate):
         edges: the ends of the bins.
         covariance: the covariances of the errors of `estimate`, (bins, bins).
         of_one: these covariances from one message that is uniform.
+        exact: whether a bin is one number, its middle (`Count`).
     """
 
     edges: Floats
     covariance: Floats
     of_one: Floats
+    exact: bool = False
+
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """The least and the largest number of each bin."""
+        if self.exact:
+            return self._middles, self._middles
+        return self.edges[:-1], self.edges[1:]
+
+    @property
+    def _middles(self) -> Floats:
+        return (self.edges[1:] + self.edges[:-1]) / 2
 
     @property
     def centre(self) -> tuple[float, float]:
         """The mean of the bins' middles and its standard error."""
-        middles = (self.edges[1:] + self.edges[:-1]) / 2
-        return float(middles @ self.estimate), math.sqrt(max(float(middles @ self.covariance @ middles), 0.0))
+        error2 = float(self._middles @ self.covariance @ self._middles)
+        return float(self._middles @ self.estimate), math.sqrt(max(error2, 0.0))
+
+    @property
+    def mean_stderr(self) -> float:
+        """The standard error of the mean; nan where bins have a width."""
+        return self.centre[1] if self.exact else math.nan
 
     def mean(self, level: float = 0.95) -> Interval:
-        """Return the mean of the (clamped) numbers; the interval contains half a bin's width on each side."""
-        value, error = self.centre
-        reach = student(level, 1, self.count) * error + (self.edges[1] - self.edges[0]) / 2
-        return Interval(value, *(float(np.clip(end, *self.edges[[0, -1]])) for end in (value - reach, value + reach)))
+        """Return the mean of the (clamped) numbers.
+
+        Where bins have a width, only an interval is known, with half a bin on each side, and `value` is nan: ask for
+        `Mean` beside the question.
+        """
+        (value, error), (lowest, highest) = self.centre, self.ends
+        reach = student(level, 1, self.count) * error + float(highest[0] - lowest[0]) / 2
+        low, high = (float(np.clip(end, lowest[0], highest[-1])) for end in (value - reach, value + reach))
+        return Interval(value if self.exact else math.nan, low, high)
 
     @cached_property
     def cdf(self) -> Floats:
@@ -127,7 +150,7 @@ class NumberEstimate(QuestionEstimate):
         """Return a quantile of the (clamped) numbers, interpolated within its bin.
 
         The intervals of all quantiles hold at once, because the band of the distribution function does. They end at
-        ends of bins.
+        ends of bins, or at whole numbers.
 
         Examples:
             >>> result = NumberEstimate("x", ("a", "b"), np.array([0.5, 0.5]), np.zeros(2), 10, "answers",
@@ -138,20 +161,21 @@ class NumberEstimate(QuestionEstimate):
         if not 0 < share < 1:
             raise ValueError(f"share must be a number between 0 and 1, both excluded, got {share!r}")
         if np.isnan(self.cdf).any():
-            return Interval(math.nan, float(self.edges[0]), float(self.edges[-1]))
+            return Interval(math.nan, float(self.ends[0][0]), float(self.ends[1][-1]))
         known = np.concatenate([[0.0], self.cdf])
         place = int(np.searchsorted(known, share, side="left"))
         inner = (share - known[place - 1]) / (known[place] - known[place - 1])
-        value = self.edges[place - 1] + inner * (self.edges[place] - self.edges[place - 1])
+        lowest, highest = self.ends
+        value = lowest[place - 1] + inner * (highest[place - 1] - lowest[place - 1])
         low, high = self.cdf_band(level)
         # From the first bin that may reach the share to the last that may be needed for it.
         first, last = np.flatnonzero(high >= share)[0], np.flatnonzero(np.append(0.0, low[:-1]) < share)[-1]
-        return Interval(float(value), float(self.edges[first]), float(self.edges[last + 1]))
+        return Interval(float(value), float(lowest[first]), float(highest[last]))
 
     def rows(self, level: float = 0.95) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield the mean, the quartiles and the bins."""
         mean = self.mean(level)
-        yield "mean", mean.value, self.centre[1], mean.low, mean.high
+        yield "mean", mean.value, self.mean_stderr, mean.low, mean.high
         for share in _QUARTILES:
             value, low, high = self.quantile(share, level)
             yield f"quantile {share:g}", value, math.nan, low, high

@@ -20,7 +20,7 @@ from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
-from sstq.mechanisms.survey.questions import By, Question, SurveyQuestion, check_questions
+from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import BitSource, channel_words
@@ -67,8 +67,8 @@ class Survey(RecordMechanism):
     """Several questions in one private message: each person answers one of them, with the whole ε.
 
     Which one is drawn by the device, before any value is looked at, and is never drawn again. The answer comes from the
-    question's own mechanism: Frequencies for `Choice` and `Number`, FrameUnit for `Vector`, GroupUnit for `By`, and the
-    better of one sampled label and FrameUnit for `MultiChoice`. A message is the number of the question and the answer,
+    question's own mechanism: Frequencies for `Choice`, `Number`, `Count` and `Mean`, FrameUnit for `Vector`, GroupUnit
+    for `By`, and the better of one sampled label and FrameUnit for `MultiChoice`. A message is the number of the question and the answer,
     in as many bits for every question. Its privacy is that of the worst part, by their exact laws.
 
     Estimates divide by the messages that answered a question. That is far better than to split ε, or to send one long
@@ -76,7 +76,7 @@ class Survey(RecordMechanism):
 
     Args:
         epsilon: the ε of a person's message, whatever it answers.
-        questions: the questions by name; a name is that of the column, except for `By`.
+        questions: the questions by name; a name is that of the column, except for `Mean` and `By`.
         weights: how often each question is drawn, relative to each other. By default in proportion to the root of its
             variance (of one of its items, in units of its range), which has the least sum of variances.
         people: about how many people will answer; vectors get as many frames as that many people need.
@@ -196,7 +196,7 @@ class Survey(RecordMechanism):
     @property
     def columns(self) -> dict[str, SurveyQuestion]:
         """The questions that have a column."""
-        return {name: question for name, question in self.questions.items() if not isinstance(question, By)}
+        return {name: question for name, question in self.questions.items() if isinstance(question, SurveyQuestion)}
 
     def _records_of(self, X: Any, strict: bool) -> Rows:
         """The records of a table: pandas, Polars, Arrow or a dict of columns."""
@@ -274,14 +274,14 @@ class Survey(RecordMechanism):
 
     def _estimated(self, rows: Rows) -> Rows:
         held = self._by_question(rows)
-        truths = [part.mechanism._estimated(records) for part in self.parts for records in part.records(held)]
+        truths = [part.question._estimated(part.mechanism, records) for part in self.parts for records in part.records(held)]
         return np.concatenate(truths, axis=1)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         held, means, total = self._by_question(rows), [], np.zeros(len(rows))
         for part in self.parts:
             for records in part.records(held):
-                mean, variance = part.mechanism._row_error(records)
+                mean, variance = part.question._row_error(part.mechanism, records)
                 means.append(mean)
                 total += (variance + (1 - part.often) * np.einsum("ij,ij->i", mean, mean)) / part.often
         return np.concatenate(means, axis=1), total

@@ -15,7 +15,15 @@ from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.parameters import Parameters
 from sstq.mechanisms.parameters import Words as Integers
 from sstq.mechanisms.registry import from_values, mechanism
-from sstq.mechanisms.survey.questions import By, Question, Vector, check_questions, question_from_dict, question_to_dict
+from sstq.mechanisms.survey.questions import (
+    By,
+    Mean,
+    Question,
+    Vector,
+    check_questions,
+    question_from_dict,
+    question_to_dict,
+)
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
@@ -63,6 +71,7 @@ class Part:
         """The answers of some people."""
         item = streams.multiply_shift(item_words, self.items)
         records = np.stack(self.records(held))[item, np.arange(len(item))]
+        records = self.question._drawn(records, item_words)
         batch = EncoderInput(records, words[:, : self.mechanism.words_each], None, None)
         columns = (column.astype(np.int64) for column in self.mechanism._encode(batch))
         return np.ravel_multi_index((item, *columns), self.shape)
@@ -88,7 +97,12 @@ class Part:
     def item_variance(self) -> float:
         """The variance of one message's estimate of an item, on average, in units of its range; shares being 1/2."""
         if isinstance(self.mechanism, Frequencies):
-            return self.items * self.mechanism.sets.rates.variance_at(0.5)
+            rates = self.mechanism.sets.rates
+            if isinstance(self.question, Mean):
+                # Of half the difference of the ends; a set holds one of them, or both, or none.
+                hit = rates.own + rates.other
+                return min(hit, 2 - hit) / (2 * rates.gap) ** 2
+            return self.items * rates.variance_at(0.5)
         scale = 2 * self.mechanism.clip if isinstance(self.question, By | Vector) else 1.0
         return self.mechanism.typical_error().total / self.dim / scale**2
 

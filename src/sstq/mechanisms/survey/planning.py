@@ -8,11 +8,12 @@ import numpy as np
 
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.survey.parts import Part
-from sstq.mechanisms.survey.questions import By, Number, Vector
+from sstq.mechanisms.survey.questions import By, Mean, Ranged, Vector
 
 PLAN_HEADER = ("question", "people", "error", "works", "people needed")
 # A distribution function this far off says little about quantiles.
 _USEFUL_CDF = 0.1
+_USEFUL_MEAN = 0.05
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,11 @@ class QuestionPlan:
 
     Attributes:
         clients: about how many people will answer it.
-        error: the standard error of one item: of a share, of the distribution function of a `Number`, of a vector's
-            mean in norm as a fraction of clip, or of a group's mean as a fraction of clip.
-        useful: the largest error with which it works: half of an average share, 0.1 of the distribution function, clip
-            itself, or half of it.
+        error: the standard error of one item: of a share, of the distribution function of a `Number` or a `Count`, of
+            a `Mean` as a fraction of the range, of a vector's mean in norm as a fraction of clip, or of a group's mean
+            as a fraction of clip.
+        useful: the largest error with which it works: half of an average share, 0.1 of the distribution function, 0.05
+            of the range, clip itself, or half of it.
         needed: the number of people in the whole survey with whom it works.
     """
 
@@ -76,7 +78,9 @@ def _variance(part: Part, answers: int) -> tuple[float, float]:
     """The variance of one message's estimate, and the useful error."""
     mechanism, question = part.mechanism, part.question
     if isinstance(mechanism, Frequencies):
-        if isinstance(question, Number):
+        if isinstance(question, Mean):
+            return part.item_variance, _USEFUL_MEAN
+        if isinstance(question, Ranged):
             # The largest variance of a sum of neighbouring shares, from one uniform message.
             sums = mechanism.uniform_covariance.cumsum(axis=0).cumsum(axis=1)
             return float(np.diagonal(sums)[:-1].max()) + 0.25, _USEFUL_CDF

@@ -20,9 +20,11 @@ from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.inputs.tables import Label, as_label, cells_of, vector_of, writable
 from sstq.mechanisms.base import ClippedWarning, Floats, Rows
+from sstq.mechanisms.base import ClippedWarning, Floats, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate
+from sstq.randomness.secret import unit_interval
 
 NO_ANSWER = "no answer"
 _MOST_BINS, _LARGEST = 512, 1e100
@@ -32,10 +34,38 @@ Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
 
 
-class SurveyQuestion(ABC):
-    """A question: what people are asked, with public bounds. It has a column."""
+class AnyQuestion(ABC):
+    """What people are asked, with public bounds."""
 
     type: ClassVar[str]
+
+    @abstractmethod
+    def _candidates(self) -> Candidates:
+        """The mechanisms that can answer the question."""
+
+    @abstractmethod
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
+        """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
+
+    def _drawn(self, records: Rows, words: Words) -> Rows:  # noqa: ARG002 (chances need the words)
+        """What the mechanism encodes, where the records are chances."""
+        return records
+
+    def _estimated(self, inner: Mechanism, records: Rows) -> Rows:
+        """What the mechanism's messages estimate of these records."""
+        return inner._estimated(records)
+
+    def _row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
+        """The mean of a message's estimate and its variance, per record."""
+        return inner._row_error(records)
+
+    @abstractmethod
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
+        """The result, from the estimates of all items and the aggregator of the first one."""
+
+
+class SurveyQuestion(AnyQuestion):
+    """A question that has a column."""
 
     @property
     def width(self) -> int:
@@ -46,10 +76,6 @@ class SurveyQuestion(ABC):
     def kind(self) -> Any:
         """The type of its numbers or labels."""
         return float
-
-    @abstractmethod
-    def _candidates(self) -> Candidates:
-        """The mechanisms that can answer the question."""
 
     @abstractmethod
     def _examples(self) -> list[Any]:
@@ -74,12 +100,7 @@ class SurveyQuestion(ABC):
         return rows
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
-        """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
         return held[name]
-
-    @abstractmethod
-    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
-        """The result, from the estimates of all items and the aggregator of the first one."""
 
 
 @dataclass(frozen=True)
@@ -182,11 +203,65 @@ class MultiChoice(_Labelled):
         return _shares(name, self.labels, values, drawn, 0.0)
 
 
+class Ranged(SurveyQuestion):
+    """A question for a number from `low` to `high`, in categories; values beyond are moved to the ends."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The middle of the bounds."""
+        return (self.low + self.high) / 2
+
+    @property
+    @abstractmethod
+    def edges(self) -> Floats:
+        """The ends of the categories."""
+
+    @property
+    @abstractmethod
+    def _items(self) -> list[str]:
+        """The names of the categories."""
+
+    def _candidates(self) -> Candidates:
+        return [("frequencies", {"categories": len(self.edges)}, 1)]
+
+    def _record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
+        """The number within the bounds; nan for no answer. Python compares integers of any size."""
+        if value is None:
+            return math.nan
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError("numbers")
+        return float(min(max(value, self.low), self.high))
+
+    def _read(self, values: Any, name: str, strict: bool) -> Floats:
+        """The owner of the data is told how many were beyond the bounds."""
+        rows = super()._read(values, name, strict)
+        if strict:
+            beyond = sum(not self.low <= value <= self.high for value in cells_of(values) if value is not None)
+            if beyond:
+                told = f"{beyond} of {len(rows)} values of {name!r} are beyond its bounds and were moved to them"
+                warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
+        return rows
+
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> NumberEstimate:
+        shares = _shares(name, self._items, estimates[0].value, estimates[0], 0.0)
+        # To first order the errors of the ratios are these sums of the errors of all shares.
+        sums = np.column_stack([np.eye(len(self._items)), shares.estimate]) / shares.answered[0]
+        errors = aggregator.covariance(), aggregator._mechanism.uniform_covariance
+        covariance, of_one = (sums @ each @ sums.T for each in errors)
+        more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
+        exact = isinstance(self, Count)
+        return NumberEstimate(**(vars(shares) | more), covariance=covariance, of_one=of_one, exact=exact)
+
+
 @dataclass(frozen=True)
-class Number(SurveyQuestion):
+class Number(Ranged):
     """A number from `low` to `high`, counted in bins of equal width; values beyond are moved to the ends.
 
-    The bounds must be public knowledge, not those of the data.
+    The bounds must be public knowledge, not those of the data. A mean of bins is known up to half a bin; ask `Mean`
+    beside it for one without that, and `Count` for whole numbers.
 
     Examples:
         >>> Number(0, 110, bins=22).edges[:3]
@@ -212,33 +287,11 @@ class Number(SurveyQuestion):
         return np.linspace(self.low, self.high, self.bins + 1)
 
     @property
-    def middle(self) -> float:
-        """The middle of the bounds."""
-        return (self.low + self.high) / 2
-
-    def _candidates(self) -> Candidates:
-        return [("frequencies", {"categories": self.bins + 1}, 1)]
+    def _items(self) -> list[str]:
+        return [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
 
     def _examples(self) -> list[Any]:
         return [self.low, self.high, self.middle, None]
-
-    def _record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
-        """The number within the bounds; nan for no answer. Python compares integers of any size."""
-        if value is None:
-            return math.nan
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError("numbers")
-        return float(min(max(value, self.low), self.high))
-
-    def _read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The owner of the data is told how many were beyond the bounds."""
-        rows = super()._read(values, name, strict)
-        if strict:
-            beyond = sum(not self.low <= value <= self.high for value in cells_of(values) if value is not None)
-            if beyond:
-                told = f"{beyond} of {len(rows)} values of {name!r} are beyond its bounds and were moved to them"
-                warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
-        return rows
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         values = held[name]
@@ -246,15 +299,51 @@ class Number(SurveyQuestion):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
 
-    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> NumberEstimate:
-        labels = [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
-        shares = _shares(name, labels, estimates[0].value, estimates[0], 0.0)
-        # To first order the errors of the ratios are these sums of the errors of all shares.
-        sums = np.column_stack([np.eye(self.bins), shares.estimate]) / shares.answered[0]
-        errors = aggregator.covariance(), aggregator._mechanism.uniform_covariance
-        covariance, of_one = (sums @ each @ sums.T for each in errors)
-        more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
-        return NumberEstimate(**(vars(shares) | more), covariance=covariance, of_one=of_one)
+
+@dataclass(frozen=True)
+class Count(Ranged):
+    """A whole number from 0 to `most`, which is public knowledge; larger ones are moved to it.
+
+    Each has a category of its own, so that the mean and the quantiles have no error but the noise.
+
+    Examples:
+        >>> Count(10).edges[[0, 1, -1]]
+        array([-0.5,  0.5, 10.5])
+    """
+
+    type = "count"
+    most: int
+    low: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most", check_number("most", self.most, 1, _MOST_BINS - 1, integer=True))
+
+    @property
+    def high(self) -> float:  # type: ignore[override]
+        """The largest number."""
+        return float(self.most)
+
+    @property
+    def edges(self) -> Floats:
+        """The ends of bars around the numbers."""
+        return np.arange(self.most + 2) - 0.5
+
+    @property
+    def _items(self) -> list[str]:
+        return [str(number) for number in range(self.most + 1)]
+
+    def _examples(self) -> list[Any]:
+        return [0, self.most, self.most // 2, None]
+
+    def _record(self, value: Any, strict: bool) -> float:
+        """The number, of those that are whole within the bounds."""
+        number = super()._record(value, strict)
+        if not math.isnan(number) and number != math.floor(number):
+            raise TypeError("whole numbers")
+        return number
+
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+        return np.where(np.isnan(held[name]), self.most + 1, held[name])
 
 
 @dataclass(frozen=True)
@@ -300,8 +389,63 @@ class Vector(SurveyQuestion):
 
 
 @dataclass(frozen=True)
-class By:
-    """The mean of a Number or a Vector per label of a Choice; both are named as in the survey, and both are private.
+class Mean(AnyQuestion):
+    """The mean of a Number or a Count, named as in the survey; it has no column of its own.
+
+    Who draws this question rounds the number to one of the ends of its range, at random and so that its mean is that of
+    the numbers (clamped to the range). Its standard error from n answers is at ε = 1 about 1.2/√n of the range.
+
+    Examples:
+        >>> Mean("age")
+        Mean(value='age')
+    """
+
+    type = "mean"
+    value: str
+    measured: Ranged = field(init=False, repr=False, compare=False)
+
+    def within(self, questions: Mapping[str, "Question"]) -> "Mean":
+        """The question with the one that it names."""
+        value, made = questions.get(self.value), Mean(self.value)
+        if not isinstance(value, Ranged):
+            raise ArgumentError("value", f"must name a Number or a Count of the survey, got {self.value!r}")
+        vars(made).update(measured=value)
+        return made
+
+    def _candidates(self) -> Candidates:
+        """The high end, the low one, and no answer."""
+        return [("frequencies", {"categories": 3}, 1)]
+
+    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+        """The chances of the categories."""
+        place = (held[self.value] - self.measured.low) / (self.measured.high - self.measured.low)
+        none = np.isnan(place)
+        return np.hstack([np.where(none, 0.0, place), np.where(none, 0.0, 1.0 - place), none])
+
+    def _drawn(self, records: Rows, words: Words) -> Rows:
+        """A category, rounded by one word."""
+        low = unit_interval(words) >= records[:, 0]
+        return np.where(records[:, 2] > 0, 2.0, low)[:, None]
+
+    def _estimated(self, inner: Mechanism, records: Rows) -> Rows:  # noqa: ARG002
+        return records
+
+    def _row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
+        # All categories have one variance; rounding adds that of a category that is drawn.
+        _, variance = inner._row_error(records[:, :1])
+        return records, variance + 1 - np.einsum("ij,ij->i", records, records)
+
+    def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
+        between = aggregator.covariance_with(2)[:-1]
+        shares = _shares(name, ("mean", "low end"), estimates[0].value, estimates[0], between)
+        low, wide = self.measured.low, self.measured.high - self.measured.low
+        more = {"items": ("mean",), "estimate": low + wide * shares.estimate[:1], "stderr": wide * shares.stderr[:1]}
+        return replace(shares, **more, limits=(low, self.measured.high))
+
+
+@dataclass(frozen=True)
+class By(AnyQuestion):
+    """The mean of a Number, a Count or a Vector per label of a Choice; both are named as in the survey, and both are private.
 
     It has no column of its own.
 
@@ -314,15 +458,15 @@ class By:
     group: str
     value: str
     choice: Choice = field(init=False, repr=False, compare=False)
-    measured: Number | Vector = field(init=False, repr=False, compare=False)
+    measured: Ranged | Vector = field(init=False, repr=False, compare=False)
 
     def within(self, questions: Mapping[str, "Question"]) -> "By":
         """The question with the two that it names."""
         group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
         if not isinstance(group, Choice):
             raise ArgumentError("group", f"must name a Choice of the survey, got {self.group!r}")
-        if not isinstance(value, Number | Vector):
-            raise ArgumentError("value", f"must name a Number or a Vector of the survey, got {self.value!r}")
+        if not isinstance(value, Ranged | Vector):
+            raise ArgumentError("value", f"must name a Number, a Count or a Vector of the survey, got {self.value!r}")
         vars(made).update(choice=group, measured=value)
         return made
 
@@ -335,27 +479,27 @@ class By:
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
         group, values = held[self.group], held[self.value]
-        if isinstance(self.measured, Number):
+        if isinstance(self.measured, Ranged):
             values = values - self.measured.middle
         none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
         return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
         value, first = self.measured, estimates[0]
-        places = [""] if isinstance(value, Number) else [f" [{place}]" for place in range(value.dim)]
+        places = [""] if isinstance(value, Ranged) else [f" [{place}]" for place in range(value.dim)]
         items = tuple(f"{label}{place}" for label in self.choice.labels for place in places)
         if not isinstance(first, GroupEstimate):
             unknown = np.full(len(items), np.nan)
             return QuestionEstimate(name, items, unknown, unknown, 0, "answers")
         means, errors = first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
         answered, limits = (1 - float(first.shares[-1]), float(first.shares_stderr[-1])), (-math.inf, math.inf)
-        if isinstance(value, Number):
+        if isinstance(value, Ranged):
             means, limits = means + value.middle, (value.low, value.high)
         return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits, first)
 
 
-Question = SurveyQuestion | By
-KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice, Number, Vector, By)}
+Question = SurveyQuestion | Mean | By
+KINDS: dict[str, type[Any]] = {kind.type: kind for kind in (Choice, MultiChoice, Number, Count, Vector, Mean, By)}
 
 
 def question_to_dict(question: Question) -> dict[str, Any]:
@@ -384,11 +528,14 @@ def check_questions(questions: Any) -> dict[str, Question]:
         if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not writable(name):
             raise ArgumentError("questions", f"must have names of 1 to {_LONGEST_NAME} characters, got {name!r}")
         if not isinstance(question, Question):
-            raise ArgumentError("questions", f"must be Choice, MultiChoice, Number, Vector or By, got {question!r}")
-    twice = [by for by in questions.values() if isinstance(by, By)]
-    if len(set(twice)) < len(twice):
-        raise ArgumentError("questions", "must differ, got the same By twice")
-    return {name: asked.within(questions) if isinstance(asked, By) else asked for name, asked in questions.items()}
+            wanted = ", ".join(kind.__name__ for kind in KINDS.values())
+            raise ArgumentError("questions", f"must be of {wanted}, got {question!r}")
+    derived = [question for question in questions.values() if isinstance(question, Mean | By)]
+    if twice := [question for question in derived if derived.count(question) > 1]:
+        raise ArgumentError("questions", f"must differ, got the same {type(twice[0]).__name__} twice")
+    return {
+        name: asked.within(questions) if isinstance(asked, Mean | By) else asked for name, asked in questions.items()
+    }
 
 
 def _shares(name: str, labels: Sequence[Label], values: Floats, raw: Estimate, between: Any) -> QuestionEstimate:

@@ -3,7 +3,7 @@
 import { count, number } from "./page.js";
 
 const MOST_BARS = 60;
-const SHARES = ["choice", "multichoice", "number"];
+const SHARES = ["choice", "multichoice", "number", "count"];
 const percent = (share) => (share === null ? "–" : `${number(100 * share)} %`);
 const isKnown = ({ estimate }) => estimate.some((value) => value !== null);
 const within = (value, [low, high]) => Math.min(Math.max(value, low), high);
@@ -20,7 +20,7 @@ function saysNothing({ type, low, high, limits }, place) {
 // The items to draw: all, or those that are farthest from nothing, in their own order.
 function drawn(question) {
   const places = question.items.map((_, place) => place);
-  if (question.type === "number" || places.length <= MOST_BARS) return places;
+  if (question.edges || places.length <= MOST_BARS) return places;
   const weight = (place) => Math.abs(question.estimate[place] ?? 0) / (question.stderr[place] || 1);
   return places
     .sort((one, other) => weight(other) - weight(one))
@@ -29,9 +29,11 @@ function drawn(question) {
 }
 
 // The interval of the median is less than the whole range.
-function tellsMedian({ quantiles, edges }) {
+function tellsMedian({ type, quantiles, edges }) {
   const { value, low, high } = quantiles.find(({ share }) => share === 0.5);
-  return value !== null && (low > edges[0] || high < edges.at(-1));
+  // Whole numbers have bars around them.
+  const range = edges.at(-1) - edges[0] - Number(type === "count");
+  return value !== null && high - low < range;
 }
 
 // A sentence or two: how many answered, and what a number's centre is.
@@ -48,8 +50,10 @@ export function summary(question) {
     if (tellsMedian(question))
       told.push(`Median ${between(median)}, quartiles ${number(first.value)} and ${number(third.value)}.`);
     if (mean.value !== null && mean.low !== null) told.push(`Mean ${between(mean)}.`);
+    // Half a bin on each side belongs to it.
+    else if (mean.low !== null) told.push(`Mean between ${number(mean.low)} and ${number(mean.high)}.`);
   }
-  if (items.length > MOST_BARS && question.type !== "number")
+  if (items.length > MOST_BARS && !question.edges)
     told.push(`The ${MOST_BARS} that stand out most are shown; all ${count(items.length)} are in the table and the CSV.`);
   return told.join(" ");
 }
@@ -64,7 +68,7 @@ export function drawQuestion(figure, question) {
   figure.tell(summary(question), isKnown(question));
   figure.bars(picked(items), [{ label: isShare ? "Share" : "Mean", values: picked(estimate), ends }], what, {
     pale: places.map((place) => saysNothing(question, place)),
-    standing: type === "number",
+    standing: Boolean(edges),
     band: edges && tellsMedian(question) ? { ...median, edges } : null,
     limits: isShare ? [0, 1] : null,
   });
