@@ -43,7 +43,7 @@ def test_means_of_a_small_count_are_not_off_by_half_a_bin(seed):
     assert result["visits"].quantile(0.5).value == np.median(table["visits"][~np.isnan(table["visits"])])
     # Half a bin on either side: there is no one number.
     assert math.isnan(result["binned"].mean().value)
-    assert [row[0] for row in result["binned"].rows() if not math.isnan(row[1])][0] == "quantile 0.25"
+    assert next(row[0] for row in result["binned"].rows() if not math.isnan(row[1])) == "quantile 0.25"
     assert result["binned"].mean().high - result["binned"].mean().low > 1
 
 

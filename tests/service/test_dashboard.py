@@ -259,7 +259,14 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("5,001")
     described = {each["name"]: each for each in server.estimate("survey", 5001)["questions"]}
     assert page.locator("#estimate-figures figcaption").all_text_contents() == list(described)
-    for name, scale in (("country", 100), ("age", 100), ("city", 100), ("visits", 100), ("mean age", 1), ("age by country", 1)):
+    for name, scale in (
+        ("country", 100),
+        ("age", 100),
+        ("city", 100),
+        ("visits", 100),
+        ("mean age", 1),
+        ("age by country", 1),
+    ):
         rows, found = table(page, name), described[name]
         assert [row[0] for row in rows] == found["items"]
         for place, column in enumerate(("estimate", "low", "high"), 1):

@@ -86,7 +86,14 @@ def test_a_survey_is_described_question_by_question():
         for place, column in enumerate(("estimate", "stderr", "low", "high"), 2):
             given = [float(row[place] or "nan") for row in rows]
             assert np.array_equal(given, frame[column], equal_nan=True)
-    assert [each["type"] for each in described["questions"]] == ["choice", "multichoice", "number", "by", "count", "mean"]
+    assert [each["type"] for each in described["questions"]] == [
+        "choice",
+        "multichoice",
+        "number",
+        "by",
+        "count",
+        "mean",
+    ]
     # The width of a bin belongs to the mean of a number, which is no one number then.
     assert described["questions"][2]["mean"]["value"] is described["questions"][2]["mean"]["stderr"] is None
     assert described["questions"][4]["mean"]["stderr"] > 0

@@ -68,8 +68,9 @@ class Survey(RecordMechanism):
 
     Which one is drawn by the device, before any value is looked at, and is never drawn again. The answer comes from the
     question's own mechanism: Frequencies for `Choice`, `Number`, `Count` and `Mean`, FrameUnit for `Vector`, GroupUnit
-    for `By`, and the better of one sampled label and FrameUnit for `MultiChoice`. A message is the number of the question and the answer,
-    in as many bits for every question. Its privacy is that of the worst part, by their exact laws.
+    for `By`, and the better of one sampled label and FrameUnit for `MultiChoice`. A message is the number of the
+    question and the answer, in as many bits for every question. Its privacy is that of the worst part, by their exact
+    laws.
 
     Estimates divide by the messages that answered a question. That is far better than to split ε, or to send one long
     vector: with m choices at ε = 3 about (0.22 + f(1 − f))·m/n per share f, and 0.74·m/n for the long vector.
@@ -274,7 +275,9 @@ class Survey(RecordMechanism):
 
     def _estimated(self, rows: Rows) -> Rows:
         held = self._by_question(rows)
-        truths = [part.question._estimated(part.mechanism, records) for part in self.parts for records in part.records(held)]
+        truths = [
+            part.question._estimated(part.mechanism, records) for part in self.parts for records in part.records(held)
+        ]
         return np.concatenate(truths, axis=1)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:

@@ -19,7 +19,6 @@ import numpy as np
 from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.inputs.tables import Label, as_label, cells_of, vector_of, writable
-from sstq.mechanisms.base import ClippedWarning, Floats, Rows
 from sstq.mechanisms.base import ClippedWarning, Floats, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
@@ -313,10 +312,14 @@ class Count(Ranged):
 
     type = "count"
     most: int
-    low: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "most", check_number("most", self.most, 1, _MOST_BINS - 1, integer=True))
+
+    @property
+    def low(self) -> float:  # type: ignore[override]
+        """The least number."""
+        return 0.0
 
     @property
     def high(self) -> float:  # type: ignore[override]
@@ -326,7 +329,7 @@ class Count(Ranged):
     @property
     def edges(self) -> Floats:
         """The ends of bars around the numbers."""
-        return np.arange(self.most + 2) - 0.5
+        return np.linspace(-0.5, self.most + 0.5, self.most + 2)
 
     @property
     def _items(self) -> list[str]:
@@ -438,14 +441,15 @@ class Mean(AnyQuestion):
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
         between = aggregator.covariance_with(2)[:-1]
         shares = _shares(name, ("mean", "low end"), estimates[0].value, estimates[0], between)
-        low, wide = self.measured.low, self.measured.high - self.measured.low
-        more = {"items": ("mean",), "estimate": low + wide * shares.estimate[:1], "stderr": wide * shares.stderr[:1]}
-        return replace(shares, **more, limits=(low, self.measured.high))
+        low, high = self.measured.low, self.measured.high
+        mean = low + (high - low) * shares.estimate[:1]
+        stderr = (high - low) * shares.stderr[:1]
+        return replace(shares, items=("mean",), estimate=mean, stderr=stderr, limits=(low, high))
 
 
 @dataclass(frozen=True)
 class By(AnyQuestion):
-    """The mean of a Number, a Count or a Vector per label of a Choice; both are named as in the survey, and both are private.
+    """The mean of a Number, a Count or a Vector per label of a Choice, both named as in the survey and both private.
 
     It has no column of its own.
 
