@@ -95,6 +95,12 @@ RECORDS = {
         },
         "people": 20,
     },
+    "survey/messages": {
+        "epsilon": 0.75,
+        "questions": {"used": sstq.MultiChoice([1, 2]), "vote": sstq.Choice([0, 1])},
+        "weights": {"used": 2.0, "vote": 1.0},
+        "messages": 2,
+    },
     "survey/numbers": {
         "epsilon": 1.0,
         "questions": {
@@ -106,12 +112,6 @@ RECORDS = {
             "visits by team": sstq.By("team", "visits"),
         },
         "people": 20,
-    },
-    "survey/messages": {
-        "epsilon": 0.75,
-        "questions": {"used": sstq.MultiChoice([1, 2]), "vote": sstq.Choice([0, 1])},
-        "weights": {"used": 2.0, "vote": 1.0},
-        "messages": 2,
     },
 }
 
