@@ -65,7 +65,7 @@ def forwarded(store):
     for part in sorted(parts, key=lambda part: (part["batch"], part["part"])):
         cut = [part["body"][start : start + SIZE] for start in range(0, len(part["body"]), SIZE)]
         assert len(cut) == part["count"]
-        found.setdefault((part["slot"], part["sealing_key"], part["batch"]), []).extend(cut)
+        found.setdefault((part["slot"], part["crowd"], part["batch"]), []).extend(cut)
     return parts, found
 
 

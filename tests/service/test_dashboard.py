@@ -219,7 +219,7 @@ def test_a_wrong_token_a_lost_connection_and_a_deleted_campaign_are_said(browser
     playwright.expect(page.locator("#connection")).to_contain_text("Live")
     server.create("gone", SMALL)
     page.goto(f"{server.url}/gone")
-    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No estimate yet")
     assert server.administer("DELETE", "/v1/campaigns/gone").status_code < 300
     playwright.expect(page.locator("#token-problem")).to_contain_text("does not exist")
     page.close()
@@ -229,11 +229,17 @@ def test_a_wrong_token_a_lost_connection_and_a_deleted_campaign_are_said(browser
 def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, server):
     server.create("steps", SMALL, labels=LONG, readers="public", release_every=50)
     page.goto(f"{server.url}/steps")
-    playwright.expect(page.locator("#estimate-text")).to_contain_text("when enough messages have arrived")
-    for messages in (60, 130):
-        send(server, "steps", SMALL, np.zeros((messages - (messages == 130) * 60, 6)))
+    playwright.expect(page.locator("#readers")).to_have_text(
+        "Everybody sees an estimate as soon as 50 messages are counted."
+    )
+    for messages, seen in ((60, "60"), (100, "60"), (7000, "7,000")):
+        before = server.status("steps")["received"]
+        send(server, "steps", SMALL, np.zeros((messages - before, 6)))
         server.wait("steps", messages)
-    playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("60")
+        playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text(seen)
+    playwright.expect(page.locator("#readers")).to_have_text(
+        "Everybody sees the estimate from 7,000 messages, and the next one as soon as 143 more are counted."
+    )
     assert "Tokens left" not in page.locator("#facts").text_content()
     assert "frames=" not in page.locator("#note").text_content()
 
@@ -246,7 +252,7 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     server.create("survey", survey, senders="token")
     as_owner(page)
     page.goto(f"{server.url}/survey")
-    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No estimate yet")
     rng = np.random.default_rng(5)
     country = rng.choice(["AT", "CH"], 5000, p=[0.3, 0.7])
     people = {"country": country, "age": rng.normal(45, 9, 5000), "city": rng.choice(LONG, 5000)}
@@ -293,7 +299,7 @@ def test_a_campaign_from_its_first_message_to_an_alarm(page, server):
     server.create("life", SMALL)
     as_owner(page)
     page.goto(f"{server.url}/life")
-    playwright.expect(page.locator("#estimate-text")).to_contain_text("No messages yet")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text("No estimate yet")
     one = SMALL.encode(np.zeros((1, 6)))
     assert server.send("life", SMALL, one.to_bytes(), 1).status_code == 200
     playwright.expect(page.locator("#estimate-text")).to_contain_text("One message: its error is not known")

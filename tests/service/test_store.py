@@ -1,6 +1,7 @@
 """Campaigns, tokens and uploads: counted once, answered alike, in one transaction."""
 
 import asyncio
+import dataclasses
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,10 +53,15 @@ def test_campaigns(store):
     assert store.campaigns()["b"].mechanism == MECHANISM
     with pytest.raises(ValueError, match="name must be new, got 'c'"):
         store.create("c", MECHANISM, '{"other": 1}')
-    store.change("b", terms="[]")
-    store.change("b", closed=True)
+    known = store.campaigns()["b"]
+    assert store.change(known, terms="[]")
+    assert not store.change(known, terms="{}")  # somebody else has changed it meanwhile
+    assert store.change(store.campaigns()["b"], closed=True)
     assert (store.campaigns()["b"].terms, store.campaigns()["b"].closed) == ("[]", True)
-    for work in (store.change, store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
+    gone = dataclasses.replace(known, name="none")
+    with pytest.raises(ValueError, match="name must be an existing campaign, got 'none'"):
+        store.change(gone, terms="[]")
+    for work in (store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
         with pytest.raises(ValueError, match="name must be an existing campaign, got 'none'"):
             work("none")
 
@@ -113,7 +119,7 @@ def test_closed_and_unknown_campaigns(store):
     store.issue("c", [token])
     late = upload(late=True, token=token)
     assert store.receive([late, upload(campaign="none")]) == [Refusal.CLOSED, Refusal.UNKNOWN]
-    store.change("c", closed=True)
+    store.change(store.campaigns()["c"], closed=True)
     assert store.receive([upload(), before]) == [Refusal.CLOSED, 1]
     again = upload(key=before.key, late=True)
     assert store.receive([again]) == [1]
@@ -167,7 +173,7 @@ def test_keys_are_forgotten_after_hours_of_service(store):
     sent = upload()
     store.issue("c", [os.urandom(32)])
     store.receive([sent])
-    store.change("c", closed=True)
+    store.change(store.campaigns()["c"], closed=True)
     for hour in range(3):  # hours of service, whatever the clock says
         store.purge([], 1000 * hour, grace_hours=3)
         assert store.receive([sent]) == [1]

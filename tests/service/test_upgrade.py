@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sstq
@@ -10,8 +11,13 @@ import sstq
 pytest.importorskip("fastapi")
 
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
+from sstq.client import Campaign
+from sstq.service import migrations, results
 from sstq.service.database import metadata
+from sstq.service.folding import Form
 from sstq.service.migrations import NeedsUpgrade
 from sstq.service.security import token_hash
 from sstq.service.store import Refusal, Store, Upload
@@ -112,6 +118,51 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(recorded, database_url
     for name, table in metadata.tables.items():
         expected = {(own.name, own.nullable) for own in table.columns}
         assert store.read(lambda connection, name=name: columns(connection, name)) == expected, name
+    store.close()
+
+
+@both
+def test_the_second_version_of_the_tables_becomes_the_newest(recorded, database_url):
+    """Parts of states, two stages of what readers see, and errors that readers should not see."""
+    without_shuffled(database_url)
+    half = MECHANISMS["frames"].aggregator()
+    half.update(MECHANISMS["frames"].encode(np.zeros((300, 6)), rng=1))
+    sums, form = half.sums(), Form(half)
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        old = {
+            name: sa.Table(name, sa.MetaData(), autoload_with=connection) for name in ("pieces", "releases", "history")
+        }
+        connection.execute(old["pieces"].delete().where(old["pieces"].c.campaign == "frames"))
+        middle = int(sums[len(sums) // 2, 0])
+        for first, part in ((0, sums[sums[:, 0] < middle]), (middle, sums[sums[:, 0] >= middle])):
+            row = {
+                "campaign": "frames",
+                "first": first,
+                "width": middle,
+                "identity": bytes([first > 0]) * 16,
+                "level": 9,
+            }
+            row |= {"messages": int(part[:, 1:].sum()), "sums": form.encode(part - [first, 0, 0])}
+            connection.execute(old["pieces"].insert(), row)
+        connection.execute(old["releases"].delete())
+        for stage, messages in (("public", 40), ("next", 60)):
+            connection.execute(
+                old["releases"].insert(), {"campaign": "open", "stage": stage, "messages": messages, "result": b"{}"}
+            )
+        connection.execute(old["history"].insert(), {"campaign": "open", "messages": 2, "error": 1.0})
+    engine.dispose()
+    store = Store(database_url, upgrade=True)
+    found = store.state("frames")
+    assert (found.count, found.sums().tolist()) == (half.count, sums.tolist())
+    assert results.covered(store, "public") == {"open": 60}
+    assert results.progress(store, Campaign("open", MECHANISMS["open"]))["measured"] == []
+    known = store.campaigns()["open"]
+    assert store.change(known, closed=True)
     store.close()
 
 

@@ -13,7 +13,7 @@ from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
 from sstq.service.models import Change, NewCampaign
-from sstq.service.node import Collector, RunningCampaign, is_open_to_batches, take_own
+from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, take_own
 from sstq.service.security import BODY, Problem, check_binary
 
 
@@ -37,24 +37,7 @@ def administration_routes(collector: Collector) -> APIRouter:
         terms = wanted.model_dump(exclude_unset=True)
         if not terms:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
-        closed, renewed = {"closed": True} if terms.pop("closed", None) else {}, terms.pop("renew", [])
-        now = collector.clock.now()
-        if "sealing_key" in renewed and entry.campaign.shuffling is None:
-            raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
-        ended = entry.is_closed(now)
-        if ended and {"opens", "closes"} & set(terms):
-            # Its keys may have been deleted by now, so a retry would count twice.
-            raise Problem(409, "The campaign is closed for good: opens and closes cannot change.")
-        if closed and entry.campaign.shuffling is not None and not ended:
-            # The shuffler learns this from the document and then forwards what it holds.
-            opens = entry.campaign.opens
-            ends = now if opens is None else max(now, opens + timedelta(seconds=1))
-            terms["closes"], closed = f"{ends:%Y-%m-%dT%H:%M:%SZ}", {}
-        with _refusing(422):
-            own, campaign = take_own(terms), Campaign.from_dict(entry.campaign.to_dict() | terms)
-        if {"most_messages", "senders"} & set(terms):
-            _refuse_batches(campaign)
-        return {"name": campaign.name} | collector.save(campaign, own, entry, renewed, **closed)
+        return change_terms(collector, entry, terms)
 
     @router.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
     def delete(entry: Named) -> None:
@@ -96,6 +79,40 @@ def administration_routes(collector: Collector) -> APIRouter:
         return {"count": manifest.count}
 
     return router
+
+
+def change_terms(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
+    """Change terms of a campaign; what another administrator changes at the same time stays."""
+    while True:
+        try:
+            return _change(collector, entry, dict(terms))
+        except ChangedMeanwhile:
+            entry = collector.known(entry.campaign.name)
+
+
+def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
+    """Store the changed terms of a campaign; returns its name and new tokens. ChangedMeanwhile as it says."""
+    closed = {"closed": True} if terms.pop("closed", None) else {}
+    renewed = terms.pop("renew", [])
+    now = collector.clock.now()
+    if "sealing_key" in renewed and entry.campaign.shuffling is None:
+        raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
+    ended = entry.is_closed(now)
+    if ended and {"opens", "closes"} & set(terms):
+        # Its keys may have been deleted by now, so a retry would count twice.
+        raise Problem(409, "The campaign is closed for good: opens and closes cannot change.")
+    if closed and entry.campaign.shuffling is not None and not ended:
+        # The shuffler learns this from the document and then forwards what it holds.
+        opens = entry.campaign.opens
+        ends = now if opens is None else max(now, opens + timedelta(seconds=1))
+        terms["closes"] = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
+        closed = {}
+    with _refusing(422):
+        own = take_own(terms)
+        campaign = Campaign.from_dict(entry.campaign.to_dict() | terms)
+    if {"most_messages", "senders"} & set(terms):
+        _refuse_batches(campaign)
+    return {"name": campaign.name} | collector.save(campaign, own, entry, renewed, **closed)
 
 
 @contextmanager

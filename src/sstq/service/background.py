@@ -171,7 +171,8 @@ class Folding(Rounds):
                 if due and not self._stopping.is_set():
                     self.attempt(entries[name], self._renew)
             now = self._node.clock.now()
-            results.release_last(store, [name for name, entry in entries.items() if entry.is_closed(now)])
+            closed = {name: entry.release_every for name, entry in entries.items() if entry.is_closed(now)}
+            results.release_last(store, closed)
         if not self._slow:
             self.purge()
 

@@ -92,7 +92,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     Returns False if a different batch has this name. UnknownCampaign if there is no such campaign.
     """
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
-    described = manifest.model_dump(include={"slot", "size", "parts"}) | {"sealing_key": manifest.crowd}
+    described = manifest.model_dump(include={"slot", "size", "parts"}) | {"crowd": manifest.crowd}
     part = {"campaign": name, "batch": identity, "part": manifest.part}
     here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
 
@@ -128,7 +128,7 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
     complete = sa.and_(sa.not_(table.opened), arrived.scalar_subquery() == table.parts)
     batch: Any
     for batch in database.rows(sa.select(batches).where(table.campaign == campaign.name, complete).limit(1)):
-        secret, info = secret_of.get(batch.sealing_key), envelope_info(bytes.fromhex(batch.sealing_key), batch.slot)
+        secret, info = secret_of.get(batch.crowd), envelope_info(bytes.fromhex(batch.crowd), batch.slot)
         here, size = _is(batch.campaign, batch.batch, envelopes), campaign.envelope_bytes
         good: dict[bytes, bytes] = {}  # messages by the hashes of their envelopes
         refused: Counter[str] = Counter()

@@ -82,7 +82,7 @@ def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: in
             "batch": name + slot.to_bytes(4, "big"),
             "part": part,
             "slot": slot,
-            "sealing_key": crowd,
+            "crowd": crowd,
             "size": people,
             "parts": -(-people // each),
             "count": len(body) // size,

@@ -33,12 +33,19 @@ def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], nullab
 
 
 settings = _table("settings", {"name": _TEXT}, {"value": _BYTES})
-# Mechanism and terms are JSON. `issued` counts single-use tokens. `ended` says after how many hours of service the
-# campaign was first seen closed; NULL if it is open.
+# Mechanism and terms are JSON. `version` is another number after each change. `issued` counts single-use tokens. `ended`
+# says after how many hours of service the campaign was first seen closed; NULL if it is open.
 campaigns = _table(
     "campaigns",
     {"name": _TEXT},
-    {"mechanism": _TEXT, "terms": _TEXT, "closed": _FLAG, "issued": _NUMBER, "ended": _NUMBER},
+    {
+        "mechanism": _TEXT,
+        "terms": _TEXT,
+        "version": _NUMBER,
+        "closed": _FLAG,
+        "issued": _NUMBER,
+        "ended": _NUMBER,
+    },
     nullable="ended",
 )
 # The acknowledged keys, each with its number of messages, so that a repeated upload gets the same answer.
@@ -48,7 +55,7 @@ uploads = _table("uploads", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER, "
 # Partial states, never changed: see sstq.service.folding.
 pieces = _table(
     "pieces",
-    _CAMPAIGN | {"first": _NUMBER, "width": _NUMBER, "identity": _BYTES},
+    _CAMPAIGN | {"identity": _BYTES},
     {"level": _SMALL, "messages": _NUMBER, "sums": _BYTES},
 )
 # Single-use tokens that are not spent yet, as SHA-256; a spent one is deleted.
@@ -57,18 +64,18 @@ tokens = _table("tokens", _CAMPAIGN | {"digest": _BYTES}, {})
 senders = _table("senders", _CAMPAIGN | {"digest": _BYTES}, {"quota": _NUMBER, "used": _NUMBER}, nullable="quota")
 # How many messages were folded in which hour since 1970.
 arrivals = _table("arrivals", _CAMPAIGN | {"hour": _NUMBER}, {"messages": _NUMBER})
-# How the error shrank: the standard error of the estimate after this many messages.
+# How the error shrank: the standard error of estimates that readers may have seen.
 history = _table("history", _CAMPAIGN | {"messages": _NUMBER}, {"error": sa.Double})
 # The newest estimate of each campaign, and how many messages it covers.
 estimates = _table("estimates", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES})
-# The estimates of readers who are not the owner: the "public" one, which they see, and the "next" one.
-releases = _table("releases", _CAMPAIGN | {"stage": _TEXT}, {"messages": _NUMBER, "result": _BYTES})
+# The estimates that readers see who are not the owner.
+releases = _table("releases", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES})
 # What no honest crowd explains, by kind, and after how many messages it was seen first.
 alarms = _table("alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT})
 
-# Shuffled campaigns. The column sealing_key has the crowd's name (Campaign.crowd). At the collector: the batches that a
-# shuffler forwarded, the outcome of their envelopes, those that are not opened yet, and the hashes of all others.
-_SEALED = {"slot": _SMALL, "sealing_key": _TEXT, "size": _NUMBER, "parts": _SMALL}
+# Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded, the
+# outcome of their envelopes, those that are not opened yet, and the hashes of all others.
+_SEALED = {"slot": _SMALL, "crowd": _TEXT, "size": _NUMBER, "parts": _SMALL}
 OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
 batches = _table("batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER))
 envelopes = _table("envelopes", _BATCH | {"part": _SMALL}, {"count": _NUMBER, "body": _BYTES})

@@ -45,14 +45,13 @@ class Step(NamedTuple):
 class Form:
     """How the sums of such aggregators are stored.
 
-    Dense: all rows as little-endian 64-bit integers. Sparse: each column in its narrowest unsigned type, numbers
-    relative to `first`; three bytes name the types. Earlier releases made pieces of part of a state, whose `first` is
-    not zero. The messages of all pieces add up to the campaign's.
+    Dense: all rows as little-endian 64-bit integers. Sparse: each column in its narrowest unsigned type; three bytes
+    name the types. The messages of all pieces add up to the campaign's.
     """
 
     def __init__(self, aggregator: Aggregator) -> None:
-        self.sparse, self._columns = aggregator.sparse, aggregator.sums().shape[1]
-        self._width = 1 << (aggregator.numbers - 1).bit_length()
+        self.sparse = aggregator.sparse
+        self._columns = aggregator.sums().shape[1]
 
     def encode(self, sums: Sums) -> bytes:
         """Encode the sums as bytes."""
@@ -62,8 +61,8 @@ class Form:
         packed = [column.astype(kind).tobytes() for column, kind in zip(sums.T, types, strict=True)]
         return b"".join([bytes(kind.itemsize for kind in types), *packed])
 
-    def decode(self, raw: bytes, first: int = 0) -> Sums:
-        """Decode what `encode` wrote, of numbers relative to `first`."""
+    def decode(self, raw: bytes) -> Sums:
+        """Decode what `encode` wrote."""
         if not self.sparse:
             return np.frombuffer(raw, dtype="<i8").reshape(-1, self._columns)
         sizes = list(raw[:3])
@@ -73,13 +72,11 @@ class Form:
         for column, size in enumerate(sizes):
             sums[:, column] = np.frombuffer(raw, dtype=f"<u{size}", count=rows, offset=place)
             place += rows * size
-        sums[:, 0] += first
         return sums
 
     def piece(self, sums: Sums, messages: int) -> dict[str, Any]:
         """Return the columns of a piece of sums."""
-        whole, level = {"first": 0, "width": self._width}, sums.nbytes.bit_length()
-        return whole | {"level": level, "messages": messages, "sums": self.encode(sums)}
+        return {"level": sums.nbytes.bit_length(), "messages": messages, "sums": self.encode(sums)}
 
 
 def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
@@ -115,7 +112,7 @@ def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
         both = connection.execute(query).all()
         if not both:
             return None
-        one, other = (form.decode(row.sums, row.first) for row in both)
+        one, other = (form.decode(row.sums) for row in both)
         sums = condensed(np.concatenate([one, other])) if form.sparse else one + other
         return Step([bytes(row.identity) for row in both], form.piece(sums, sum(row.messages for row in both)), 0)
 
@@ -135,9 +132,9 @@ def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggrega
     """Return the sum of a campaign's pieces, one of which is in memory at a time."""
     total = mechanism.aggregator()
     form = Form(total)
-    query = sa.select(pieces.c.first, pieces.c.messages, pieces.c.sums).where(pieces.c.campaign == name)
+    query = sa.select(pieces.c.messages, pieces.c.sums).where(pieces.c.campaign == name)
     for row in connection.execute(query, execution_options={"yield_per": 1}):
-        total.merge(type(total).from_sums(mechanism, form.decode(row.sums, row.first), row.messages))
+        total.merge(type(total).from_sums(mechanism, form.decode(row.sums), row.messages))
     return total
 
 

@@ -91,6 +91,8 @@ class Status(_Model):
     received: Annotated[_Count, Field(description="Acknowledged messages.")]
     folded: Annotated[_Count, Field(description="Messages added to the state.")]
     covered: Annotated[_Count, Field(description="Messages covered by the newest estimate.")]
+    released: Annotated[_Count, Field(description="Messages covered by the estimate that readers see.")]
+    release_every: Annotated[_Count, Field(description="Readers see a new one after this many more, and 2 % more.")]
     tokens_issued: _Count | None
     tokens_unspent: _Count | None
     shuffling: Claim | None

@@ -40,6 +40,10 @@ _RESERVED = {"v1", "health", "metrics", "demo", "dashboard"}
 _OWN = ("origins", "release_every", "read_token", "sealing_keys")
 
 
+class ChangedMeanwhile(Exception):  # noqa: N818
+    """Somebody else has changed the campaign since it was read; nothing was stored."""
+
+
 @dataclass(frozen=True)
 class RunningCampaign:
     """A campaign with everything that the routes need, prepared once."""
@@ -134,9 +138,14 @@ class Node(ABC):
 
     async def entry(self, name: str) -> RunningCampaign:
         """Return the campaign with this name; raises a Problem (404) if there is none."""
-        if name not in self.entries:
+        return self.known(name)
+
+    def known(self, name: str) -> RunningCampaign:
+        """Return a campaign of the database by its name; raises a Problem (404) if there is none."""
+        found = self.entries.get(name)
+        if found is None:
             raise Problem(*Refusal.UNKNOWN.value)
-        return self.entries[name]
+        return found
 
     @abstractmethod
     def _read(self, stored: StoredCampaign) -> RunningCampaign:
@@ -190,7 +199,8 @@ class Collector(Node):
     ) -> dict[str, str]:
         """Store a new campaign, or new terms of an existing one, with what its clients need not know (`origins`, …).
 
-        Returns its shared tokens that are new, which are not stored. ValueError if the name is taken.
+        Returns its shared tokens that are new, which are not stored. ValueError if the name is taken, ChangedMeanwhile
+        if the existing campaign is no longer `entry`.
         """
         if campaign.name in _RESERVED:
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
@@ -206,8 +216,8 @@ class Collector(Node):
         try:
             if entry is None:
                 self.store.create(campaign.name, campaign.mechanism, terms)
-            else:
-                self.store.change(campaign.name, terms=terms, **columns)
+            elif not self.store.change(entry.stored, terms=terms, **columns):
+                raise ChangedMeanwhile
             if "send_token" in renewed:
                 self.store.remove_senders(campaign.name)
         finally:  # a new campaign may exist since an attempt before

@@ -136,7 +136,9 @@ def reading_routes(collector: Collector) -> APIRouter:
 def _statuses(collector: Collector, entries: list[RunningCampaign], audience: results.Audience) -> list[Status]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
     now, seen = collector.clock.now(), audience == "owner"
-    counts, covered = collector.store.counts(), results.covered(collector.store, audience)
+    counts = collector.store.counts()
+    covered = results.covered(collector.store, audience)
+    released = results.covered(collector.store, "public")
     found = []
     for entry in entries:
         name = entry.campaign.name
@@ -148,6 +150,8 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
                 received=own.received if seen else shown,
                 folded=own.folded if seen else shown,
                 covered=shown,
+                released=released.get(name, 0),
+                release_every=entry.release_every,
                 tokens_issued=own.issued if seen else None,
                 tokens_unspent=own.unspent if seen else None,
                 shuffling=shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]

@@ -1,18 +1,17 @@
 """Estimates, computed in the background and stored with the number of messages they cover.
 
 A page reads the stored result, however large the state is. It is the JSON of the estimate route.
-The history of the error is stored too: one point whenever the number of messages has grown by an eighth, and with it
-what the tests of `sstq.service.alarms` say.
+Whenever the number of messages has grown by an eighth, `sstq.service.alarms` looks at the sums.
 
-The owner sees the newest estimate. Readers see one that is *released*: two released estimates differ by at least
-max(k, 2 % of the count) messages, so that nobody reads a single message from their difference. A step is released once
-the next one is complete, so that what remains at the end joins the last step. This is no privacy guarantee (all but
-one of the k messages may be the reader's own); ε is.
+The owner sees the newest estimate. Readers see one that is *released*: as soon as it has max(k, 2 % of the count) more
+messages than the one before, or after the end k more, so that nobody reads a single message from the difference of two.
+Fewer than k that remain at the end stay with the owner. This is no privacy guarantee (all but one of the k messages may
+be the reader's own); ε is. The history of the error has points of released estimates only.
 """
 
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -31,12 +30,14 @@ from sstq.service.store import Store
 
 Audience = Literal["owner", "public"]
 
+_SEEN = {"owner": estimates, "public": releases}
 _NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a released estimate
+_POINTS = 1.125  # the history has a point whenever the messages have grown by this factor
 _LATER = 10  # the prediction extends to this many times the messages
 
 
 class Renewed(NamedTuple):
-    """An estimate as it is stored, and at a look its error and what the tests say now."""
+    """An estimate as it is stored, its error if that is known, and what the tests say if they looked."""
 
     row: dict[str, Any]
     error: float | None
@@ -50,15 +51,14 @@ def renewed(store: Store, campaign: Campaign) -> Renewed | None:
     if not aggregator.count:
         return None
     estimate = aggregator.mean()
-    last = store.scalar(sa.select(sa.func.max(history.c.messages)).where(history.c.campaign == name)) or 0
-    said = sa.select(verdicts.c.kind, verdicts.c.detail).where(verdicts.c.campaign == name)
-    checks: dict[str, str] = dict(tuple(row) for row in store.rows(said))
-    due = aggregator.count >= alarms.GROWTH * last
+    said = store.rows(sa.select(verdicts).where(verdicts.c.campaign == name))
+    checks: dict[str, str] = {row.kind: row.detail for row in said}
+    due = aggregator.count >= alarms.GROWTH * max((row.messages for row in said), default=0)
     found = alarms.look(campaign.mechanism, aggregator, estimate) if due else {}
     found = {kind: said for kind, said in found.items() if not checks.get(kind, "").startswith(alarms.ALARM)}
     # Read after the state, so it covers at least as much.
     described = describe(campaign, estimate, shuffled_claim(store, campaign), (checks | found) or None)
-    error = float(np.linalg.norm(estimate.stderr)) if due and np.isfinite(estimate.stderr).all() else None
+    error = float(np.linalg.norm(estimate.stderr)) if np.isfinite(estimate.stderr).all() else None
     row = {"campaign": name, "messages": aggregator.count, "result": json.dumps(described).encode()}
     return Renewed(row, error, found)
 
@@ -77,28 +77,28 @@ def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
     if totals(connection, pieces).get(name, 0) < messages:
         return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
     put(connection, estimates, row)
-    if error is not None:
+    for kind, detail in found.items():
+        put(connection, verdicts, {"campaign": name, "kind": kind, "messages": messages, "detail": detail})
+    released = connection.execute(sa.select(releases.c.messages).where(releases.c.campaign == name)).scalar() or 0
+    if messages - released < max(release_every, _NEW_SHARE * messages):
+        return
+    put(connection, releases, row)
+    last = connection.execute(sa.select(sa.func.max(history.c.messages)).where(history.c.campaign == name)).scalar()
+    if error is not None and messages >= _POINTS * (last or 0):
         put(connection, history, {"campaign": name, "messages": messages, "error": error})
-        for kind, detail in found.items():
-            put(connection, verdicts, {"campaign": name, "kind": kind, "messages": messages, "detail": detail})
-    _release(connection, row, release_every)
 
 
 def covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
     """The number of messages that each campaign's newest estimate covers, for those that have one."""
-    table, mine = _seen_by(audience)
-    return dict(tuple(row) for row in store.rows(sa.select(table.c.campaign, table.c.messages).where(*mine)))
+    table = _SEEN[audience]
+    return dict(tuple(row) for row in store.rows(sa.select(table.c.campaign, table.c.messages)))
 
 
 def latest(store: Store, name: str, audience: Audience = "owner") -> bytes | None:
     """Return the JSON of a campaign's newest estimate, if any."""
-    table, mine = _seen_by(audience)
-    found = store.scalar(sa.select(table.c.result).where(table.c.campaign == name, *mine))
+    table = _SEEN[audience]
+    found = store.scalar(sa.select(table.c.result).where(table.c.campaign == name))
     return None if found is None else bytes(found)
-
-
-def _seen_by(audience: Audience) -> tuple[sa.Table, list[Any]]:
-    return (estimates, []) if audience == "owner" else (releases, [releases.c.stage == "public"])
 
 
 def raised(store: Store) -> dict[tuple[str, ...], float]:
@@ -107,39 +107,22 @@ def raised(store: Store) -> dict[tuple[str, ...], float]:
     return dict.fromkeys(map(tuple, store.rows(query)), 1.0)
 
 
-def _release(connection: sa.Connection, row: dict[str, Any], release_every: int) -> None:
-    """Let readers see the step before this one, if this one is complete."""
-    table = releases.c
-    query = sa.select(table.stage, table.messages).where(table.campaign == row["campaign"])
-    steps: dict[str, int] = dict(tuple(found) for found in connection.execute(query))
-    since = max(steps.values(), default=0)
-    if row["messages"] - since < max(release_every, _NEW_SHARE * row["messages"]):
-        return
-    if "next" in steps:
-        mine = table.campaign == row["campaign"]
-        connection.execute(releases.delete().where(mine, table.stage == "public"))
-        connection.execute(releases.update().where(mine, table.stage == "next").values(stage="public"))
-    connection.execute(releases.insert(), row | {"stage": "next"})
-
-
-def release_last(store: Store, closed: Collection[str]) -> None:
-    """Let readers see the estimates of closed campaigns that are counted: the last step, and with it what remained."""
-    ended = {name for (name,) in store.rows(sa.select(releases.c.campaign).where(releases.c.stage == "next"))}
-    ended &= set(closed)
+def release_last(store: Store, closed: Mapping[str, int]) -> None:
+    """Let readers see the last estimates of campaigns that have closed, if these have so many messages more."""
+    newest, seen = (covered(store, audience) for audience in ("owner", "public"))
+    ended = {name for name, every in closed.items() if newest.get(name, 0) - seen.get(name, 0) >= every}
     if ended:
         ended -= store.waiting().keys() | store.outdated()
     for name in ended:
-        newest = sa.select(estimates, sa.literal("public").label("stage")).where(estimates.c.campaign == name)
-        # The step is complete, so what is released now differs from what was by enough messages.
         gone = releases.delete().where(releases.c.campaign == name)
-        columns = ["campaign", "messages", "result", "stage"]
-        store.execute(gone, releases.insert().from_select(columns, newest))
+        last = sa.select(estimates).where(estimates.c.campaign == name)
+        store.execute(gone, releases.insert().from_select(list(estimates.c.keys()), last))
 
 
 def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hour: int = 0) -> dict[str, Any]:
     """Return the standard error so far, its prediction, and the arrivals per hour, as JSON values.
 
-    Readers see points up to the released estimate, and hours that are over at this `hour`.
+    Readers see the hours that are over at this `hour`.
 
     Errors are of the whole vector, √Σ stderr². The prediction is the mechanism's
     `typical_error`, for people whose vectors have the largest norm. No number of messages removes its bias.
@@ -147,7 +130,6 @@ def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hou
     points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
     hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
     if audience == "public":
-        points = points.where(history.c.messages <= covered(store, audience).get(campaign.name, 0))
         hours = hours.where(arrivals.c.hour < hour)
     measured = [list(row) for row in store.rows(points.order_by(history.c.messages))]
     arrived = [[hour * 3600, messages] for hour, messages in store.rows(hours.order_by(arrivals.c.hour))]

@@ -139,7 +139,7 @@ class Shuffler(Node):
         if known is None:
             self.store.create(name, campaign.mechanism, terms)
         elif known.stored.terms != terms:
-            self.store.change(name, terms=terms)
+            self.store.change(known.stored, terms=terms)
         else:
             return
         self.refresh()
@@ -236,10 +236,9 @@ class Work(Rounds):
             manifest = Manifest(
                 campaign=name,
                 digest=entry.campaign.digest,
-                crowd=part["sealing_key"],
                 batch=bytes(part["batch"]).hex(),
                 sha256=hashlib.sha256(body).hexdigest(),
-                **{field: part[field] for field in ("slot", "size", "part", "parts", "count")},
+                **{field: part[field] for field in ("crowd", "slot", "size", "part", "parts", "count")},
             )
             headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._node.key)
             url = f"{self._node.settings.collector}/v1/campaigns/{name}/batches"

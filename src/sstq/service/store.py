@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -20,6 +20,8 @@ __all__ = ["Counts", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "U
 
 _SERVICE = "service-hours"  # the setting with the hours of service so far
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class StoredCampaign:
@@ -28,6 +30,7 @@ class StoredCampaign:
     name: str
     mechanism: Mechanism
     terms: str
+    version: int
     closed: bool
     senders: frozenset[bytes]
 
@@ -79,7 +82,16 @@ class Store(Database):
 
     def create(self, name: str, mechanism: Mechanism, terms: str) -> None:
         """Store a campaign; ValueError if the name is taken."""
-        row = {"name": name, "mechanism": mechanism.to_json(), "terms": terms, "closed": False, "issued": 0}
+        # So that a change of a deleted campaign does not fit a new one of the same name.
+        first = secrets.randbits(62)
+        row = {
+            "name": name,
+            "mechanism": mechanism.to_json(),
+            "terms": terms,
+            "version": first,
+            "closed": False,
+            "issued": 0,
+        }
 
         def work(connection: sa.Connection) -> None:
             query = sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
@@ -94,15 +106,15 @@ class Store(Database):
     def campaigns(self) -> dict[str, StoredCampaign]:
         """Return all campaigns by name."""
         table = tables.campaigns.c
-        query = sa.select(table.name, table.mechanism, table.terms, table.closed).order_by(table.name)
+        query = sa.select(table.name, table.mechanism, table.terms, table.version, table.closed).order_by(table.name)
 
         def work(connection: sa.Connection) -> dict[str, StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
             for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
                 senders.setdefault(own, set()).add(bytes(digest))
             return {
-                name: StoredCampaign(name, parsed(mechanism), terms, closed, frozenset(senders.get(name, ())))
-                for name, mechanism, terms, closed in connection.execute(query)
+                name: StoredCampaign(name, parsed(mechanism), terms, version, closed, frozenset(senders.get(name, ())))
+                for name, mechanism, terms, version, closed in connection.execute(query)
             }
 
         return self.read(work)
@@ -110,17 +122,22 @@ class Store(Database):
     def _mechanism(self, name: str) -> Mechanism:
         return parsed(self.read(lambda connection: _existing(connection, name)))
 
-    def change(self, name: str, **values: Any) -> None:
-        """Change columns of a campaign; if it is `closed`, stored uploads are still folded, but none is accepted."""
-        change = tables.campaigns.update().where(tables.campaigns.c.name == name).values(values)
-        self._change(name, lambda connection: connection.execute(change))
+    def change(self, known: StoredCampaign, **values: Any) -> bool:
+        """Change columns of a campaign, unless it is another one than was `known`: then nothing changes.
 
-    def _change(self, name: str, work: Callable[[sa.Connection], object]) -> None:
-        def existing(connection: sa.Connection) -> None:
+        Returns whether it was changed. If it is `closed`, stored uploads are still folded, but none is accepted.
+        """
+        table = tables.campaigns
+        change = table.update().where(table.c.name == known.name, table.c.version == known.version)
+        change = change.values(version=known.version + 1, **values)
+        return self._change(known.name, lambda connection: connection.execute(change).rowcount == 1)
+
+    def _change(self, name: str, work: Callable[[sa.Connection], T]) -> T:
+        def existing(connection: sa.Connection) -> T:
             _existing(connection, name)
-            work(connection)
+            return work(connection)
 
-        self.write(existing)
+        return self.write(existing)
 
     def delete(self, name: str) -> None:
         """Delete a campaign and everything collected for it."""

@@ -144,7 +144,8 @@ export class ShownCampaign {
     this.showArrivals();
   }
 
-  showCounts({ status, received, tokens_issued: issued, tokens_unspent: unspent, shuffling }, all) {
+  showCounts(counts, all) {
+    const { status, received, tokens_issued: issued, tokens_unspent: unspent, shuffling } = counts;
     this.shuffling = shuffling;
     at("state").className = `state ${status}`;
     setText(at("state"), words[status]);
@@ -154,13 +155,26 @@ export class ShownCampaign {
       ["In this estimate", count(this.covered)],
       this.panels ? ["Questions", count(this.panels.length)] : ["Standard error", number(error)],
     ];
-    const { checks } = this.estimate;
-    if (checks) facts.push(["Test of the messages", verdict(checks)]);
+    const tested = verdict(this.estimate.checks);
+    if (tested) facts.push(["Test of the messages", tested]);
     if (issued) facts.push(["Tokens left", `${count(unspent)} of ${count(issued)}`]);
     facts.push(["ε per message", number(this.progress.epsilon)]);
     if (shuffling) facts.push(["Shuffled (ε, δ)", claim(shuffling)]);
     setFacts(at("facts"), facts);
+    setText(at("readers"), this.forReaders(counts));
     this.showPrivacy(all);
+  }
+
+  // What readers see, and when.
+  forReaders({ status, released, release_every: every }) {
+    const { readers = "administrator" } = this.document;
+    if (readers === "administrator") return "Only the administrator sees this page.";
+    const who = readers === "public" ? "Everybody sees" : "Readers with the token see";
+    const over = status === "closed";
+    if (!released) return `${who} ${over ? "no estimate" : `an estimate as soon as ${count(every)} messages are counted`}.`;
+    const more = count(Math.max(every, Math.ceil(released / 49))); // 2 % of all then
+    const next = over ? "" : `, and the next one as soon as ${more} more are counted`;
+    return `${who} the estimate from ${count(released)} messages${next}.`;
   }
 
   showPrivacy(all) {
@@ -210,16 +224,11 @@ export class ShownCampaign {
   showEstimate() {
     const { value, stderr, region, groups, note, count: covered, checks } = this.estimate;
     at("note").hidden = !note;
-    setText(at("note"), forReaders(note));
+    setText(at("note"), inPlainWords(note));
     at("note").title = note;
     this.showChecks(checks);
     if (!covered) {
-      setText(
-        at("estimate-text"),
-        this.document.readers === "public" || this.document.readers === "token"
-          ? "No estimate yet. It appears here when enough messages have arrived."
-          : "No messages yet. The estimate appears here as they arrive.",
-      );
+      setText(at("estimate-text"), "No estimate yet. It appears here as messages arrive.");
       this.figures.forEach(({ root }) => {
         root.hidden = true;
       });
@@ -391,7 +400,7 @@ function claim({ crowds }) {
 }
 
 // The estimate's note, but the advice on frames, which is for who makes mechanisms, in other words.
-function forReaders(note) {
+function inPlainWords(note) {
   const rest = note.replace(FRAME_BIAS, "").replace(/; $/, "");
   return [
     note.search(FRAME_BIAS) >= 0 &&
@@ -402,11 +411,11 @@ function forReaders(note) {
     .join(" ");
 }
 
-// One word for both tests; a test that cannot notice anything has not passed.
-function verdict({ norm, counts }) {
-  if ([norm, counts].some((said) => said?.startsWith("alarm: "))) return "alarm";
-  if (counts?.startsWith("passed")) return "passed";
-  return counts?.startsWith("no power") ? "too few messages" : "partly tested";
+// One word for both tests, and none for a test that could not notice anything yet.
+function verdict(checks) {
+  const said = Object.values(checks ?? {});
+  if (said.some((one) => one.startsWith("alarm: "))) return "alarm";
+  return checks?.counts?.startsWith("passed") ? "passed" : "";
 }
 
 const when = (time) => `${time.slice(0, 16).replace("T", " ")} UTC`;

@@ -277,7 +277,7 @@ export class Figure {
     const small = { callback: beginning(["1", "2", "3", "5", "7"], number), autoSkipPadding: 8 };
     const x = scale("messages", {
       type: "logarithmic",
-      min: predicted[0][0],
+      min: predicted[0][0] / 1.3, // the first point is inside
       max: predicted[predicted.length - 1][0],
       ticks,
     });
