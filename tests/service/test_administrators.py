@@ -39,7 +39,7 @@ def test_two_administrators_lose_nothing(database_url, monkeypatch):
         collector.save(Campaign(f"steps-{number}", sstq.FrameUnit(dim=3, epsilon=2.0)), {})
         entry = collector.entries[f"steps-{number}"]
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda terms: change_terms(collector, entry, terms), CHANGES))
+            list(pool.map(change_terms, [collector] * 2, [entry] * 2, CHANGES))
         found = collector.entries[f"steps-{number}"]
         assert (found.campaign.labels, found.release_every, found.stored.closed) == (("a", "b", "c"), 77, True)
     collector.store.close()

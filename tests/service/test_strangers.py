@@ -20,7 +20,6 @@ from sstq.service.clock import Clock
 from sstq.service.node import Collector
 from sstq.service.shuffler import Shuffler, ShufflerSettings
 from sstq.service.store import Refusal, Upload
-from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)

@@ -33,8 +33,8 @@ def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], nullab
 
 
 settings = _table("settings", {"name": _TEXT}, {"value": _BYTES})
-# Mechanism and terms are JSON. `version` is another number after each change. `issued` counts single-use tokens. `ended`
-# says after how many hours of service the campaign was first seen closed; NULL if it is open.
+# Mechanism and terms are JSON. `version` is another number after each change. `issued` counts single-use tokens.
+# `ended` says after how many hours of service the campaign was first seen closed; NULL if it is open.
 campaigns = _table(
     "campaigns",
     {"name": _TEXT},
@@ -73,8 +73,8 @@ releases = _table("releases", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES}
 # What no honest crowd explains, by kind, and after how many messages it was seen first.
 alarms = _table("alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT})
 
-# Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded, the
-# outcome of their envelopes, those that are not opened yet, and the hashes of all others.
+# Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded,
+# the outcome of their envelopes, those that are not opened yet, and the hashes of all others.
 _SEALED = {"slot": _SMALL, "crowd": _TEXT, "size": _NUMBER, "parts": _SMALL}
 OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
 batches = _table("batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER))
