@@ -160,7 +160,8 @@ def fetch(name: str) -> Path:
             _download(release, folder)
         except (OSError, ValueError) as error:
             if not release.npm:
-                raise DatasetUnavailableError(f"{name} could not be downloaded: {error}") from error
+                other = "Debian has it: apt-get install dataset-fashion-mnist"
+                raise DatasetUnavailableError(f"{name} could not be downloaded: {error}. {other}") from error
             _pack(release, folder)
         load(name, folder)
     return folder

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paper.reproduction.jobs import MSE_CLIP
 from paper.reproduction.lines import Section, grouped
-from paper.reproduction.methods import METHODS
+from paper.reproduction.methods import EPSILON, find_method
 from paper.reproduction.once import ONCE_LABELS, TRUST_METHODS
 from paper.reproduction.printed import paper_number
+from paper.theory import least_unbiased_mse
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 COLOURS = {
@@ -63,7 +66,7 @@ def draw_mse(rows: Sequence[Row]) -> Any:
     axes = figure.subplots()
     for method, own in _by_method(rows).items():
         dims, style = [row["dim"] for row in own], _style(method)
-        axes.plot(dims, [row["mse"] for row in own], label=METHODS[method].label, **style)
+        axes.plot(dims, [row["mse"] for row in own], label=find_method(method).label, **style)
         axes.errorbar(
             dims,
             [row["sampled_mse"] for row in own],
@@ -76,6 +79,9 @@ def draw_mse(rows: Sequence[Row]) -> Any:
         )
         for row in own:
             _mark_paper(axes, row["dim"], paper_number("mse", f"d = {row['dim']}", method), style["color"])
+    dims = sorted({row["dim"] for row in rows})
+    least = [least_unbiased_mse(dim, EPSILON, clip=MSE_CLIP) for dim in dims]
+    axes.plot(dims, least, color=INK, linestyle=(0, (1, 2)), linewidth=1.2, label="least of all without bias")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("dimension d")
@@ -99,7 +105,7 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
             paper = paper_number(experiment, setting, method) if scaling == "clip" else None
             lowest, highest = (pick(end, own[-1]["loss"]) for pick, end in ((min, lowest), (max, highest)))
             for axes in (above, below):
-                label = METHODS[method].label if scaling == "clip" else None
+                label = find_method(method).label if scaling == "clip" else None
                 _band(axes, own, "loss", style, label, "gap_half_width")
                 if paper and own[-1]["round"] >= _PAPER_ROUNDS and (paper.value > limit) == (axes is above):
                     _mark_paper(axes, own[-1]["round"], paper, style["color"])
@@ -142,11 +148,11 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
                 [sent],
                 [last["accuracy"]],
                 yerr=None if math.isnan(half) else [half],
-                fmt=_MARKS[method],
+                fmt=_MARKS.get(method, "o"),
                 color=style["color"],
                 markersize=8,
                 capsize=3,
-                label=METHODS[method].label,
+                label=find_method(method).label,
             )
             marked = ((loss, last["round"], "loss"), (accuracy, last["round"], "accuracy"), (bits, sent, "accuracy"))
             for axes, x, setting in marked if last["round"] >= _PAPER_ROUNDS else ():
@@ -170,6 +176,30 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
         note += "; bands: 95 % interval over seeds; diamonds: the paper's numbers"
     _legend(figure, figure.axes[2], note)
     return figure
+
+
+def draw_training(histories: Mapping[str, Sequence[Row]], path: Path) -> None:
+    """Draw the loss, and the accuracy if there is one, of every mechanism by round."""
+    names = ["loss", "accuracy"]
+    if any(row["accuracy"] is None for rows in histories.values() for row in rows):
+        names = ["loss"]
+    figure = new_figure(4.6 * len(names) + 0.6, 4.2, layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for label, rows in histories.items():
+            total = rows[-1]["epsilon"]
+            privacy = "not private" if math.isinf(total) else f"total ε = {total:.6g}"
+            axes.plot(
+                [row["number"] for row in rows],
+                [row[name] for row in rows],
+                color=_colour(label),
+                label=f"{label}, {privacy}",
+            )
+        axes.set_xlabel("round")
+        axes.set_ylabel("test accuracy" if name == "accuracy" else "loss on the test examples")
+        _finish(axes)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    save(figure, path)
 
 
 _ONCE_COLOURS = {
@@ -257,11 +287,16 @@ def _by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return grouped(rows, lambda row: str(row["method"]))
 
 
+def _colour(method: str) -> str:
+    """The method's colour; one that follows from its name for a mechanism that the paper's figures do not have."""
+    return COLOURS.get(method) or f"C{zlib.crc32(method.encode()) % 10}"
+
+
 def _style(method: str) -> dict[str, Any]:
     return {
-        "color": COLOURS[method],
+        "color": _colour(method),
         "linestyle": "--" if method in ("clean", "privunitg") else "-",
-        "linewidth": 1.5 if METHODS[method].from_paper else 2.2,
+        "linewidth": 1.5 if find_method(method).from_paper else 2.2,
     }
 
 

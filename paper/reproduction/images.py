@@ -8,8 +8,9 @@ from typing import Any
 
 from paper.reproduction.jobs import Job
 from paper.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, grouped, interval, judge
-from paper.reproduction.methods import EPSILON, METHODS, Scale
+from paper.reproduction.methods import Scale, find_method
 from paper.reproduction.printed import PaperNumber, paper_number
+from paper.training.problems import SETTINGS
 
 _BITS = 4
 _POINTS = 2.0
@@ -23,7 +24,15 @@ _PAPER_ROUNDS = 100
 def image_jobs(kind: str, scale: Scale) -> list[Job]:
     """Return one job per seed and method, seed by seed, so that an interrupted run has complete seeds."""
     return [
-        Job(kind, method, seed, _BITS, scale.rounds_of(kind))
+        Job(
+            kind,
+            method,
+            seed,
+            scale.bits or _BITS,
+            scale.rounds_of(kind),
+            epsilon=scale.job_epsilon,
+            clients=scale.clients,
+        )
         for seed in range(scale.seeds)
         for method in scale.methods_of(kind)
     ]
@@ -43,8 +52,8 @@ def image_section(kind: str, scale: Scale, results: Results) -> Section:
 
 
 _TEXT = """
-One hidden layer of 32 rectified units; 100 clients with disjoint random parts of the training set, batches of 64,
-gradients clipped to C = 0.1, ε = {epsilon:g} per message, b = 4, server cap 10, {rounds} rounds, so a total of
+One hidden layer of 32 rectified units; {clients} clients with disjoint random parts of the training set, batches of 64,
+gradients clipped to C = 0.1, ε = {epsilon:g} per message, b = {bits}, server cap 10, {rounds} rounds, so a total of
 ε = {total:g} for every client; {seeds} seed(s), each with its own partition, start and batches, which all methods
 share. Weights start from N(0, 2/inputs), pixels are in [0, 1]: the paper does not say, and this meets its loss of
 Clean.
@@ -57,8 +66,15 @@ paper reads them off its figure, and they are not judged.
 
 def _text(kind: str, scale: Scale) -> str:
     rounds = scale.rounds_of(kind)
-    total = rounds * EPSILON
-    text = _TEXT.format(rounds=rounds, epsilon=EPSILON, total=total, seeds=scale.seeds, points=_POINTS)
+    text = _TEXT.format(
+        clients=scale.clients or SETTINGS[kind].clients,
+        bits=scale.bits or _BITS,
+        rounds=rounds,
+        epsilon=scale.epsilon,
+        total=rounds * scale.epsilon,
+        seeds=scale.seeds,
+        points=_POINTS,
+    )
     if rounds < _PAPER_ROUNDS:
         text += f"\n\nQUICK: {rounds} rounds instead of {_PAPER_ROUNDS}, so nothing here is compared with the paper."
     return text
@@ -72,8 +88,8 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
     gap, gap_half = interval(gaps)
     paper, base = paper_number(kind, "accuracy", method), paper_number(kind, "accuracy", "clean")
     compared = mean if base is None or method == "clean" else base.value - gap
-    setting = f"accuracy at a total ε of {group[0].count * EPSILON:g} (Clean: not private)"
-    line = Line(setting, method, METHODS[method].label, mean, half, scale.seeds, compared, paper)
+    setting = f"accuracy at a total ε of {group[0].count * scale.epsilon:g} (Clean: not private)"
+    line = Line(setting, method, find_method(method).label, mean, half, scale.seeds, compared, paper)
     if group[0].count < _PAPER_ROUNDS:
         return replace(line, verdict=NOT_COMPARED if paper else "")
     verdict = judge(compared, paper, absolute=_POINTS)
@@ -93,7 +109,7 @@ def _reason(method: str, gaps: list[float], mean: float, paper: PaperNumber) -> 
     if max(mean, paper.value) < _AT_CHANCE:
         return "Both are at the level of guessing, so the gap only says how good Clean is."
     seeds = f"Single seeds of ours range from {min(gaps):.1f} to {max(gaps):.1f}; the paper has one seed."
-    is_shrunk = METHODS[method].arguments.get("kashin") == "paper" and mean < paper.value
+    is_shrunk = find_method(method).arguments.get("kashin") == "paper" and mean < paper.value
     return f"{seeds} {_SHRUNK}" if is_shrunk else seeds
 
 
@@ -102,7 +118,7 @@ def _loss_line(kind: str, results: Results, group: list[Job], setting: str = "lo
     mean, half = interval([results[job]["train_loss"][-1] for job in group])
     paper = paper_number(kind, "loss", method)
     verdict = NOT_COMPARED if paper else ""
-    label = METHODS[method].label
+    label = find_method(method).label
     return Line(setting, method, label, mean, half, len(group), mean, paper, verdict)
 
 
@@ -110,7 +126,8 @@ def _seed_0_lines(kind: str, results: Results, group: list[Job]) -> list[Line]:
     """One seed, as the paper has: how far single seeds go, so its numbers are not judged again."""
     method, final = group[0].method, _accuracy(results[group[0]])
     paper = paper_number(kind, "accuracy", method)
-    verdict, label = NOT_COMPARED if paper else "", METHODS[method].label
+    verdict = NOT_COMPARED if paper else ""
+    label = find_method(method).label
     accuracy = Line("seed 0: accuracy", method, label, final, math.nan, 1, final, paper, verdict)
     return [accuracy, _loss_line(kind, results, group[:1], "seed 0: loss")]
 
@@ -118,6 +135,7 @@ def _seed_0_lines(kind: str, results: Results, group: list[Job]) -> list[Line]:
 def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
     found = [results[job] for job in group]
     rows = []
+    epsilon = math.inf if group[0].method == "clean" else group[0].message_epsilon
     for number in range(group[0].count + 1):
         accuracy, accuracy_half = interval([100 * result["accuracy"][number] for result in found])
         # A round's loss is that of its batches before the step; round 0 has none.
@@ -127,7 +145,7 @@ def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
                 "method": group[0].method,
                 "round": number,
                 "bits": number * found[0]["message_bits"],
-                "epsilon": number * (math.inf if group[0].method == "clean" else EPSILON) if number else 0.0,
+                "epsilon": number * epsilon if number else 0.0,
                 "accuracy": accuracy,
                 "accuracy_half_width": accuracy_half,
                 "train_loss": loss,

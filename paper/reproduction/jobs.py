@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paper.datasets import load
-from paper.reproduction.methods import METHODS
+from paper.reproduction.methods import EPSILON, find_method
 from paper.training.problems import SETTINGS, Problem, Settings, image_problem, regression_problem
 from paper.training.rounds import Server, train
 from sstq.mechanisms import Mechanism
@@ -42,6 +42,7 @@ class Job:
         dim: the dimension; 0 if the data set determines it.
         scaling: "clip", as private messages must be, or "norm" (see `nonprivate_norm_scaled_mean`).
         epsilon: the ε of a message, if not the paper's.
+        clients: the number of clients of a training, if not the paper's.
     """
 
     kind: str
@@ -52,21 +53,32 @@ class Job:
     dim: int = 0
     scaling: str = "clip"
     epsilon: float | None = None
+    clients: int | None = None
+
+    @property
+    def message_epsilon(self) -> float:
+        """The ε of a message."""
+        return EPSILON if self.epsilon is None else self.epsilon
 
     @property
     def path(self) -> Path:
         """The path of its result file, relative to the folder of results."""
         parts = [self.method, f"b{self.bits}", *([f"d{self.dim}"] if self.dim else []), f"n{self.count}"]
         parts += [] if self.epsilon is None else [f"e{self.epsilon:g}"]
+        parts += [] if self.clients is None else [f"c{self.clients}"]
         leaky = [] if self.scaling == "clip" else [self.scaling]
         return Path(self.kind) / ("-".join([*parts, *leaky, f"s{self.seed}"]) + ".json")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON values."""
         described = asdict(self)
-        # Results written before jobs had an ε are still valid; JSON has no infinity.
+        # Results written before jobs had an ε or clients are still valid; JSON has no infinity.
         epsilon = described.pop("epsilon")
-        return described if epsilon is None else described | {"epsilon": f"{epsilon:g}"}
+        if epsilon is not None:
+            described["epsilon"] = f"{epsilon:g}"
+        if self.clients is None:
+            del described["clients"]
+        return described
 
 
 def run_job(job: Job, data: Path | None = None) -> dict[str, Any]:
@@ -90,7 +102,8 @@ def _measure_error(job: Job) -> dict[str, Any]:
     rng = np.random.default_rng([job.seed, 5])
     vector = rng.standard_normal(job.dim)
     vector *= MSE_CLIP / np.linalg.norm(vector)
-    mechanism = METHODS[job.method].build(job.dim, MSE_CLIP, job.bits, frame_seed=job.seed)
+    method = find_method(job.method)
+    mechanism = method.build(job.dim, MSE_CLIP, job.bits, epsilon=job.message_epsilon, frame_seed=job.seed)
     exact = mechanism.expected_mse(vector)
     errors: list[float] = []
     while len(errors) < job.count:
@@ -109,7 +122,8 @@ def _measure_error(job: Job) -> dict[str, Any]:
 
 def _train(job: Job, data: Path | None) -> dict[str, Any]:
     problem, settings, server = _set_up(job, data)
-    mechanism = METHODS[job.method].build(problem.model.dim, settings.clip, job.bits)
+    method = find_method(job.method)
+    mechanism = method.build(problem.model.dim, settings.clip, job.bits, epsilon=job.message_epsilon)
     columns: dict[str, list[Any]] = {"loss": [], "train_loss": [], "accuracy": [], "mean_norm": []}
     start = time.perf_counter()
     for report in train(
@@ -134,6 +148,7 @@ def _train(job: Job, data: Path | None) -> dict[str, Any]:
 
 def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
     settings = SETTINGS[job.kind]
+    settings = replace(settings, clients=job.clients or settings.clients)
     server = Server(settings.rate, settings.norm_cap)
     if job.kind == "regression":
         return regression_problem(job.dim, settings.clients, job.seed), settings, server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,6 +69,12 @@ class Section:
     lines: Sequence[Line]
     pictures: Sequence[str]
     curves: Sequence[Mapping[str, Any]] = ()
+
+
+def not_compared(section: Section, why: str) -> Section:
+    """Return the section of settings that are not the paper's: with why in its title, and without verdicts."""
+    lines = [replace(line, verdict=NOT_COMPARED if line.paper else "", remark="") for line in section.lines]
+    return replace(section, title=f"{section.title} ({why})", text=f"{section.text.strip()}\n\n{why}.", lines=lines)
 
 
 def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:

@@ -44,12 +44,12 @@ class Method:
         """Create the mechanism for vectors of this dimension and norm."""
         from sstq.mechanisms import mechanism
 
-        given = dict(self.arguments)
+        given = {"clip": clip, **self.arguments}
         if self.name != "clean":
             given["epsilon"] = epsilon
         if self.takes_bits:
             given["bits"] = bits
-        return mechanism(self.name, dim=dim, clip=clip, **given).with_seed(frame_seed)
+        return mechanism(self.name, dim=dim, **given).with_seed(frame_seed)
 
 
 _ALL = (
@@ -90,6 +90,48 @@ _ALL = (
 METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
 """By key, in the order of tables."""
 
+
+_GIVEN = ("dim", "epsilon")
+
+
+def find_method(text: str) -> Method:
+    """Return the method with this key, or the mechanism that NAME:ARGUMENT=VALUE,… describes.
+
+    Examples:
+        >>> find_method("sqkr").label, find_method("sstq:bits=6,level=3.5").arguments
+        ('SQKR, k = 4', {'bits': 6, 'level': 3.5})
+        >>> find_method("sstq:bit=6")
+        Traceback (most recent call last):
+        ...
+        ValueError: bit must be an argument of sstq (bits, clip, ..., got 'sstq:bit=6'
+    """
+    if text in METHODS:
+        return METHODS[text]
+    import inspect
+
+    from sstq.mechanisms import mechanism_class
+
+    name, _, pairs = text.partition(":")
+    # What an experiment decides for all methods, it decides for this one as well.
+    accepted = [name for name in inspect.signature(mechanism_class(name)).parameters if name not in _GIVEN]
+    arguments = {}
+    for pair in filter(None, pairs.split(",")):
+        argument, _, value = pair.partition("=")
+        if argument not in accepted:
+            raise ValueError(f"{argument} must be an argument of {name} ({', '.join(accepted)}), got {text!r}")
+        arguments[argument] = _read_value(value)
+    return Method(text, text, name, arguments, from_paper=False)
+
+
+def _read_value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 # The sizes of the experiments: the paper's, or a quick look at everything.
 _METHODS = tuple(key for key in METHODS if key != "sqkr-3")
 # Variants of metric-aware that other experiments show; on images a method takes minutes per seed.
@@ -97,6 +139,7 @@ _LEFT_OUT = {
     "fashion-mnist": ("sstq-laplace",),
     "cifar-10": ("sstq-laplace", "sstq-metric-sharp"),
 }
+_BITWIDTH_METHODS = ("clean", "sstq-optimized", "sstq-uniform", "sstq-metric", "sstq-metric-sharp", "sstq-laplace")
 
 
 @dataclass(frozen=True)
@@ -106,7 +149,11 @@ class Scale:
     Attributes:
         quick: whether this is less than the paper ran.
         seeds: the number of seeds.
-        methods: keys of `METHODS`.
+        methods: keys of `METHODS`, or other mechanisms as `find_method` reads them.
+        bitwidth_methods: those of the comparison of bit widths.
+        clients: the number of clients of a training, if not the paper's.
+        bits: the bit width b, if not the paper's.
+        epsilon: the ε of a message.
         mse_dims: dimensions of the error measurement.
         trials: the trials of the error measurement per seed.
         regression_dims: dimensions of the regression.
@@ -121,6 +168,10 @@ class Scale:
     quick: bool = False
     seeds: int = 5
     methods: tuple[str, ...] = _METHODS
+    bitwidth_methods: tuple[str, ...] = _BITWIDTH_METHODS
+    clients: int | None = None
+    bits: int | None = None
+    epsilon: float = EPSILON
     mse_dims: tuple[int, ...] = (100, 500, 1000, 5000, 10_000)
     trials: int = 200
     regression_dims: tuple[int, ...] = (100, 200, 500)
@@ -137,8 +188,13 @@ class Scale:
 
     def methods_of(self, kind: str) -> tuple[str, ...]:
         """Return the methods of an experiment."""
-        methods = dict(self.image_methods).get(kind, self.methods)
-        return tuple(method for method in methods if method not in _LEFT_OUT.get(kind, ()))
+        chosen = dict(self.image_methods).get(kind)
+        return chosen or tuple(method for method in self.methods if method not in _LEFT_OUT.get(kind, ()))
+
+    @property
+    def job_epsilon(self) -> float | None:
+        """The ε of a job: None for the paper's."""
+        return None if self.epsilon == EPSILON else self.epsilon
 
 
 FULL = Scale()

@@ -8,7 +8,7 @@ from typing import Any
 
 from paper.reproduction.jobs import MSE_CLIP, Job
 from paper.reproduction.lines import DIFFERS, Line, Results, Section, interval, judge
-from paper.reproduction.methods import METHODS, Scale
+from paper.reproduction.methods import Scale, find_method
 from paper.reproduction.printed import paper_number
 
 BITS = 8
@@ -17,9 +17,9 @@ _TOLERANCE = 0.10
 _AFTER = {"sqkr": "sqkr-3"}
 
 _TEXT = """
-A Gaussian vector of norm C = 0.2, ε = 3, b = {bits}: E‖x̂ − x‖², exact for every method, as the mean over the vectors
-and frames of {seeds} seed(s); beside it {trials:,} simulated messages with their 95 % interval. Agreement means within
-{tolerance:.0%} of the paper's number.
+A Gaussian vector of norm C = 0.2, ε = {epsilon:g}, b = {bits}: E‖x̂ − x‖², exact for every method, as the mean over the
+vectors and frames of {seeds} seed(s); beside it {trials:,} simulated messages with their 95 % interval. Agreement means
+within {tolerance:.0%} of the paper's number.
 
 The mechanisms of ours keep their own best bit width, so their lines do not depend on b.
 """
@@ -48,7 +48,7 @@ _ALWAYS = {
 def mse_jobs(scale: Scale) -> list[Job]:
     """Return one job per method, dimension and seed."""
     return [
-        Job("mse", method, seed, BITS, scale.trials, dim)
+        Job("mse", method, seed, scale.bits or BITS, scale.trials, dim, epsilon=scale.job_epsilon)
         for dim in scale.mse_dims
         for seed in range(scale.seeds)
         for method in _methods(scale)
@@ -61,7 +61,13 @@ def mse_section(scale: Scale, results: Results) -> Section:
     return Section(
         "mse",
         "Error of one message against the dimension",
-        _TEXT.format(bits=BITS, seeds=scale.seeds, trials=scale.trials * scale.seeds, tolerance=_TOLERANCE),
+        _TEXT.format(
+            bits=scale.bits or BITS,
+            epsilon=scale.epsilon,
+            seeds=scale.seeds,
+            trials=scale.trials * scale.seeds,
+            tolerance=_TOLERANCE,
+        ),
         [_line(scale, row) for row in rows],
         ("mse.png",),
         rows,
@@ -108,7 +114,7 @@ def _line(scale: Scale, row: dict[str, Any]) -> Line:
     return Line(
         setting,
         method,
-        METHODS[method].label,
+        find_method(method).label,
         row["mse"],
         row["mse_half_width"],
         scale.seeds,

@@ -7,11 +7,10 @@ from typing import Any
 
 from paper.reproduction.jobs import Job
 from paper.reproduction.lines import AGREES, DIFFERS, Line, Results, Section, grouped, interval, judge
-from paper.reproduction.methods import METHODS, Scale
+from paper.reproduction.methods import Scale, find_method
 from paper.reproduction.printed import paper_number
 
 BITWIDTH_DIM = 200
-BITWIDTH_METHODS = ("clean", "sstq-optimized", "sstq-uniform", "sstq-metric", "sstq-metric-sharp", "sstq-laplace")
 _BITS = 4
 _TOLERANCE = 0.10
 # The paper's numbers of these methods need noise scaled by each client's own norm.
@@ -59,12 +58,12 @@ _NEITHER = {
 
 def regression_jobs(scale: Scale) -> list[Job]:
     """Return one job per method, dimension, seed and scaling of the noise."""
-    return [job for dim in scale.regression_dims for job in _jobs(scale, scale.methods, dim, _BITS)]
+    return [job for dim in scale.regression_dims for job in _jobs(scale, scale.methods, dim, scale.bits or _BITS)]
 
 
 def bitwidth_jobs(scale: Scale) -> list[Job]:
     """Return the jobs for the paper's SSTQ at one dimension, for every bit width."""
-    return [job for bits in scale.bit_widths for job in _jobs(scale, BITWIDTH_METHODS, BITWIDTH_DIM, bits)]
+    return [job for bits in scale.bit_widths for job in _jobs(scale, scale.bitwidth_methods, BITWIDTH_DIM, bits)]
 
 
 def regression_section(scale: Scale, results: Results) -> Section:
@@ -72,9 +71,10 @@ def regression_section(scale: Scale, results: Results) -> Section:
     lines, curves = [], []
     for dim in scale.regression_dims:
         setting = f"d = {dim}"
-        lines += _lines("regression", setting, scale, results, _jobs(scale, scale.methods, dim, _BITS))
-        curves += _curves(setting, results, _jobs(scale, scale.methods, dim, _BITS))
-    title = "Linear regression at b = 4 against the dimension"
+        jobs = _jobs(scale, scale.methods, dim, scale.bits or _BITS)
+        lines += _lines("regression", setting, scale, results, jobs)
+        curves += _curves(setting, results, jobs)
+    title = f"Linear regression at b = {scale.bits or _BITS} against the dimension"
     return Section("regression", title, _TEXT, lines, ("regression.png",), curves)
 
 
@@ -82,7 +82,7 @@ def bitwidth_section(scale: Scale, results: Results) -> Section:
     """Compare final errors at every bit width with the paper's."""
     lines, curves = [], []
     for bits in scale.bit_widths:
-        jobs = _jobs(scale, BITWIDTH_METHODS, BITWIDTH_DIM, bits)
+        jobs = _jobs(scale, scale.bitwidth_methods, BITWIDTH_DIM, bits)
         lines += _lines("bitwidth", f"b = {bits}", scale, results, jobs)
         curves += _curves(f"b = {bits}", results, jobs)
     text = f"The regression above at d = {BITWIDTH_DIM}, with 16 and with 256 codewords."
@@ -93,7 +93,17 @@ def _jobs(scale: Scale, methods: tuple[str, ...], dim: int, bits: int) -> list[J
     rounds = scale.rounds_of("regression")
     return [
         # Other methods have no bit width, so their results are shared.
-        Job("regression", method, seed, bits if METHODS[method].takes_bits else _BITS, rounds, dim, scaling)
+        Job(
+            "regression",
+            method,
+            seed,
+            bits if find_method(method).takes_bits else _BITS,
+            rounds,
+            dim,
+            scaling,
+            scale.job_epsilon,
+            scale.clients,
+        )
         for method in methods
         for scaling in (("clip", "norm") if method in _TOO_GOOD else ("clip",))
         for seed in range(scale.seeds)
@@ -112,7 +122,7 @@ def _lines(experiment: str, setting: str, scale: Scale, results: Results, jobs: 
         ratio, _ = interval([final / base for final, base in zip(finals, clean, strict=True)])
         compared = mean if paper_clean is None or method == "clean" else ratio * paper_clean.value
         paper = paper_number(experiment, setting, method)
-        label = METHODS[method].label + (LEAKY if scaling == "norm" else "")
+        label = find_method(method).label + (LEAKY if scaling == "norm" else "")
         verdict = judge(compared, paper, relative=_TOLERANCE)
         lines[method, scaling] = Line(setting, method, label, mean, half, scale.seeds, compared, paper, verdict)
     return [_explained(line, lines.get((method, "norm"))) for (method, _), line in lines.items()]

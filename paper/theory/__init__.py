@@ -2,7 +2,8 @@
 
 One module per section, numbered as in the paper: Theorem 2.4 (`representations`), Theorem 3.2 and Lemma B.1
 (`flat_response`), Theorems 4.2 and 4.3 (`optimized_codebooks`), Theorems 5.1–5.3 and the bit width (`metric_aware`),
-Theorem 6.2, Corollaries 6.3 and 6.4, Remark F.1 (`convergence`), Theorem A.1, Remark A.2 and Table 1 (`polytopes`).
+Theorem 6.2, Corollaries 6.3 and 6.4, Remarks 7.1 and F.1 (`convergence`), Theorem A.1, Remark A.2 and Table 1
+(`polytopes`), and the least error of all (`optimum`).
 What is only an order in the paper, O(·), is here a bound with a constant.
 
 Notation: U is N×d with UᵀU = (N/d)·I, ρ = N/d, B = K·clip/√N, β = K/√ρ, M = 2^b and p, q are the probabilities of
@@ -21,5 +22,6 @@ from paper.theory.convergence import *
 from paper.theory.flat_response import *
 from paper.theory.metric_aware import *
 from paper.theory.optimized_codebooks import *
+from paper.theory.optimum import *
 from paper.theory.polytopes import *
 from paper.theory.representations import *

@@ -150,7 +150,7 @@ def dsgd_rounds(descent: Descent, target: float) -> int:
     curvature = descent.smoothness * descent.initial_gap
     slope = 8 * math.sqrt(curvature * dsgd_noise(descent))
     root = (slope + math.sqrt(slope**2 + 64 * curvature * left)) / (2 * left)
-    return max(1, math.ceil(root**2 * (1 - 1e-12)))
+    return int(max(1, math.ceil(root**2 * (1 - 1e-12))))
 
 
 def server_cap_bias(norm: float, noise: float, dim: int, cap: float) -> float:

@@ -92,10 +92,13 @@ def image_problem(
     clients: int,
     seed: int,
     *,
-    start: str = "uniform",
+    start: str = "he",
     model: Model | None = None,
 ) -> Problem:
-    """Create the problem of the paper's network, started "uniform" or "he", or of another model, on images."""
+    """Create the problem of the paper's network on images, or of another model.
+
+    The network starts "he", with which Clean has the paper's loss, or "uniform".
+    """
     if model is None:
         model = HiddenLayer(dataset.train_images.shape[1], classes=len(dataset.classes), start=start)
     labels = dataset.train_labels

@@ -73,6 +73,7 @@ class Round:
         epsilon: the ε that this client has spent so far, by plain addition.
         delta: the δ that belongs to it, by plain addition.
         mean_norm: the norm of the estimated mean gradient, before the server's cap.
+        true_norm: the norm of the mean of the clipped gradients, which the server does not see; nan for round 0.
         parameters: the model after the step.
     """
 
@@ -86,6 +87,7 @@ class Round:
     epsilon: float
     delta: float
     mean_norm: float
+    true_norm: float
     parameters: NDArray[np.float32]
 
 
@@ -130,7 +132,7 @@ def train(
         raise ValueError(f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}")
     cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
     model, parameters = problem.model, problem.model.initial(seed)
-    train_loss = mean_norm = nan
+    train_loss = mean_norm = true_norm = nan
     for number in range(rounds + 1):
         members = np.arange(0)
         if number:
@@ -142,6 +144,7 @@ def train(
             train_loss = model.evaluate(parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)).loss
             mean = (estimate or private_mean)(this_round, gradients, number, rng)
             mean_norm = float(np.linalg.norm(mean))
+            true_norm = _clipped_mean_norm(gradients, mechanism.clip)
             parameters = server.step(parameters, mean)
         tested = model.evaluate(parameters, problem.test_x, problem.test_y)
         answers = number if cohorts is None else cohorts.answers_after(number)
@@ -152,12 +155,18 @@ def train(
             accuracy=tested.accuracy,
             clients=len(members),
             mean_norm=mean_norm,
+            true_norm=true_norm,
             parameters=parameters,
             answers=answers,
             bits=answers * mechanism.messages * mechanism.message_bits,
             epsilon=answers * price(mechanism) if answers else 0.0,
             delta=answers * mechanism.delta,
         )
+
+
+def _clipped_mean_norm(gradients: NDArray[np.float32], clip: float) -> float:
+    norms = np.linalg.norm(gradients.astype(np.float64), axis=1, keepdims=True)
+    return float(np.linalg.norm(np.mean(gradients * np.minimum(1, clip / np.maximum(norms, 1e-300)), axis=0)))
 
 
 def private_mean(
