@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+import sstq
 from paper.reproduction.methods import find_method
 from sstq.frames.kashin import represent
 
@@ -30,22 +33,20 @@ def measure_costs(dim: int, clients: int = CLIENTS) -> list[dict[str, Any]]:
     for key in _METHODS:
         method = find_method(key)
         mechanism = method.build(dim, CLIP, BITS)
-
-        def one_round(mechanism: Any = mechanism) -> None:
-            mechanism.aggregator().update(mechanism.encode(vectors, rng=0)).mean()
-
-        seconds = _best(one_round)
+        seconds = _best(partial(_one_round, mechanism, vectors))
         share = 0.0
-        if method.name == "sstq":
-            frame = mechanism.frame
-            kashin = mechanism.kashin
+        if isinstance(mechanism, sstq.SSTQ):
             picks = np.zeros((clients, 1), dtype=np.int64)
-            unit = vectors / CLIP
-            share = min(1.0, _best(lambda f=frame, k=kashin, u=unit, p=picks: represent(f, k, u, p)) / seconds)
+            representing = partial(represent, mechanism.frame, mechanism.kashin, vectors / CLIP, picks)
+            share = min(1.0, _best(representing) / seconds)
         rows.append({"label": method.label, "seconds": seconds, "share": share})
     for row in rows:
         row["ratio"] = row["seconds"] / rows[0]["seconds"]
     return rows
+
+
+def _one_round(mechanism: sstq.Mechanism, vectors: NDArray[np.float32]) -> None:
+    mechanism.aggregator().update(mechanism.encode(vectors, rng=0)).mean()
 
 
 def _best(task: Callable[[], object]) -> float:

@@ -25,8 +25,6 @@ MSE_CLIP = 0.2
 ONCE = "once-"
 """The kinds of jobs in which everybody answers once begin with it; the data set follows."""
 _TRIALS_AT_A_TIME = 50
-# The start of the network. The paper does not say; with it Clean has the paper's loss (see docs/paper.md).
-_START = "he"
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
     if job.kind == "regression":
         return regression_problem(job.dim, settings.clients, job.seed), settings, server
     return (
-        image_problem(load(job.kind, data_folder(job.kind, data)), settings.clients, job.seed, start=_START),
+        image_problem(load(job.kind, data_folder(job.kind, data)), settings.clients, job.seed),
         settings,
         server,
     )
