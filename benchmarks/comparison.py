@@ -100,14 +100,13 @@ def _ask(name: str, task: Task, path: Path) -> Row | Remark:
 
 def own(label: str, mechanism: Mechanism, task: Task) -> Row:
     """One of ours on the same task: the mean error of some rounds of all clients."""
-    truth, people = mean_of(task, len(task.rows)), len(task.rows)
+    truth = mean_of(task, len(task.rows))
     errors = []
     for seed in range(ROUNDS):
         this_round = mechanism if isinstance(mechanism, sstq.Frequencies) else mechanism.with_seed(seed)
-        clients = np.arange(people) if mechanism.coin == "public" else None
-        messages = this_round.encode(task.rows, clients=clients)
+        messages = this_round.encode(task.rows)
         errors.append(np.sum((this_round.aggregator().update(messages).mean().value - truth) ** 2))
-    return Row(label, float(np.mean(errors)) * people / task.dim, mechanism.message_bits)
+    return Row(label, float(np.mean(errors)) * len(task.rows) / task.dim, mechanism.message_bits)
 
 
 def report(rows: Iterable[Row | Remark], yardstick: Row) -> Iterator[Result | Remark]:
@@ -134,9 +133,8 @@ def _vectors() -> Iterator[Result | Remark]:
 def _few_bits() -> Iterator[Result | Remark]:
     task = vectors(EPSILON)
     ours: dict[str, Mechanism] = {
-        "FrameUnit, 8 bits": sstq.FrameUnit(DIM, EPSILON, bits=8, clients=CLIENTS),
-        "FrameUnit, 3 bits": sstq.FrameUnit(DIM, EPSILON, bits=3, clients=CLIENTS),
-        "SQKR": sstq.SQKR(DIM, EPSILON, coin="public"),
+        "FrameUnit": sstq.FrameUnit(DIM, EPSILON),
+        "SQKR": sstq.SQKR(DIM, EPSILON),
         "PrivUnitG": sstq.PrivUnitG(DIM, EPSILON),
     }
     first, *rows = (own(label, mechanism, task) for label, mechanism in ours.items())

@@ -167,13 +167,11 @@ def timing() -> Iterator[Result]:
         ("frameunit", 16_384, {}),
         ("vqsgd", 1000, {}),
         ("sqkr", 1000, {}),
-        ("rrsc", 1000, {"bits": 5}),
     ):
         mechanism = sstq.mechanism(name, dim=dim, epsilon=EPSILON, **options)
         vectors = _telling_vectors(mechanism)
-        encode = partial(mechanism.encode, clients=[7]) if mechanism.coin == "public" else mechanism.encode
         with threads(1):
-            clocks = [partial(seconds_of, partial(encode, x)) for x in vectors.values()]
+            clocks = [partial(seconds_of, partial(mechanism.encode, x)) for x in vectors.values()]
             times = np.array(in_turns(*clocks, repeats=300))
         least, median = times.min(axis=1), np.median(times, axis=1)
         for position, what in enumerate(vectors):
@@ -206,7 +204,7 @@ def aggregate() -> Iterator[Result | Remark]:
     """Messages of SSTQ into a mean, d = 25,450, one core: million messages per second, by where they come from."""
     mechanism, rng, count = SSTQ(DIM, EPSILON, bits=BITS), np.random.default_rng(1), 8_000_000
     code, index = (rng.integers(f.limit, size=count).astype(f.dtype) for f in mechanism.layout.fields)
-    messages = mechanism.messages_from_columns((code, index), None, simulated=True)
+    messages = mechanism.messages_from_columns((code, index), simulated=True)
     raw, aggregator = messages.to_bytes(), mechanism.aggregator()
     with tempfile.TemporaryDirectory() as folder, threads(1):
         calls: dict[str, Callable[[], object]] = {
@@ -323,7 +321,7 @@ def _write_shards(folder: Path, form: str, messages: int) -> None:
         for first in range(0, count, 1 << 20):
             size = min(1 << 20, count - first)
             columns = (rng.integers(f.limit, size=size, dtype=f.dtype) for f in mechanism.layout.fields)
-            yield mechanism.messages_from_columns(tuple(columns), None, simulated=True)
+            yield mechanism.messages_from_columns(tuple(columns), simulated=True)
 
     for first in range(0, messages, SHARD):
         write_messages(folder / f"{first}.{form}", batches(min(SHARD, messages - first)))

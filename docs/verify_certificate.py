@@ -7,7 +7,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-DECIDES = dict.fromkeys(["sstq", "rrsc", "mmrc", "compressed-privunitg"], "code")
+DECIDES = {"sstq": "code"}
 DECIDES |= {"frameunit": "row", "groupunit": "row", "vqsgd": "vertex", "sqkr": "bits"}
 TOTAL, TERMS, DIGITS = 1 << 62, 160, {*"0123456789"}
 whole = lambda v: [*map(whole, v)] if type(v) is list else int(v) if type(v) is str and set(v) <= DIGITS and v else v

@@ -57,6 +57,20 @@ ORDERS: Mapping[str, tuple[str, str, str, Mapping[str, Any], bool]] = {
 }
 
 
+def sqkr_bits(k: int, size: int, *, shared: bool = False) -> int:
+    """The bits of a subsampled message of SQKR on N = `size` coefficients.
+
+    A message has k bits and names k coordinates. The footnote of Table 1 is of shared randomness: server and client
+    draw the coordinates from it, and k bits are left.
+
+    Examples:
+        >>> sqkr_bits(4, 65_536), sqkr_bits(4, 65_536, shared=True)
+        (68, 4)
+    """
+    names = 0 if shared else (size - 1).bit_length()
+    return k * (names + 1)
+
+
 def measured_orders(rows: Sequence[str] = tuple(ORDERS)) -> list[dict[str, Any]]:
     """Measure the orders of exact errors: d from 1,024 to 4,096 at ε = 1, ε from 0.05 to 0.1, b from 9 to 10."""
     low, high = _DIMS

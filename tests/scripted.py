@@ -37,7 +37,7 @@ def steps(draw):
             yield [(a << 2, b << 2) for a in first for b in (start, end - 1)], Fraction(mass * (end - start), TOTAL**2)
 
 
-def law_of(mechanism, draw, row, first, *rest, client=None):
+def law_of(mechanism, draw, row, first, *rest):
     """The exact distribution of a message's number, {number: probability}, for somebody with this row.
 
     It is a step function of the two words of the draw, of which both ends of every step are encoded; the words before
@@ -45,9 +45,8 @@ def law_of(mechanism, draw, row, first, *rest, client=None):
     """
     script, masses = zip(*steps(draw), strict=True)
     words = np.array([(first, *pair, *rest) for four in script for pair in four], dtype=np.uint64)
-    clients = None if client is None else np.full(len(words), client, dtype=np.uint64)
     source = ScriptedBits(words[:, : mechanism.words_each])
-    sent = mechanism._encode_rows(np.tile(row, (len(words), 1)), clients, source, None)[0].reshape(-1, 4)
+    sent = mechanism._encode_rows(np.tile(row, (len(words), 1)), source, None)[0].reshape(-1, 4)
     assert np.all(sent == sent[:, :1])
     law = {}
     for number, mass in zip(sent[:, 0].tolist(), masses, strict=True):

@@ -50,17 +50,15 @@ static sstq_params take_params(input *in, float schedule[][3], double *codebook)
 {
     static const sstq_mechanism kinds[] = {SSTQ_FRAMEUNIT, SSTQ_GROUPUNIT, SSTQ_FLAT, (sstq_mechanism)5};
     sstq_params p;
-    uint32_t i, repaired = take_below(in, 8) > 0, rows;
+    uint32_t i, repaired = take_below(in, 8) > 0;
     memset(&p, 0, sizeof p);
     p.mechanism = kinds[take_below(in, repaired ? 3 : 4)];
     take(in, &p.clip, sizeof p.clip);
     p.frame_size = (uint32_t)1 << take_below(in, 13);
     p.dim = take_below(in, 300);
     take(in, &p.frame_seed, sizeof p.frame_seed);
-    p.public_coin = take_below(in, 2);
     p.rounds = 2 + take_below(in, 3);
     p.frames = take_below(in, 100);
-    p.row_bits = take_below(in, 2) ? take_below(in, 15) : 0;
     p.inside = take_below(in, 1 << 13);
     take(in, &p.threshold, sizeof p.threshold);
     p.groups = take_below(in, 100);
@@ -86,11 +84,7 @@ static sstq_params take_params(input *in, float schedule[][3], double *codebook)
     p.rounds = 2 + p.rounds % 2;
     p.frames += p.frames == 0;
     p.threshold = 1 + (p.threshold >> 3);
-    p.row_bits = p.mechanism == SSTQ_FRAMEUNIT && (uint32_t)1 << p.row_bits <= 2 * p.frame_size ? p.row_bits : 0;
-    rows = p.row_bits ? (uint32_t)1 << (p.row_bits - 1) : p.frame_size;
-    p.inside = 1 + p.inside % rows;
-    if (p.mechanism != SSTQ_FLAT)
-        p.public_coin = p.row_bits ? 1 : p.public_coin && p.frames > 1;
+    p.inside = 1 + p.inside % p.frame_size;
     p.groups += 2;
     p.blocks = (p.groups + p.blocks) / (p.blocks + 1);
     if (p.share_size && p.frames > 1) {
@@ -169,13 +163,13 @@ static void try_survey(input *in, sstq_params p)
     questions[2].labels = labels + 1;
     questions[2].part = take_frequencies(in, labels + 2);
     questions[2].high = 1.0 + take_below(in, 9);
-    if (p.mechanism == SSTQ_FRAMEUNIT && !p.public_coin && !p.row_bits && !sstq_check(&p)) {
+    if (p.mechanism == SSTQ_FRAMEUNIT && !sstq_check(&p)) {
         survey.count = 4; /* a vector; and several choices as a vector if it is as long as that */
         if (p.dim == labels + 1) {
             questions[1].part = p;
             questions[1].items = 1;
         }
-    } else if (p.mechanism == SSTQ_GROUPUNIT && !p.public_coin && !sstq_check(&p) && p.groups == labels + 1) {
+    } else if (p.mechanism == SSTQ_GROUPUNIT && !sstq_check(&p) && p.groups == labels + 1) {
         questions[3] = questions[4]; /* the mean of the number, if it has one dimension, per label */
         questions[3].value = 2;
         survey.count = p.dim == 1 ? 4 : 3;
@@ -208,7 +202,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
     sstq_params p;
     sstq_sizes sizes = {0, 0};
     sstq_buffers buffers;
-    uint64_t message = 0, repeated = 0, client;
+    uint64_t message = 0, repeated = 0;
     uint32_t group, bits, small;
     float *x;
     sstq_error error;
@@ -217,7 +211,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
     p = take_params(&in, schedule, codebook);
     group = take_below(&in, 110);
     small = take_below(&in, 16);
-    take(&in, &client, sizeof client);
     error = sstq_sizes_of(&p, &sizes);
     bits = sstq_message_bits(&p);
     CHECK(error == sstq_check(&p) && (error ? bits == 0 : bits >= 1 && bits <= 61));
@@ -230,8 +223,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
     if (small == 0 && !error)
         buffers.sizes.floats--;
     again = in;
-    error = sstq_encode(&p, x, p.dim, group, client, hand_out, &in, &buffers, &message);
-    CHECK(error == sstq_encode(&p, x, p.dim, group, client, hand_out, &again, &buffers, &repeated));
+    error = sstq_encode(&p, x, p.dim, group, hand_out, &in, &buffers, &message);
+    CHECK(error == sstq_encode(&p, x, p.dim, group, hand_out, &again, &buffers, &repeated));
     CHECK(message == repeated && in.calls == (error ? 0u : p.mechanism == SSTQ_GROUPUNIT ? 2u : 1u));
     CHECK(strcmp(sstq_error_name(error), "SSTQ_UNKNOWN_ERROR"));
     if (!sstq_check(&p)) {

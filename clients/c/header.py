@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import sstq
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.frameunit.mechanism import FrameUnit
 from sstq.mechanisms.frameunit.rows import RowMechanism
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
@@ -145,7 +144,7 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
     _check_known(mechanism)
     frame: Any = mechanism.frame  # type: ignore[attr-defined]
     common = {"epsilon": mechanism.epsilon, "clip": mechanism.clip, "dim": mechanism.dim}
-    common |= {"frame_size": frame.size, "frame_seed": frame.seed, "public_coin": int(mechanism.coin == "public")}
+    common |= {"frame_size": frame.size, "frame_seed": frame.seed}
     if isinstance(mechanism, SSTQ):
         channel: Any = mechanism.channel
         # The representation of the C client has no caps.
@@ -154,8 +153,6 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
         return common | parts | {"codebook": mechanism.codebook.values, "own": channel.own, "other": channel.other}
     rows: Any = mechanism
     own = {"rounds": frame.rounds, "frames": rows.frames}
-    if isinstance(mechanism, FrameUnit):
-        own["row_bits"] = mechanism.bits or 0
     own |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
     if isinstance(mechanism, GroupUnit):
         own |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}

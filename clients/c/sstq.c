@@ -56,50 +56,32 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static int sends_frame(const sstq_params *p)
-{
-    return p->frames > 1 && !p->public_coin;
-}
-
 /* The groups of a block; for FrameUnit the vector is a block of its own. */
 static uint32_t groups_of_block(const sstq_params *p)
 {
     return p->mechanism == SSTQ_GROUPUNIT ? (p->groups + p->blocks - 1) / p->blocks : 1;
 }
 
-/* The rows that take part. */
-static uint32_t rows_of(const sstq_params *p)
-{
-    return p->row_bits ? (uint32_t)1 << (p->row_bits - 1) : p->frame_size;
-}
-
 /* The candidates of the draw: signed rows, in all blocks. */
 static uint32_t candidates_of(const sstq_params *p)
 {
-    return p->mechanism == SSTQ_GROUPUNIT ? 2 * p->frame_size * p->blocks : 2 * rows_of(p);
+    return p->mechanism == SSTQ_GROUPUNIT ? 2 * p->frame_size * p->blocks : 2 * p->frame_size;
 }
 
 static int rows_are_consistent(const sstq_params *p)
 {
     return (p->rounds == 2 || p->rounds == 3) && p->frames >= 1 && p->frames <= LARGEST_FRAME && p->inside >= 1 &&
-           p->inside <= rows_of(p) && p->threshold >= 1 && p->threshold < TOTAL;
-}
-
-static int frameunit_is_consistent(const sstq_params *p)
-{
-    if (p->row_bits ? !p->public_coin : p->public_coin && p->frames == 1)
-        return 0;
-    return p->row_bits <= bits_below(p->frame_size) + 1 && rows_are_consistent(p);
+           p->inside <= p->frame_size && p->threshold >= 1 && p->threshold < TOTAL;
 }
 
 static int groupunit_is_consistent(const sstq_params *p)
 {
     uint64_t own, most = (uint64_t)1 << 31;
-    if (p->groups < 2 || p->groups > (uint32_t)1 << 24 || p->blocks < 1 || p->blocks > p->groups || p->row_bits)
+    if (p->groups < 2 || p->groups > (uint32_t)1 << 24 || p->blocks < 1 || p->blocks > p->groups)
         return 0;
     own = groups_of_block(p);
     if ((p->groups + own - 1) / own != p->blocks || own * p->dim > p->frame_size ||
-        2 * (uint64_t)p->frame_size * p->blocks > most || (p->public_coin && p->frames == 1) || !rows_are_consistent(p))
+        2 * (uint64_t)p->frame_size * p->blocks > most || !rows_are_consistent(p))
         return 0;
     if (p->share_size == 0)
         return p->vector_frames == p->frames;
@@ -159,8 +141,7 @@ static uint32_t multipliers_of(const sstq_params *p)
 
 static int frequencies_is_consistent(const sstq_params *p)
 {
-    if (p->groups < 2 || p->groups > (uint32_t)1 << 20 || p->dim || p->frames > 1 || p->public_coin ||
-        p->share_threshold < 1 || p->share_threshold >= TOTAL)
+    if (p->groups < 2 || p->groups > (uint32_t)1 << 20 || p->dim || p->frames > 1 || p->share_threshold < 1 || p->share_threshold >= TOTAL)
         return 0;
     return whole_width(p) || (p->share_size >= p->groups && p->share_size <= (uint32_t)1 << 21 && p->share_inside > 1 &&
                               p->share_inside < p->share_size);
@@ -173,11 +154,10 @@ sstq_error sstq_check(const sstq_params *p)
         return SSTQ_BAD_ARGUMENT;
     if (p->mechanism == SSTQ_FREQUENCIES)
         return frequencies_is_consistent(p) ? SSTQ_OK : SSTQ_BAD_PARAMETERS;
-    if (!(p->clip >= 1e-100 && p->clip <= 1e100) || p->dim < 1 || p->dim > p->frame_size || p->public_coin > 1 ||
-        p->frame_size > LARGEST_FRAME || (p->frame_size & (p->frame_size - 1)))
+    if (!(p->clip >= 1e-100 && p->clip <= 1e100) || p->dim < 1 || p->dim > p->frame_size || p->frame_size > LARGEST_FRAME || (p->frame_size & (p->frame_size - 1)))
         return SSTQ_BAD_PARAMETERS;
     if (p->mechanism == SSTQ_FRAMEUNIT)
-        consistent = frameunit_is_consistent(p);
+        consistent = rows_are_consistent(p);
     else if (p->mechanism == SSTQ_GROUPUNIT)
         consistent = groupunit_is_consistent(p);
     else if (p->mechanism == SSTQ_FLAT)
@@ -200,7 +180,7 @@ sstq_error sstq_sizes_of(const sstq_params *p, sstq_sizes *sizes)
         sizes->floats = 2 * (size_t)p->frame_size;
         sizes->words += ((size_t)p->frame_size + 31) / 32;
     } else {
-        sizes->floats = (size_t)p->frame_size + (p->row_bits ? rows_of(p) : 0);
+        sizes->floats = p->frame_size;
     }
     return SSTQ_OK;
 }
@@ -210,17 +190,17 @@ uint32_t sstq_message_bits(const sstq_params *p)
     if (sstq_check(p))
         return 0;
     if (p->mechanism == SSTQ_FLAT)
-        return p->bits + (p->public_coin ? 0 : bits_below(p->frame_size));
+        return p->bits + bits_below(p->frame_size);
     if (p->mechanism == SSTQ_FREQUENCIES)
         return bits_below((uint64_t)multipliers_of(p) * p->share_size);
-    return bits_below(candidates_of(p)) + (sends_frame(p) ? bits_below(p->frames) : 0);
+    return bits_below(candidates_of(p)) + ((p->frames > 1) ? bits_below(p->frames) : 0);
 }
 
 uint32_t sstq_words_each(const sstq_params *p)
 {
     if (sstq_check(p))
         return 0;
-    return p->mechanism != SSTQ_FLAT && sends_frame(p) ? 4 : 3;
+    return p->mechanism != SSTQ_FLAT && (p->frames > 1) ? 4 : 3;
 }
 
 /* --------------------------------------------------------- public randomness */
@@ -283,25 +263,6 @@ static uint64_t word_of(uint64_t seed, const char *purpose, uint64_t identifier)
     uint64_t out[4];
     sstq_philox(seed, purpose, identifier, out);
     return out[0];
-}
-
-uint32_t sstq_permuted(uint64_t key, uint32_t place, uint32_t bits)
-{
-    uint32_t low_bits = bits / 2, high_bits = bits - bits / 2, step, steps = bits >= 6 ? 8 : 32;
-    uint64_t high = place >> low_bits, low = place & (((uint32_t)1 << low_bits) - 1);
-    for (step = 0; step < steps; step++) {
-        uint64_t other = step % 2 ? high : low, width = step % 2 ? low_bits : high_bits;
-        uint64_t word = key + (((uint64_t)(step + 1) << 32) + other) * UINT64_C(0x9E3779B97F4A7C15);
-        word = (word ^ (word >> 30)) * UINT64_C(0xBF58476D1CE4E5B9); /* SplitMix64's finalizer */
-        word = (word ^ (word >> 27)) * UINT64_C(0x94D049BB133111EB);
-        word ^= word >> 31;
-        word = word >> 1 >> (63 - width); /* in two shifts: one by 64 is undefined */
-        if (step % 2)
-            low ^= word;
-        else
-            high ^= word;
-    }
-    return (uint32_t)((high << low_bits) | low);
 }
 
 /* Four numbers for each value of four bits: the sign -1 or the factor 1 where the bit is 1. */
@@ -533,21 +494,13 @@ uint32_t sstq_signed_row(const float *scores, uint32_t rows, uint32_t inside, ui
 
 /* The signed row at a place among those best aligned with x, which has the norm `length`, or its own if that is < 0. */
 static uint32_t pick_row(const sstq_params *p, uint64_t seed, const float *x, double length, size_t offset,
-                         uint64_t client, uint64_t flip, uint32_t place, const sstq_buffers *buffers)
+                         uint64_t flip, uint32_t place, const sstq_buffers *buffers)
 {
     float *scores = buffers->floats;
-    uint32_t rows = rows_of(p), slot;
     double norm = sstq_norm(x, p->dim, offset, (size_t)groups_of_block(p) * p->dim);
     double sign = sstq_is_negative(length < 0 ? norm : length, p->clip, flip) ? -1.0 : 1.0;
     sstq_mix(p, seed, x, offset, norm, sign, scores);
-    if (p->row_bits) {
-        uint64_t key = word_of(p->frame_seed, "rows", client);
-        float *chosen = scores + p->frame_size;
-        for (slot = 0; slot < rows; slot++)
-            chosen[slot] = scores[sstq_permuted(key, slot, bits_below(p->frame_size))];
-        scores = chosen;
-    }
-    return sstq_signed_row(scores, rows, p->inside, place, buffers->words);
+    return sstq_signed_row(scores, p->frame_size, p->inside, place, buffers->words);
 }
 
 uint32_t sstq_share_row(const sstq_params *p, uint32_t group, uint32_t frame, const uint64_t *words)
@@ -749,31 +702,28 @@ uint32_t sstq_code(uint64_t own, uint64_t other, uint32_t token, uint64_t word)
 
 /* ------------------------------------------------------------------ encoding */
 
-static uint64_t encode_flat(const sstq_params *p, const float *x, uint64_t client, const uint64_t *words,
-                            const sstq_buffers *buffers)
+static uint64_t encode_flat(const sstq_params *p, const float *x, const uint64_t *words, const sstq_buffers *buffers)
 {
-    uint64_t chooser = p->public_coin ? word_of(p->frame_seed, "assign", client) : words[0];
-    uint32_t index = (uint32_t)sstq_multiply_shift(chooser, p->frame_size);
+    uint32_t index = (uint32_t)sstq_multiply_shift(words[0], p->frame_size);
     double coordinate = sstq_coordinate(p, x, index, buffers);
     uint64_t code = sstq_code(p->own, p->other, sstq_token(p->codebook, p->bits, coordinate, words[1]), words[2]);
-    return p->public_coin ? code : code | (uint64_t)index << p->bits;
+    return code | (uint64_t)index << p->bits;
 }
 
-static uint64_t encode_row(const sstq_params *p, const float *x, double length, uint32_t group, uint64_t client,
+static uint64_t encode_row(const sstq_params *p, const float *x, double length, uint32_t group,
                            const uint64_t *words, const sstq_buffers *buffers)
 {
-    uint32_t own_groups = groups_of_block(p), block = group / own_groups, own = 2 * rows_of(p);
+    uint32_t own_groups = groups_of_block(p), block = group / own_groups, own = 2 * p->frame_size;
     uint32_t place = sstq_draw_place(candidates_of(p), p->inside, p->threshold, words[1], words[2]), frame = 0;
     uint64_t seed = p->frame_seed, row;
     size_t offset;
     if (p->frames > 1) {
-        uint64_t chooser = p->public_coin ? word_of(seed, "group", client) : words[3];
-        frame = (uint32_t)sstq_multiply_shift(chooser, p->frames);
+        frame = (uint32_t)sstq_multiply_shift(words[3], p->frames);
         seed = word_of(seed, "frames", frame);
     }
     /* The places of the own block come first. The work is the same for those of others. */
     offset = (size_t)(group % own_groups) * p->dim;
-    row = pick_row(p, seed, x, length, offset, client, words[0], place < own ? place : 0, buffers);
+    row = pick_row(p, seed, x, length, offset, words[0], place < own ? place : 0, buffers);
     if (place < own) {
         row += (uint64_t)block * own;
     } else {
@@ -782,7 +732,7 @@ static uint64_t encode_row(const sstq_params *p, const float *x, double length, 
     }
     if (p->mechanism == SSTQ_GROUPUNIT && frame >= p->vector_frames)
         row = sstq_share_row(p, group, frame, words);
-    return sends_frame(p) ? row | (uint64_t)frame << bits_below(candidates_of(p)) : row;
+    return p->frames > 1 ? row | (uint64_t)frame << bits_below(candidates_of(p)) : row;
 }
 
 /* Overwrite secrets; `volatile` keeps compilers from leaving it out. */
@@ -793,7 +743,7 @@ static void wipe(void *memory, size_t size)
         *bytes++ = 0;
 }
 
-sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint32_t group, uint64_t client,
+sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint32_t group,
                        sstq_random random, void *context, const sstq_buffers *buffers, uint64_t *message)
 {
     unsigned char bytes[8 * MOST_WORDS], spare[8];
@@ -827,9 +777,9 @@ sstq_error sstq_encode(const sstq_params *p, const float *x, size_t length, uint
         group = (uint32_t)sstq_multiply_shift(chooser, p->groups);
         x = NULL;
     }
-    *message = p->mechanism == SSTQ_FLAT          ? encode_flat(p, x, client, words, buffers)
+    *message = p->mechanism == SSTQ_FLAT          ? encode_flat(p, x, words, buffers)
                : p->mechanism == SSTQ_FREQUENCIES ? sstq_category_code(p, group, words)
-                                                  : encode_row(p, x, -1, group, client, words, buffers);
+                                                  : encode_row(p, x, -1, group, words, buffers);
     /* With these words, the message would tell more than it may. */
     wipe(bytes, sizeof bytes);
     wipe(spare, sizeof spare);
@@ -866,7 +816,7 @@ static int is_ranged(const sstq_question *q)
 static int question_is_consistent(const sstq_survey *s, const sstq_question *q)
 {
     const sstq_question *group, *value;
-    if (sstq_check(&q->part) || q->part.public_coin || q->part.row_bits || q->draw < 1 || q->draw > TOTAL)
+    if (sstq_check(&q->part) || q->draw < 1 || q->draw > TOTAL)
         return 0;
     switch (q->type) {
     case SSTQ_CHOICE:
@@ -1039,7 +989,7 @@ static uint64_t encode_vector(const sstq_survey *s, const sstq_question *q, cons
     }
     if (x && !all_finite(x, p->dim))
         x = NULL;
-    sent = encode_row(p, x, length, group, 0, words, buffers);
+    sent = encode_row(p, x, length, group, words, buffers);
     if (p->frames == 1)
         return sent;
     return (sent & (((uint64_t)1 << row_bits) - 1)) * p->frames + (sent >> row_bits);

@@ -38,12 +38,10 @@ typedef struct {
     uint32_t dim;          /* d, the numbers of a vector */
     uint32_t frame_size;   /* N, a power of two */
     uint64_t frame_seed;
-    uint32_t public_coin;  /* 1 if the client's number decides on its frame, rows (FrameUnit) or index (SSTQ) */
 
     /* FrameUnit and GroupUnit */
     uint32_t rounds;       /* transforms of a mixing: 2 or 3 */
     uint32_t frames;       /* G, among which clients spread */
-    uint32_t row_bits;     /* b of FrameUnit's bits=b, whose public coin takes 2^(b-1) of the rows; 0 for all rows */
     uint32_t inside;       /* k */
     uint64_t threshold;    /* T: one of the k best rows is sent with probability T/2^62 */
 
@@ -136,11 +134,10 @@ uint32_t sstq_words_each(const sstq_params *params);
  * as the zero vector. So is that of a group that does not exist, in a group drawn uniformly.
  *
  * group: the private group (GroupUnit), or the category (Frequencies, with x = NULL and length = 0), otherwise ignored.
- * client: the public number of this client, for a public coin, otherwise ignored.
  * random: NULL for the operating system. It is called after the arguments are checked, once, and for GroupUnit and
  *     Frequencies once more for 8 bytes, whatever the vector; words are little-endian.
  */
-sstq_error sstq_encode(const sstq_params *params, const float *x, size_t length, uint32_t group, uint64_t client,
+sstq_error sstq_encode(const sstq_params *params, const float *x, size_t length, uint32_t group,
                        sstq_random random, void *context, const sstq_buffers *buffers, uint64_t *message);
 
 /* The same for a survey: SSTQ_OK or SSTQ_BAD_PARAMETERS; the buffers; the bits of a message, at most 62. */
@@ -179,8 +176,6 @@ enum {
 void sstq_philox(uint64_t seed, const char *purpose, uint64_t counter, uint64_t out[4]);
 /* floor(word * limit / 2^64). */
 uint64_t sstq_multiply_shift(uint64_t word, uint64_t limit);
-/* Where the permutation of 2^bits places with that key takes a place. */
-uint32_t sstq_permuted(uint64_t key, uint32_t place, uint32_t bits);
 /* Multiply x by the first `count` public signs. */
 void sstq_apply_signs(uint64_t seed, const char *purpose, float *x, size_t count);
 /* The unnormalised Walsh-Hadamard transform of 2^bits numbers, in place, index bits in ascending order. */

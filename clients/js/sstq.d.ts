@@ -64,7 +64,7 @@ export declare function canonical(value: unknown): string;
 
 /**
  * A randomizer of vectors (FrameUnit, GroupUnit, or SSTQ with the flat channel), of categories (Frequencies) or of
- * answers (Survey); all with a private coin. What it encodes is a vector, a category or a record.
+ * answers (Survey). What it encodes is a vector, a category or a record.
  */
 export declare class Mechanism {
   /** Read the JSON of a mechanism; an SstqError if it is not one, or if its draw is not ε-LDP as it says. */

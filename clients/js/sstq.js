@@ -471,7 +471,7 @@ class RowEncoder extends VectorEncoder {
     super(stated);
     Object.assign(this, { own, size, rounds });
     const { epsilon } = this;
-    stated.option("coin", "private"); // a public one needs named clients, whom no collector takes messages from
+    stated.option("coin", "private");
     stated.number("alignment", 1e-30, 1e30); // only the server divides by it
     this.seed = stated.big("frame_seed", 0n, WORD - 1n);
     const inside = stated.integer("inside", 1, size);
@@ -634,7 +634,7 @@ class CategoryEncoder {
 
 function readFrameUnit(stated) {
   const dim = stated.integer("dim", 1, 2 ** 30), size = frameSize(stated, dim, largestFrame(dim));
-  stated.option("bits", null); // rows that a public coin chooses
+  stated.option("bits", null);
   const rounds = dim <= 4096 || stated.integer("frames", 1, 2 ** 30) >= 32 ? 3 : 2;
   return new RowEncoder(stated, 1, 1, size, rounds);
 }

@@ -168,7 +168,7 @@ _BELOW_ONE = 1 - 1e-6
 def nonprivate_norm_scaled_mean(
     mechanism: Mechanism,
     gradients: NDArray[np.float32],
-    round_number: int,  # noqa: ARG001 (private coins only)
+    round_number: int,  # noqa: ARG001 (an `Estimator` takes it)
     rng: np.random.Generator | None,
 ) -> NDArray[np.float64]:
     """The mean of decoded directions, each times its (clipped) norm. NOT PRIVATE: the norms are used in clear.

@@ -170,7 +170,10 @@ def _clipped_mean_norm(gradients: NDArray[np.float32], clip: float) -> float:
 
 
 def private_mean(
-    mechanism: Mechanism, gradients: NDArray[np.float32], round_number: int, rng: np.random.Generator | None
+    mechanism: Mechanism,
+    gradients: NDArray[np.float32],
+    round_number: int,  # noqa: ARG001 (an `Estimator` takes it)
+    rng: np.random.Generator | None,
 ) -> NDArray[np.float64]:
     """Return the mean of the clients' vectors as the server estimates it from their messages.
 
@@ -179,16 +182,12 @@ def private_mean(
         >>> private_mean(sstq.FrameUnit(dim=3, epsilon=4.0), np.full((100, 3), 0.1), 1, None).shape
         (3,)
     """
-    clients = None
-    if mechanism.coin == "public":  # a fresh coin in every round, even if rounds share a mechanism
-        clients = np.uint64(2**32 * round_number) + np.arange(len(gradients), dtype=np.uint64)
     aggregator = mechanism.aggregator()
     for start in range(0, len(gradients), _CLIENTS_AT_A_TIME):
         part = slice(start, start + _CLIENTS_AT_A_TIME)
-        identities = None if clients is None else clients[part]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClippedWarning)  # gradients are clipped on purpose
-            aggregator.update(mechanism.encode(gradients[part], rng=rng, clients=identities))
+            aggregator.update(mechanism.encode(gradients[part], rng=rng))
     return aggregator.mean().value
 
 

@@ -5,11 +5,8 @@ from sstq.aggregation import Aggregator as Aggregator
 from sstq.aggregation import Estimate as Estimate
 from sstq.baselines import CSGM as CSGM
 from sstq.baselines import L2CSGM as L2CSGM
-from sstq.baselines import MMRC as MMRC
-from sstq.baselines import RRSC as RRSC
 from sstq.baselines import SQKR as SQKR
 from sstq.baselines import Clean as Clean
-from sstq.baselines import CompressedPrivUnitG as CompressedPrivUnitG
 from sstq.baselines import PrivUnit as PrivUnit
 from sstq.baselines import PrivUnitG as PrivUnitG
 from sstq.baselines import ProjUnit as ProjUnit

@@ -106,7 +106,7 @@ def simulate(
     if built.groups is not None:
         raise ValueError(f"mechanism must have no private groups, got {mechanism!r}")
     aggregator = built.aggregator()
-    aggregator.update(built.encode(rows, rng, clients=np.arange(len(rows)) if built.coin == "public" else None))
+    aggregator.update(built.encode(rows, rng))
     estimate, truth = aggregator.mean(), rows.mean(axis=0)
     scale = 1.0 if built.bounds is None else Bounds(built.bounds, built.clip).scale
     some = rows[:: -(-len(rows) // _ROWS)]

@@ -70,18 +70,13 @@ def _raises(kind: type[Exception], words: str, call: Callable[..., Any], *given:
         raise AssertionError(f"no {kind.__name__} for {f'{given} {options}'[:200]}")
 
 
-def _ids(mechanism: Mechanism, count: int) -> Any:
-    return np.arange(count, dtype=np.uint64) if mechanism.coin == "public" else None
-
-
 def _groups(mechanism: Mechanism, count: int) -> Any:
     return None if mechanism.groups is None else np.ones(count, dtype=np.int64)
 
 
 def encode(mechanism: Mechanism, x: Any, rng: Any = None) -> Messages:
-    """Messages of the rows, with client identifiers if the coin is public and one group if there are groups."""
-    count = len(x)
-    return mechanism.encode(x, rng=rng, clients=_ids(mechanism, count), groups=_groups(mechanism, count))
+    """Messages of the rows, in one group if there are groups."""
+    return mechanism.encode(x, rng=rng, groups=_groups(mechanism, len(x)))
 
 
 def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages:
@@ -192,13 +187,13 @@ def check_bits(mechanism: Mechanism, seed: int) -> None:
         raw, sent = messages.to_bytes(), count * mechanism.messages
         _require(len(messages) == sent, "there must be `messages` messages per row")
         _require(len(raw) == -(-sent * mechanism.message_bits // 8), "messages must take message_bits each")
-        again = mechanism.messages_from_bytes(raw, sent, clients=messages.clients)
+        again = mechanism.messages_from_bytes(raw, sent)
         _require(again.to_bytes() == raw, "messages must survive bytes")
         decoded = mechanism.decode(again)
         _require(decoded.shape == (sent, mechanism.estimate_dim), "decode must return (n, d)")
         _require(np.array_equal(decoded, mechanism.decode(messages)), "messages must decode alike after bytes")
     for damaged in (raw[:-1], raw + b"\0", b""):
-        _raises(ValueError, "messages are", mechanism.messages_from_bytes, damaged, sent, clients=_ids(mechanism, 9))
+        _raises(ValueError, "messages are", mechanism.messages_from_bytes, damaged, sent)
 
 
 def check_json(mechanism: Mechanism, seed: int) -> None:
@@ -254,15 +249,15 @@ def check_randomness(mechanism: Mechanism, seed: int) -> None:
 def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = (), count: int = 4000) -> None:
     """The mean of the estimates and their squared error are what the mechanism states.
 
-    The mean is x itself if it says that it is unbiased. Expectations are over a fresh public coin as well. `names` are
+    The mean is x itself if it says that it is unbiased. `names` are
     the vectors to try, all by default; records have other names.
     """
     mechanism = mechanism.with_seed(seed)
     tried = trials(mechanism, seed)
     for name in [name for name in names if name in tried] or tried:
         person, slots = tried[name], mechanism.messages
-        rows, clients = np.tile(person, (count, 1)), _ids(mechanism, count)
-        messages = mechanism._encode_slots(rows, bit_source(seed), clients, None, slots)
+        rows = np.tile(person, (count, 1))
+        messages = mechanism._encode_slots(rows, bit_source(seed), None, slots)
         decoded = mechanism.decode(messages).reshape(slots, count, -1).mean(axis=0)
         expected, target = mechanism._row_error(person)[0], mechanism._estimated(person)
         if mechanism.unbiased:
@@ -320,12 +315,13 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         _require(np.array_equal(same.value, estimate.value), "the mean must not depend on shards and files")
         _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on shards and files")
         _require(same.simulated, "messages from a seed must be marked as simulated")
-    if estimate.estimator == "mean":
-        decoded = mechanism.decode(messages)
-        if mechanism.bounds is not None:
-            decoded = mechanism._scaling.outward(decoded)
-        off = np.abs(estimate.value - decoded.mean(axis=0)).max()
-        _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
+    if not whole.averages:
+        return
+    decoded = mechanism.decode(messages)
+    if mechanism.bounds is not None:
+        decoded = mechanism._scaling.outward(decoded)
+    off = np.abs(estimate.value - decoded.mean(axis=0)).max()
+    _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
 
 
 # All of the above, in that order.

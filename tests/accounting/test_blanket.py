@@ -170,7 +170,7 @@ def test_the_numbers_of_every_kind_of_law():
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_every_exact_mechanism_with_a_private_coin_has_a_number_of_its_own(mechanism):
+def test_every_exact_mechanism_has_a_number_of_its_own(mechanism):
     by_law = shuffled_epsilon(mechanism, 20_000, 1e-6)
     generic = shuffled_epsilon(mechanism.epsilon, 20_000, 1e-6)
     assert 0 < by_law <= generic
@@ -190,8 +190,6 @@ def test_people_who_send_their_group_only_are_counted_by_their_share():
 @pytest.mark.parametrize(
     ("mechanism", "message"),
     [
-        (sstq.SSTQ(4, 1.0, coin="public"), "private coin to be shuffled: sstq has coin='public'.*coin='private'"),
-        (sstq.MMRC(4, 1.0), "private coin to be shuffled"),
         (sstq.PrivUnit(4, 1.0), "discrete law, but privunit sends continuous values; pass its epsilon, 1.0"),
         (sstq.TurboQuant(4), "locally private to be shuffled, got trust 'none'"),
     ],

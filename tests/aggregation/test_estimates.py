@@ -86,7 +86,6 @@ FEW_HITS = {
     "vqsgd, little noise": (sstq.VqSGD(200, 8.0), np.full(200, 200**-0.5), 1500),
     "sstq": (sstq.SSTQ(20, 8.0), spike(20), 50),
     "sstq, more": (sstq.SSTQ(20, 8.0), spike(20), 300),
-    "strata": (sstq.SSTQ(20, 8.0, coin="public"), spike(20), 520),
     "frameunit": (FrameUnit(20, 3.0, frames=256), typical_vector(20), 3),
 }
 
@@ -96,8 +95,8 @@ FEW_HITS = {
 def test_regions_hold_where_few_messages_hit_a_coordinate(case, seed):
     """Both regions hold in at least 94 of 100 rounds; false failures: below 1e-6 per case."""
     mechanism, x, clients = FEW_HITS[case]
-    rounds, people = 100, {"clients": np.arange(100 * clients)} if mechanism.coin == "public" else {}
-    messages = mechanism.encode(np.broadcast_to(x, (rounds * clients, len(x))), rng=seed, **people)
+    rounds = 100
+    messages = mechanism.encode(np.broadcast_to(x, (rounds * clients, len(x))), rng=seed)
     box = ball = 0
     for start in range(0, rounds * clients, clients):
         estimate = mechanism.aggregator().update(messages[start : start + clients]).mean()

@@ -22,7 +22,6 @@ BAR = {
     "SSTQ flat": sstq.SSTQ(DIM, 3.0, bits=3),
     "FrameUnit, 2^16 frames": sstq.FrameUnit(DIM, 3.0, frames=1 << 16),
     "GroupUnit with shares": sstq.GroupUnit(DIM, 2.0, groups=5, blocks=2, frames=20, frame_size=32),
-    "SSTQ, public coin": sstq.SSTQ(DIM, 3.0, bits=3, coin="public"),
     "SQKR": sstq.SQKR(DIM, 3.0, k=2),
 }
 
@@ -36,7 +35,7 @@ def collected(request, tmp_path_factory):
     mechanism = BAR[request.param]
     messages = encode(mechanism, np.random.default_rng(1).standard_normal((N, DIM)) / 2, rng=1)
     path = tmp_path_factory.mktemp("engines") / "messages.parquet"
-    sstq.write_messages(path, messages, mechanism)
+    sstq.write_messages(path, messages)
     aggregator = mechanism.aggregator().update(messages)
     return mechanism, path, aggregator
 
@@ -148,7 +147,7 @@ def test_spark_encodes_and_counts(tmp_path, monkeypatch):
         assert group.count == 1000
         own = written.filter(pyarrow.compute.equal(written["country"], label))
         columns = tuple(own[field.name].to_numpy().astype(field.dtype) for field in mechanism.layout.fields)
-        aggregator = mechanism.aggregator().update(mechanism.messages_from_columns(columns, None, False))
+        aggregator = mechanism.aggregator().update(mechanism.messages_from_columns(columns, False))
         assert aggregator.mean().value.tobytes() == group.mean().value.tobytes()
 
 

@@ -93,9 +93,9 @@ def test_too_many_outcomes_are_sampled():
 class OffByOne(sstq.SSTQ):
     """Sends the next code for one word in 2^62."""
 
-    def _encode_rows(self, rows, clients, source, report):
+    def _encode_rows(self, rows, source, report):
         counted = Recording(source)
-        code, index = super()._encode_rows(rows, clients, counted, report)
+        code, index = super()._encode_rows(rows, counted, report)
         last = counted.drawn.reshape(len(rows), 3)[:, 2] >> np.uint64(2)
         return np.where(last == self.channel.own - 1, (code + 1) % 4, code), index
 
@@ -116,9 +116,9 @@ class Recording:
 class LeaksTheSide(type(build("frameunit"))):
     """Always sends the best aligned row when it draws one inside."""
 
-    def _encode_rows(self, rows, clients, source, report):
-        (row,) = super()._encode_rows(rows, clients, source, report)
-        (best,) = super()._encode_rows(rows, clients, Zeros(), report)
+    def _encode_rows(self, rows, source, report):
+        (row,) = super()._encode_rows(rows, source, report)
+        (best,) = super()._encode_rows(rows, Zeros(), report)
         return (np.where((row // 2) % 2 == 0, best, row),)
 
 

@@ -24,7 +24,6 @@ KINDS = {
     "flat": "sstq",
     "table": "sstq/metric-aware",
     "two-level": "frameunit",
-    "levels": "mmrc",
     "sides": "sqkr/dense",
 }
 
@@ -211,8 +210,8 @@ def test_a_person_spends_what_all_messages_spend(tmp_path):
 
 def test_the_script_says_what_it_cannot_check(tmp_path):
     """Of a mechanism that the script does not know, nobody but its author says which field the integers decide."""
-    certificate = json.loads(certificate_of("rrsc"))
-    assert check_alone(tmp_path, json.dumps(certificate | {"decides": "row"})).returncode == 1
+    certificate = json.loads(certificate_of("frameunit"))
+    assert check_alone(tmp_path, json.dumps(certificate | {"decides": "code"})).returncode == 1
     assert "decide" not in check_alone(tmp_path, json.dumps(certificate)).stdout
     said = check_alone(tmp_path, json.dumps(certificate | {"mechanism": "theirs", "decides": "row"}))
     assert (said.returncode, "NOT CHECKED: that the integers decide 'row' of 'theirs'" in said.stdout) == (0, True)

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.baselines.mmrc import CapDraw
 from sstq.exactness import TOTAL
 from tests.contract.cases import build, reread
 
 CAPS = ("privunit", "privunit/hemisphere", "privunitg", "projunit")
-CANDIDATES = ("rrsc", "mmrc", "compressed-privunitg")
 CENTRAL = ("csgm", "l2-csgm")
 
 
@@ -25,18 +23,6 @@ def times(name, factor):
     return lambda data: {name: data[name] * factor}
 
 
-def other_thresholds(place, value):
-    return lambda data: {"thresholds": [value if i == place else t for i, t in enumerate(data["thresholds"])]}
-
-
-def minimal_random_coding(data):
-    """Importance weights with a normaliser that depends on x, which is not ε-LDP; all else is right."""
-    size, factor = len(data["thresholds"]) - 1, math.exp(data["epsilon"])
-    thresholds = [int(TOTAL * (i * factor / (i * factor + size - i))) for i in range(size + 1)]
-    draw = CapDraw(data["height"], tuple(thresholds), data["split"], data["epsilon"])
-    return {"thresholds": [*map(str, thresholds)], "alignment": sstq.MMRC._alignment(draw, data["dim"])}
-
-
 TAMPERED = [
     (CAPS, times("epsilon", 0.96), "spends"),
     (CAPS, more("inside", 1), "spends"),
@@ -45,9 +31,6 @@ TAMPERED = [
     (["projunit"], times("alignment", 1.01), "alignment must be"),
     (["projunit"], more("projected", -1), "must be"),
     (["projunit"], lambda data: {"projection": "fast"}, "projection must be 'gaussian'"),
-    (CANDIDATES, times("alignment", 1.1), "alignment must be"),
-    (["mmrc"], minimal_random_coding, "the mechanism spends"),
-    *((["mmrc"], other_thresholds(i, v), "must be|LDP") for i in (1, 15) for v in ("0", str(TOTAL), "-1")),
     (CENTRAL, times("sigma", 0.9), "spends"),
     (CENTRAL, times("delta", 0.01), "spends"),
     (CENTRAL, times("epsilon", 0.96), "spends"),
@@ -82,18 +65,15 @@ def test_a_sampled_release_and_its_sums_are_not_changed_either(kind):
 @pytest.mark.parametrize(
     ("names", "arguments", "says"),
     [
-        (("privunit", "privunitg", "projunit", "rrsc", "mmrc"), {"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
+        (("privunit", "privunitg", "projunit"), {"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
         (["privunit"], {"split": "best"}, "split must be"),
         (["privunit"], {"split": None}, "split must be"),
         (["projunit"], {"projected": 1}, r"projected must be an integer in \[2, 12\], got 1"),
         (["projunit"], {"projected": 13}, r"projected must be an integer in \[2, 12\], got 13"),
-        (["rrsc"], {"bits": 4}, r"bits must be an integer in \[1, 3\], got 4"),
         (["turboquant"], {"bits": 9}, r"bits must be an integer in \[1, 8\], got 9"),
         (["sqkr"], {"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
         (["sqkr"], {"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
         (["sqkr"], {"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
-        (["sqkr"], {"variant": "dense", "coin": "public"}, "coin must be 'private' with variant='dense'"),
-        (["sqkr"], {"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
         (CENTRAL, {"coordinates": 65}, r"coordinates must be an integer in \[1, 32\], got 65"),
         (CENTRAL, {"frame_size": 48}, "power of two"),
     ],
@@ -138,7 +118,7 @@ def test_norms_that_no_client_sends_are_refused():
     codes, _ = mechanism.encode(np.ones(4)).columns
     for norm in (-0.5, 1.5, math.nan):
         with pytest.raises(ValueError, match=r"message 0: norm must be (in \[0, 1\]|finite)"):
-            mechanism.messages_from_columns((codes, np.array([norm], np.float32)), None, False)
+            mechanism.messages_from_columns((codes, np.array([norm], np.float32)), False)
 
 
 def test_codes_of_coordinates_that_were_not_kept_are_refused():
@@ -147,7 +127,7 @@ def test_codes_of_coordinates_that_were_not_kept_are_refused():
     codes = codes.copy()
     codes[2, -1] = 1
     with pytest.raises(ValueError, match="message 2: the codes beyond its"):
-        mechanism.messages_from_columns((codes, kept, seeds), None, False)
+        mechanism.messages_from_columns((codes, kept, seeds), False)
 
 
 def test_indices_beyond_the_frame_are_refused():

@@ -11,12 +11,10 @@ from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import represent
 from sstq.frames.tight import default_frame_size
 from sstq.inputs.trial_vectors import structured_vectors
-from sstq.randomness import streams
 from tests.scripted import ScriptedBits, largest_ratio
 
 VARIANTS = {
     "default": {},
-    "public": {"coin": "public"},
     "fourier": {"frame": "fourier", "frame_size": 37},
 }
 DIM = 16
@@ -50,8 +48,7 @@ def subsampled_distribution(mechanism, x, choice):
     words[:, :-1] = choice
     words[:, -1] = last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (len(last), 1))
-    clients = np.full(len(last), 7, dtype=np.uint64) if mechanism.coin == "public" else None
-    bits, *index = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)
+    bits, *index = mechanism._encode_rows(rows, ScriptedBits(words), None)
     np.testing.assert_array_equal(bits[::2], bits[1::2])
     distribution = [Fraction(0)] * mechanism.channel.size
     for code, (start, end) in zip(bits[::2], itertools.pairwise(places), strict=True):
@@ -59,10 +56,10 @@ def subsampled_distribution(mechanism, x, choice):
     return tuple(distribution), tuple(np.unique(i, axis=0).tobytes() for i in index)
 
 
-@pytest.mark.parametrize(("k", "coin", "epsilon"), [(3, "private", 0.1), (2, "public", 3.0)])
-def test_subsampled_messages_are_private_for_every_pair(k, coin, epsilon, seed):
+@pytest.mark.parametrize(("k", "epsilon"), [(3, 0.1), (2, 3.0)])
+def test_subsampled_messages_are_private_for_every_pair(k, epsilon, seed):
     # Few steps: privacy does not depend on how good the representation is.
-    mechanism = SQKR(3, epsilon, k=k, coin=coin, steps=5)
+    mechanism = SQKR(3, epsilon, k=k, steps=5)
     choices = np.random.default_rng(seed).integers(0, 1 << 64, size=(6, 2 * k), dtype=np.uint64)
     choices[0, k:], choices[1, k:] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
     reached = set()
@@ -89,7 +86,7 @@ def dense_distribution(mechanism, x, rounding):
     words[..., -2] = np.arange(1 << size)[:, None]
     words[..., -1] = last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (4 << size, 1))
-    (bits,) = mechanism._encode_rows(rows, None, ScriptedBits(words), None)
+    (bits,) = mechanism._encode_rows(rows, ScriptedBits(words), None)
     sent = np.packbits(bits.reshape(-1, size), axis=1, bitorder="little")[:, 0].reshape(-1, 4)
     np.testing.assert_array_equal(sent[:, 0], sent[:, 1])
     np.testing.assert_array_equal(sent[:, 2], sent[:, 3])
@@ -234,7 +231,6 @@ def test_the_default_k_has_the_least_error(epsilon):
     [
         ({"k": 4}, 4 * 17),
         ({"k": 4, "frame_size": 32_768}, 4 * 16),  # 64: paper, Table "Communication cost", which counts ⌈log₂ d⌉
-        ({"k": 4, "coin": "public"}, 4),
         ({"k": 1}, 17),
         ({"variant": "dense"}, 65_536),
     ],
@@ -243,20 +239,13 @@ def test_bits_on_the_wire(arguments, bits):
     assert SQKR(25_450, 3.0, steps=1, **arguments).message_bits == bits
 
 
-def test_public_indices_come_from_the_streams():
-    mechanism = make("public", k=3)
-    ids = np.array([5, 2, 2**63], dtype=np.uint64)
-    messages = mechanism.encode(np.tile(some_vector(0), (3, 1)), clients=ids)
-    assert [field.name for field in mechanism.layout.fields] == ["bits"]
+def test_a_message_decodes_as_the_signed_sum_of_its_rows():
+    mechanism = make("default", k=3)
+    messages = mechanism.encode(np.tile(some_vector(0), (3, 1)))
     index, bits = mechanism.indices_and_bits(messages)
-    for draw in range(3):
-        expected = streams.indices_of(3, f"sqkr{draw}", ids, mechanism.frame.size)
-        np.testing.assert_array_equal(index[:, draw], expected)
     rows = mechanism.frame.rows(index.reshape(-1)).reshape(3, 3, DIM)
     by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.gain)
     np.testing.assert_allclose(mechanism.decode(messages), by_hand, rtol=1e-12)
-    with pytest.raises(ValueError, match="clients must be given"):
-        mechanism.encode(some_vector(0))
 
 
 @pytest.mark.parametrize("half", [1, 511, 512, 20_000])

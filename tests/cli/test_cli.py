@@ -375,34 +375,6 @@ def test_nobody_is_encoded_twice(tmp_path, spec, vectors_file):
         assert not (tmp_path / "out").exists()
 
 
-def test_assigned_indices_need_clients_and_only_they_do(tmp_path, spec, vectors, vectors_file):
-    assigned = sstq.SSTQ(dim=DIM, epsilon=4.0, bits=2, coin="public")
-    path = tmp_path / "assigned.json"
-    path.write_text(assigned.to_json())
-    ids = np.random.default_rng(1).permutation(10_000)[: len(vectors)]
-    np.save(tmp_path / "ids.npy", ids)
-    encode = ["encode", vectors_file, "-o", tmp_path / "out.sstq", "--force", "--seed", 4]
-    run(*encode, "-m", path, "--clients", tmp_path / "ids.npy")
-    (stored,) = sstq.read_messages(tmp_path / "out.sstq", assigned)
-    assert np.array_equal(stored.clients, ids)
-    assert stored.to_bytes() == assigned.encode(vectors, rng=4, clients=ids).to_bytes()
-    assert facts(run("inspect", tmp_path / "out.sstq"))["client identifiers"] == "yes"
-    run("aggregate", tmp_path / "out.sstq", "-m", path, "-o", tmp_path / "result")
-    assert np.load(tmp_path / "result" / "mean.npy").shape == (DIM,)
-    only = "--clients is for mechanisms with a public coin only"
-    assert only in run(*encode, "-m", path, code=2).stderr
-    assert only in run(*encode, "-m", spec, "--clients", tmp_path / "ids.npy", code=2).stderr
-    np.save(tmp_path / "short.npy", ids[1:])
-    np.save(tmp_path / "same.npy", np.zeros_like(ids))
-    (tmp_path / "cut.npy").write_bytes((tmp_path / "ids.npy").read_bytes()[:40])
-    for bad, words, code in (
-        ("short.npy", "short.npy must hold 500 integers", 1),
-        ("same.npy", "--clients must be distinct", 2),
-        ("cut.npy", "cut.npy is truncated", 1),
-    ):
-        assert words in run(*encode, "-m", path, "--clients", tmp_path / bad, code=code).stderr
-
-
 # --- aggregate ---
 
 

@@ -20,20 +20,15 @@ GROUPS = ("mean.npy", "stderr.npy", "groups.csv", "summary.json")
 
 
 @pytest.fixture
-def files(tmp_path, request):
+def files(tmp_path):
     """A mechanism, Parquet messages of people from three countries, and the results of `aggregate` on them."""
-    coin = getattr(request, "param", "private")
-    mechanism = sstq.SSTQ(DIM, 4.0, bits=2, coin=coin)
+    mechanism = sstq.SSTQ(DIM, 4.0, bits=2)
     (tmp_path / "m.json").write_text(mechanism.to_json())
     x = np.random.default_rng(1).standard_normal((3000, DIM)) / 2
     people = pa.table({"country": ["DE", "FR", "007"] * 1000, "x": x.tolist()})
     pq.write_table(people, tmp_path / "people.parquet")
-    options = []
-    if coin == "public":
-        np.save(tmp_path / "ids.npy", np.arange(3000))
-        options = ["--clients", tmp_path / "ids.npy"]
     encoded = ("encode", tmp_path / "people.parquet", "--by", "country", "-m", tmp_path / "m.json")
-    run(*encoded, "-o", tmp_path / "messages.parquet", *options)
+    run(*encoded, "-o", tmp_path / "messages.parquet")
     grouped = ("--by", "country", "-o", tmp_path / "groups")
     run("aggregate", tmp_path / "messages.parquet", "-m", tmp_path / "m.json", *grouped)
     overall = ("-o", tmp_path / "mean")
@@ -62,7 +57,6 @@ def test_messages_have_types_that_every_engine_reads(files):
     assert facts(run("inspect", files / "messages.parquet", "-m", files / "m.json"))["checksums"] == "verified"
 
 
-@pytest.mark.parametrize("files", ["private", "public"], indirect=True)
 def test_duckdb_counts_and_aggregate_reads_the_table(files):
     counted = query(files, "--table", files / "messages.parquet")
     by_group = query(files, "--table", files / "messages.parquet", "--by", "country")
@@ -196,8 +190,8 @@ def test_names_cannot_leave_their_quotes(shares):
 
 
 def test_mechanisms_without_counts_say_why(tmp_path):
-    (tmp_path / "m.json").write_text(sstq.RRSC(DIM, 3.0).to_json())
-    why = "rrsc cannot be estimated from counts of messages: each client has a set of candidates"
+    (tmp_path / "m.json").write_text(sstq.PrivUnit(DIM, 3.0).to_json())
+    why = "privunit cannot be estimated from counts of messages: its messages are whole vectors"
     assert why in run("sql", tmp_path / "m.json", code=2).stderr
     refused = run("aggregate", tmp_path / "x.csv", "--counts", "-m", tmp_path / "m.json", "-o", tmp_path / "x", code=2)
     assert why in refused.stderr

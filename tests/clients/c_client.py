@@ -49,7 +49,7 @@ class Parameters(ctypes.Structure):
         ("dim", ctypes.c_uint32),
         ("frame_size", ctypes.c_uint32),
         ("frame_seed", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in ("public_coin", "rounds", "frames", "row_bits", "inside")),
+        *((name, ctypes.c_uint32) for name in ("rounds", "frames", "inside")),
         ("threshold", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("groups", "blocks", "vector_frames", "share_size", "share_inside")),
         ("share_threshold", ctypes.c_uint64),
@@ -168,7 +168,7 @@ def load(path):
         "sizes_of": (ctypes.c_int, params, ctypes.POINTER(Sizes)),
         "message_bits": (u32, params),
         "words_each": (u32, params),
-        "encode": (ctypes.c_int, params, pointer, size, u32, u64, pointer, pointer, buffers, ctypes.POINTER(u64)),
+        "encode": (ctypes.c_int, params, pointer, size, u32, pointer, pointer, buffers, ctypes.POINTER(u64)),
         "check_survey": (ctypes.c_int, surveys),
         "survey_sizes": (ctypes.c_int, surveys, ctypes.POINTER(Sizes)),
         "survey_bits": (u32, surveys),
@@ -207,7 +207,7 @@ class Encoder:
         ctypes.memmove(target, self._script[:size], size)
         return int(len(self._script) < size)
 
-    def encode(self, row, words, group=0, client=0):
+    def encode(self, row, words, group=0):
         """The message of a vector, float32 (d,), from the given words; ValueError with the name of an error.
 
         Without words the client takes the operating system's.
@@ -215,7 +215,7 @@ class Encoder:
         message, source = ctypes.c_uint64(), None
         if words is not None:
             self._script, source = np.asarray(words, "<u8").tobytes(), ctypes.cast(self._source, ctypes.c_void_p)
-        arguments = self.parameters, row.ctypes.data, len(row), group, client, source, None, self.buffers, message
+        arguments = self.parameters, row.ctypes.data, len(row), group, source, None, self.buffers, message
         self._refuse(self.library.sstq_encode(*arguments))
         return message.value
 
@@ -248,52 +248,43 @@ def random_mechanism(rng):
     common = {"epsilon": float(2 ** rng.uniform(-3, 4)), "clip": float(2 ** rng.uniform(-30, 30))}
     common["frame_seed"] = int(rng.integers(0, _HIGHEST, dtype=np.uint64, endpoint=True))
     frames = int(rng.choice([1, 2, 3, 40, 4096]))
-    coin = "public" if frames > 1 and rng.random() < 0.3 else "private"
-    kind = rng.integers(4)
+    kind = rng.integers(3)
     if kind == 0:
         size = None if rng.random() < 0.5 else 1 << (dim - 1).bit_length() << int(rng.integers(3))
-        return sstq.FrameUnit(dim, frames=frames, coin=coin, frame_size=size, **common)
+        return sstq.FrameUnit(dim, frames=frames, frame_size=size, **common)
     if kind == 1:
-        return sstq.FrameUnit(dim, bits=int(rng.integers(1, 9)), frames=frames, **common)
-    if kind == 2:
         groups = int(2 ** rng.uniform(1, 8))
         blocks = None if rng.random() < 0.5 else int(rng.integers(1, groups, endpoint=True))
         shares = 0.0 if frames == 1 else float(rng.choice([0.0, 0.1, 0.5]))
         dim = -(-dim // 4)
-        return sstq.GroupUnit(
-            dim, groups=groups, blocks=blocks, frames=frames, coin=coin, share_people=shares, **common
-        )
-    coin = "public" if rng.random() < 0.2 else "private"
-    return sstq.SSTQ(dim, bits=int(rng.integers(1, 9)), coin=coin, steps=int(rng.integers(1, 14)), **common)
+        return sstq.GroupUnit(dim, groups=groups, blocks=blocks, frames=frames, share_people=shares, **common)
+    return sstq.SSTQ(dim, bits=int(rng.integers(1, 9)), steps=int(rng.integers(1, 14)), **common)
 
 
 def random_inputs(mechanism, count, rng):
-    """Vectors of all kinds, any finite bit patterns among them; groups, clients and words, some of these extreme."""
+    """Vectors of all kinds, any finite bit patterns among them; groups and words, some of these extreme."""
     rows = vectors(mechanism, count, rng)
     patterns = rng.integers(0, 1 << 32, size=rows.shape, dtype=np.uint32).view(np.float32)
     wild = rng.random(count) < 0.1
     rows[wild] = np.where(np.isfinite(patterns), patterns, 0)[wild]
     groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
-    public = mechanism.coin == "public"
-    clients = rng.integers(0, _HIGHEST, size=count, dtype=np.uint64, endpoint=True) if public else None
     words = rng.integers(0, _HIGHEST, size=(count, mechanism.words_each), dtype=np.uint64, endpoint=True)
     words[rng.random(words.shape) < 0.03] = 0
     words[rng.random(words.shape) < 0.03] = _HIGHEST
-    return rows, groups, clients, words
+    return rows, groups, words
 
 
-def sent_by_client(encoder, rows, groups, clients, words):
+def sent_by_client(encoder, rows, groups, words):
     """The fields of the C client's messages, a list each."""
     groups = np.zeros(len(rows), np.int64) if groups is None else groups
-    clients = np.zeros(len(rows), np.uint64) if clients is None else clients
-    given = zip(rows, words, groups.tolist(), clients.tolist(), strict=True)
+    given = zip(rows, words, groups.tolist(), strict=True)
     return [encoder.columns(encoder.encode(*each)) for each in given]
 
 
-def disagreements(encoder, rows, groups, clients, words):
+def disagreements(encoder, rows, groups, words):
     """How many vectors give another message in C than in the library."""
-    ours = sent_by_library(encoder.mechanism, encoder.mechanism._records(rows, groups), words, clients)
-    theirs = sent_by_client(encoder, rows, groups, clients, words)
+    ours = sent_by_library(encoder.mechanism, encoder.mechanism._records(rows, groups), words)
+    theirs = sent_by_client(encoder, rows, groups, words)
     return sum(one != other for one, other in zip(ours, theirs, strict=True))
 
 

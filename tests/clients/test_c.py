@@ -78,15 +78,14 @@ def test_every_float_of_a_representation(library):
         assert sha256_of_singles(values) == case["values_sha256"], case["about"]
 
 
-@pytest.mark.parametrize("name", ["messages", "public-coin"])
-def test_messages(library, name):
-    encoders = {label: Encoder(library, mechanism) for label, mechanism in mechanisms_of(name).items()}
-    for case in load(name)["cases"]:
+def test_messages(library):
+    encoders = {label: Encoder(library, mechanism) for label, mechanism in mechanisms_of("messages").items()}
+    for case in load("messages")["cases"]:
         encoder, x = encoders[case["mechanism"]], vector_of(case)
-        message = encoder.encode(x, read_words(case["words"]), case.get("group", 0), int(case.get("client", 0)))
+        message = encoder.encode(x, read_words(case["words"]), case.get("group", 0))
         assert encoder.columns(message) == list(case["fields"].values()), (case["mechanism"], case["about"])
         assert packed(encoder, [message]).hex() == case["packed"]
-    for case in load(name).get("batches", ()):
+    for case in load("messages").get("batches", ()):
         encoder = encoders[case["mechanism"]]
         first = encoder.mechanism.layout.fields[0].bits
         messages = [sum(value << first * place for place, value in enumerate(each)) for each in case["messages"]]
@@ -149,7 +148,7 @@ def test_bad_surveys(library):
         changed = c_client.survey_of(numbers)
         setattr(changed.questions[place], field, value)
         assert library.sstq_check_survey(changed) == 1, (place, field, value)
-    for field, value in {"public_coin": 1, "share_inside": 0, "groups": 9, "share_threshold": 2**62}.items():
+    for field, value in {"share_inside": 0, "groups": 9, "share_threshold": 2**62}.items():
         changed = c_client.survey_of(survey)
         setattr(changed.questions[0].part, field, value)
         assert library.sstq_check_survey(changed) == 1, field
@@ -197,14 +196,13 @@ def test_opposite_ends(library):
         x[3] = rng.standard_normal(mechanism.dim)
         words = rng.integers(0, 2**64, size=(4, mechanism.words_each), dtype=np.uint64)
         groups = np.arange(4) if mechanism.groups else None
-        assert not c_client.disagreements(Encoder(library, mechanism), x, groups, None, words)
+        assert not c_client.disagreements(Encoder(library, mechanism), x, groups, words)
 
 
 # The draws of all three, of people who send their group only as well; all cells are tried.
 PRIVATE = [
     sstq.FrameUnit(3, 1.0, frame_size=8),
     sstq.FrameUnit(3, 2.0, frames=40, frame_size=4),
-    sstq.FrameUnit(5, 2.0, bits=3),
     sstq.GroupUnit(2, 1.0, groups=3, blocks=3, frame_size=4),
     sstq.GroupUnit(2, 1.0, groups=5, blocks=2, frame_size=8, frames=5, share_people=0.4),
     sstq.SSTQ(3, 1.5, bits=2),
@@ -216,11 +214,11 @@ def test_privacy_through_its_words(library, mechanism, seed):
     """The client's own draw is driven through its words, as `sstq audit` drives the library's."""
     encoder, asked = Encoder(library, mechanism), set()
 
-    def encode_rows(held, clients, source, _report):
+    def encode_rows(held, source, _report):
         groups, x = (held[:, 0].astype(np.int64), held[:, 1:]) if mechanism.groups else (None, held)
         x = np.clip(x, -_LARGEST, _LARGEST).astype(np.float32)
         words = source.words(mechanism.words_each * len(x)).reshape(len(x), -1)
-        sent = c_client.sent_by_client(encoder, x, groups, clients, words)
+        sent = c_client.sent_by_client(encoder, x, groups, words)
         asked.update(encoder.asked)
         return tuple(np.array(sent).T)
 
@@ -242,9 +240,9 @@ def test_privacy_check_can_fail(library):
     parameters.threshold += 1 << 40
     encoder = Encoder(library, mechanism, parameters)
     driven = copy.copy(mechanism)
-    driven.__dict__["_encode_rows"] = lambda held, _clients, source, _report: tuple(
+    driven.__dict__["_encode_rows"] = lambda held, source, _report: tuple(
         np.array(
-            c_client.sent_by_client(encoder, np.clip(held, -1, 1).astype(np.float32), None, None,
+            c_client.sent_by_client(encoder, np.clip(held, -1, 1).astype(np.float32), None,
                                     source.words(3 * len(held)).reshape(-1, 3))
         ).T
     )  # fmt: skip
@@ -288,7 +286,7 @@ def test_errors_have_names_and_come_before_anything_is_drawn(library):
     assert encoder.asked == []
     with pytest.raises(ValueError, match="SSTQ_NO_RANDOMNESS"):
         encoder.encode(good, np.zeros(1))
-    assert library.sstq_encode(None, None, 0, 0, 0, None, None, None, None) == 2
+    assert library.sstq_encode(None, None, 0, 0, None, None, None, None) == 2
     assert [library.sstq_error_name(code) for code in (0, 1, 2, 99)] == [
         b"SSTQ_OK", b"SSTQ_BAD_PARAMETERS", b"SSTQ_BAD_ARGUMENT", b"SSTQ_UNKNOWN_ERROR",
     ]  # fmt: skip
@@ -349,12 +347,12 @@ def test_the_search_takes_the_same_instructions_for_every_draw(tmp_path):
 
 WRONG = {
     "frameunit": {
-        "mechanism": 5, "clip": float("nan"), "dim": 0, "frame_size": 48, "public_coin": 1, "rounds": 1, "frames": 0,
-        "row_bits": 3, "inside": 257, "threshold": 1 << 62,
+        "mechanism": 5, "clip": float("nan"), "dim": 0, "frame_size": 48, "rounds": 1, "frames": 0,
+        "inside": 257, "threshold": 1 << 62,
     },
     "groupunit": {
         "groups": 1, "blocks": 0, "dim": 200, "frame_size": 1 << 30, "vector_frames": 16, "share_size": 4,
-        "share_inside": 5, "share_threshold": 0, "row_bits": 1, "inside": 0,
+        "share_inside": 5, "share_threshold": 0, "inside": 0,
     },
     "sstq": {"bits": 13, "steps": 0, "schedule": None, "codebook": None, "own": 5, "other": 0, "dim": 17},
 }  # fmt: skip

@@ -48,11 +48,10 @@ static int read_words(size_t count)
 static int encode(const sstq_params *own, sstq_buffers *buffers, uint64_t *message)
 {
     uint32_t group;
-    uint64_t client;
     float *x = malloc(own->dim * sizeof *x);
-    int error = fread(&group, 4, 1, stdin) != 1 || fread(&client, 8, 1, stdin) != 1 ||
+    int error = fread(&group, 4, 1, stdin) != 1 ||
                 read_words(sstq_words_each(own)) || fread(x, 4, own->dim, stdin) != own->dim ||
-                sstq_encode(own, x, own->dim, group, client, hand_out, NULL, buffers, message);
+                sstq_encode(own, x, own->dim, group, hand_out, NULL, buffers, message);
     free(x);
     return error;
 }
@@ -114,7 +113,7 @@ def as_number(mechanism, fields):
 def test_a_program_with_the_headers_sends_what_the_library_does(tmp_path, seed, compiler, build):
     """All messages of the vectors, and a survey. Sanitizers stop at undefined behaviour and beyond any buffer."""
     refuse_without(compiler, BUILDS[build])
-    known = mechanisms_of("messages") | mechanisms_of("public-coin")
+    known = mechanisms_of("messages")
     survey = mechanisms_of("surveys")["survey, everything"]
     names = {label: f"m{number}" for number, label in enumerate(known)}
     for name, mechanism in [*zip(names.values(), known.values(), strict=True), ("survey", survey)]:
@@ -127,9 +126,9 @@ def test_a_program_with_the_headers_sends_what_the_library_does(tmp_path, seed, 
     sources = [tmp_path / "main.c"]
     c_client.compile_client(compiler, tmp_path / "main", *BUILDS[build], f"-I{tmp_path}", sources=sources)
     given, expected, numbers = b"", [], [*names]
-    for case in load("messages")["cases"] + load("public-coin")["cases"]:
+    for case in load("messages")["cases"]:
         given += numbers.index(case["mechanism"]).to_bytes(4, "little") + case.get("group", 0).to_bytes(4, "little")
-        given += int(case.get("client", 0)).to_bytes(8, "little") + read_words(case["words"]).astype("<u8").tobytes()
+        given += read_words(case["words"]).astype("<u8").tobytes()
         given += vector_of(case).astype("<f4").tobytes()
         expected.append(as_number(known[case["mechanism"]], case["fields"].values()))
     people = records_of(survey, [RECORD])

@@ -58,9 +58,9 @@ def records_of(mechanism, values, groups=None):
     return mechanism._records(np.stack(values), groups)
 
 
-def sent_by_library(mechanism, people, words, clients=None):
+def sent_by_library(mechanism, people, words):
     """The fields of the messages that those words make, a list each."""
-    columns = mechanism._encode_rows(people, clients, ScriptedBits(words), None)
+    columns = mechanism._encode_rows(people, ScriptedBits(words), None)
     return np.stack([column.astype(np.int64) for column in columns], axis=1).tolist()
 
 

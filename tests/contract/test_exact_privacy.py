@@ -13,7 +13,7 @@ import pytest
 import sstq
 from sstq.exactness import TOTAL, exp_lower
 from sstq.inputs.trial_vectors import structured_vectors
-from tests.baselines import test_candidates, test_sqkr, test_vqsgd
+from tests.baselines import test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, RECORDS, build, build_small, each
 from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit, test_survey
 from tests.scripted import ScriptedBits, largest_ratio
@@ -36,9 +36,8 @@ def sstq_laws(mechanism):
         words = np.stack(
             [np.full(len(ends), index, np.uint64), np.full(len(ends), rounding, np.uint64), ends << np.uint64(2)], 1
         )
-        clients = np.full(len(ends), 3, dtype=np.uint64) if mechanism.coin == "public" else None
         rows = mechanism.clip * np.tile(x, (len(ends), 1))
-        codes = mechanism._encode_rows(rows, clients, ScriptedBits(words), None)[0]
+        codes = mechanism._encode_rows(rows, ScriptedBits(words), None)[0]
         np.testing.assert_array_equal(codes[::2], codes[1::2])
         law = [Fraction(0)] * mechanism.channel.shape[1]
         for code, (low, high) in zip(codes[::2], ranges, strict=True):
@@ -65,9 +64,8 @@ def sqkr_laws(mechanism):
 
 def frameunit_laws(mechanism):
     data = mechanism.parameters.to_dict()
-    options = {name: data[name] for name in ("dim", "epsilon", "frames", "bits")}
-    coin = mechanism.coin if mechanism.frames > 1 else None
-    small = sstq.mechanism("frameunit", frame_size=8, frame_seed=3, coin=coin, **options)
+    options = {name: data[name] for name in ("dim", "epsilon", "frames")}
+    small = sstq.mechanism("frameunit", frame_size=8, frame_seed=3, **options)
     for x, flip in itertools.product(unit_vectors(mechanism.dim), (0, (1 << 64) - 1)):
         yield test_frameunit.output_distribution(small, x, flip)
 
@@ -90,12 +88,6 @@ def test_answers_to_every_question_are_within_e_to_the_epsilon(case):
         assert largest_ratio(of_question) <= exp_lower(survey.epsilon)
 
 
-def candidate_laws(mechanism):
-    """The laws of one client's code: its candidates are public, so they are the same for all inputs."""
-    for x in unit_vectors(mechanism.dim):
-        yield test_candidates.distribution(mechanism, mechanism.clip * x, client=5)
-
-
 def coordinate_sign_laws(mechanism):
     """The coordinate is drawn without looking at the data, so the channel's rows are all laws."""
     for row in mechanism.channel.matrix.tolist():
@@ -109,9 +101,6 @@ LAWS = {
     "frequencies": frequencies_laws,
     "vqsgd": vqsgd_laws,
     "sqkr": sqkr_laws,
-    "rrsc": candidate_laws,
-    "mmrc": candidate_laws,
-    "compressed-privunitg": candidate_laws,
     "coordinate-sign": coordinate_sign_laws,
 }
 CAPS = ("privunit", "privunitg", "projunit")

@@ -13,22 +13,22 @@ from tests.contract.cases import build
 class DropsTheBand(PrivUnit):
     """Never answers within a band around the equator, as a published PrivUnit does: infinite ε."""
 
-    def _encode_rows(self, rows, clients, source, report):
-        (vectors,) = super()._encode_rows(rows, clients, source, report)
+    def _encode_rows(self, rows, source, report):
+        (vectors,) = super()._encode_rows(rows, source, report)
         while True:
             cosine = np.sum(vectors * rows, axis=1) / np.linalg.norm(rows, axis=1).clip(1e-9)
             inside = np.flatnonzero((np.abs(cosine) < 0.3) & np.any(rows, axis=1))
             if not len(inside):
                 return (vectors,)
-            vectors[inside] = super()._encode_rows(rows[inside], clients, source, report)[0]
+            vectors[inside] = super()._encode_rows(rows[inside], source, report)[0]
 
 
 class AsksForMoreOnZero(sstq.SSTQ):
     """Draws more random words for the zero vector, which shows from outside."""
 
-    def _encode_rows(self, rows, clients, source, report):
+    def _encode_rows(self, rows, source, report):
         source.words(0 if np.any(rows) else 5)
-        return super()._encode_rows(rows, clients, source, report)
+        return super()._encode_rows(rows, source, report)
 
 
 class PromisesTooMuch(sstq.SSTQ):
@@ -59,8 +59,8 @@ def test_an_encoder_that_leaves_its_law_is_found(seed):
     class SendsItsToken(sstq.SSTQ):
         """Sends a sign of the data in every other coordinate, whatever the channel draws."""
 
-        def _encode_rows(self, rows, clients, source, report):
-            code, index = super()._encode_rows(rows, clients, source, report)
+        def _encode_rows(self, rows, source, report):
+            code, index = super()._encode_rows(rows, source, report)
             truth = (rows[:, 0] > 0).astype(code.dtype)
             return np.where(index % 2, truth, code), index
 
@@ -86,8 +86,8 @@ def test_a_bias_is_found(seed):
 
 def test_a_wrong_expectation_is_found(seed):
     class SendsTheOpposite(sstq.SSTQ):
-        def _encode_rows(self, rows, clients, source, report):
-            return super()._encode_rows(-rows, clients, source, report)
+        def _encode_rows(self, rows, source, report):
+            return super()._encode_rows(-rows, source, report)
 
     mutant = SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5)
     with pytest.raises(AssertionError, match="not the stated one"):

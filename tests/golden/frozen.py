@@ -15,8 +15,6 @@ FILE = Path(__file__).with_name("messages.json")
 # Large enough for more than one 64-bit word of packed bits and for frames of several sizes.
 DIMS = (6, 300)
 _HEX = 128
-# A case that was frozen under another name.
-LABELS = {"sstq/public": "sstq/assigned"}
 # Their decoded doubles come from LAPACK or from NumPy's transcendental functions, whose last digit differs between
 # processors. So their exact sums cannot be frozen; messages and means are.
 ROUNDED = {
@@ -24,8 +22,6 @@ ROUNDED = {
     "sstq/metric-aware-rescaled",
     "sstq/optimal",
     "turboquant",
-    "rrsc",
-    "mmrc",
 }
 
 
@@ -60,10 +56,9 @@ def record(case, dim):
     else:
         rows = vectors(dim)
         rows = mechanism._records(rows, mechanism.groups_in_turn(len(rows)))
-    clients = np.arange(1, len(rows) + 1, dtype=np.uint64) if mechanism.coin == "public" else None
-    columns = mechanism._encode_rows(rows, clients, HashedBits(f"{LABELS.get(case, case)}/{dim}"), None)
+    columns = mechanism._encode_rows(rows, HashedBits(f"{case}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
-    messages = mechanism.messages_from_columns(columns, clients, True)
+    messages = mechanism.messages_from_columns(columns, True)
     frozen = {"bits": mechanism.message_bits}
     # Bytes of continuous values may differ in the last place between processors; what they decode to may not.
     if mechanism.exact or mechanism.trust != "local":

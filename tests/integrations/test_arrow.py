@@ -26,7 +26,7 @@ def estimate_of(mechanism, table):
     ("mechanism", "options", "names"),
     [
         (sstq.FrameUnit(DIM, 8.0, frames=64), {}, ["row", "frame"]),
-        (sstq.SSTQ(DIM, 8.0, bits=2, coin="public"), {"clients": "id"}, ["code", "index"]),
+        (sstq.SSTQ(DIM, 8.0, bits=2), {}, ["code", "index"]),
         (sstq.SQKR(DIM, 8.0, k=2), {}, ["bits", "index"]),
         (sstq.GroupUnit(DIM, 8.0, groups=300), {"groups": "id"}, ["row"]),
     ],
@@ -74,13 +74,10 @@ def test_types_as_sql_states_them():
 
 
 def test_what_cannot_be_encoded_is_refused():
-    frameunit, public = sstq.FrameUnit(DIM, 3.0), sstq.SSTQ(DIM, 3.0, coin="public")
+    frameunit, grouped = sstq.FrameUnit(DIM, 3.0), sstq.GroupUnit(DIM, 3.0, groups=2)
     for arguments, options, problem in (
         ((sstq.CSGM(DIM, 1.0, clients=10), "x"), {}, "every single message private"),
-        ((sstq.RRSC(DIM, 3.0), "x"), {"clients": "id"}, "must not need identifiers"),
         ((sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"), {}, r"must take one column, got survey; use survey\.encode"),
-        ((public, "x"), {}, "clients must be given with a public coin only, got None"),
-        ((frameunit, "x"), {"clients": "id"}, "clients must be given with a public coin only, got 'id'"),
         ((frameunit, "x"), {"keep": ["row"]}, "keep must not name .*, got 'row'"),
         ((frameunit, "x"), {"keep": ["x"]}, "keep must not name .*, got 'x'"),
     ):
@@ -90,4 +87,4 @@ def test_what_cannot_be_encoded_is_refused():
         list(encode_batches(frameunit, "y")(PEOPLE))
     holes = pa.table({"id": [1, None], "x": X[:2].tolist()})
     with pytest.raises(ValueError, match="column 'id' must not have nulls, got 1"):
-        list(encode_batches(public, "x", clients="id")(holes))
+        list(encode_batches(grouped, "x", groups="id")(holes))

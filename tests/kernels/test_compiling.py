@@ -145,9 +145,9 @@ for bits in (*range(16), 18, 20):
     keep(f"representation/{bits}", values)
 for dim, size in ((3, 4), (300, 512), (3000, 4096)):
     signs = rng.choice(np.float32([-1, 1]), (1, dim)), rng.choice(np.float32([-1, 1]), (1, 2, size))
-    x, none = rng.standard_normal((50, dim)).astype(np.float32), np.empty((50, 0), np.int64)
+    x = rng.standard_normal((50, dim)).astype(np.float32)
     which, places = np.zeros(50, np.int64), rng.integers(2 * size, size=50)
-    picked, _ = kernels.pick_signed_rows(x, 1.0, rng.random(50), signs, which, none, size // 3, places)
+    picked, _ = kernels.pick_signed_rows(x, 1.0, rng.random(50), signs, which, size // 3, places)
     keep(f"rows/{size}", picked)
 words = rng.integers(0, 1 << 64, size=(9, 1003), dtype=np.uint64)
 u = np.full((9, 1003), 1003**-0.5)
@@ -184,7 +184,7 @@ with event.install_recorder("numba:compile") as recorder:
             mechanism = build(case, dim)
             for dtype in (np.float32, np.float64):
                 messages = encode(mechanism, np.full((3, dim), 0.01, dtype))
-                again = mechanism.messages_from_bytes(messages.to_bytes(), len(messages), clients=messages.clients)
+                again = mechanism.messages_from_bytes(messages.to_bytes(), len(messages))
                 aggregator = mechanism.aggregator()
                 aggregator.update(again)
                 aggregator.mean()

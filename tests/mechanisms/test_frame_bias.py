@@ -24,13 +24,13 @@ def matters(mechanism, clients):
     return error.bias2**0.5 > BIAS_SHARE * error.total**0.5
 
 
-@given(dim=DIMS, epsilon=EPSILONS, clients=CLIENTS, frames=st.integers(1, 1000), bits=st.none() | st.integers(1, 9))
-def test_following_the_advice_silences_it(dim, epsilon, clients, frames, bits):
-    mechanism = FrameUnit(dim, epsilon, frames=frames, bits=bits)
+@given(dim=DIMS, epsilon=EPSILONS, clients=CLIENTS, frames=st.integers(1, 1000))
+def test_following_the_advice_silences_it(dim, epsilon, clients, frames):
+    mechanism = FrameUnit(dim, epsilon, frames=frames)
     assert bool(mechanism.note(clients)) == matters(mechanism, clients)
     needed = mechanism.frames_for(clients)
-    followed = FrameUnit(dim, epsilon, frames=needed, bits=bits)
-    assert followed == FrameUnit(dim, epsilon, clients=clients, bits=bits)
+    followed = FrameUnit(dim, epsilon, frames=needed)
+    assert followed == FrameUnit(dim, epsilon, clients=clients)
     if needed < FRAMES_MAX:
         assert followed.note(clients) == ""
     if mechanism.note(clients):
@@ -65,7 +65,7 @@ def test_more_clients_than_all_frames_suffice_for():
     "wish",
     [
         {"dim": 384, "clients": 50_000, "epsilon": 2.0},
-        {"dim": 1000, "clients": 12_345, "epsilon": 7.0, "coin": "public"},
+        {"dim": 1000, "clients": 12_345, "epsilon": 7.0},
         {"dim": 1000, "epsilon": 3.0, "target_error": 0.2},
     ],
 )
@@ -102,11 +102,11 @@ def test_clients_and_frames_exclude_each_other():
 
 
 @pytest.mark.parametrize(
-    ("dim", "frames", "epsilon", "bits"),
-    [(256, 1, 3.0, None), (600, 8, 8.0, None), (5000, 1, 1.0, None), (300, 40, 6.0, None), (200, 1, 6.0, 3)],
+    ("dim", "frames", "epsilon"),
+    [(256, 1, 3.0), (600, 8, 8.0), (5000, 1, 1.0), (300, 40, 6.0)],
 )
-def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon, bits):
-    mechanism, x = FrameUnit(dim, epsilon, frames=frames, bits=bits), typical_vector(dim)
+def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon):
+    mechanism, x = FrameUnit(dim, epsilon, frames=frames), typical_vector(dim)
     seeds = [sstq.mix_seed(3, number) for number in range(max(2, 40 // frames))]
     errors = [mechanism.with_seed(seed).expected_mse(x, clients=50) for seed in seeds]
     typical = mechanism.typical_error(clients=50)
@@ -158,7 +158,7 @@ def test_predicting_a_round_of_frameunit_transforms_nothing(frames, transformed)
     assert transformed == []
 
 
-@pytest.mark.parametrize("options", [{}, {"kashin": "paper"}, {"channel": "metric-aware"}, {"coin": "public"}])
+@pytest.mark.parametrize("options", [{}, {"kashin": "paper"}, {"channel": "metric-aware"}])
 def test_predicting_a_round_of_sstq_is_cheap_and_right(options, transformed):
     mechanism = sstq.SSTQ(20_000, 3.0, bits=2, **options)
     for clients in (50, 9 * mechanism.frame.size):

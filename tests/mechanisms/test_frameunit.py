@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import betainc, erf, ndtri
-from scipy.stats import chi2, hypergeom
+from scipy.stats import chi2
 
 import sstq
 from sstq import kernels
@@ -29,13 +29,12 @@ def some_vectors(dim, seed=0):
     return np.concatenate([rows, -rows, two, 0.3 * rows[:3], 0.7 * two, np.zeros((1, dim))])
 
 
-def output_distribution(mechanism, x, flip, frame=0, client=5):
+def output_distribution(mechanism, x, flip, frame=0):
     """The exact distribution of the row, given the word that may flip the vector and the one that chooses the frame.
 
     Frames are chosen without looking at the data, so the row given the frame is all that tells.
     """
-    client = None if mechanism.coin == "private" else client
-    law = law_of(mechanism, mechanism.choice, mechanism.clip * x, flip, frame, client=client)
+    law = law_of(mechanism, mechanism.choice, mechanism.clip * x, flip, frame)
     return [law.get(row, Fraction(0)) for row in range(mechanism.choice.size)]
 
 
@@ -46,9 +45,7 @@ def all_distributions(mechanism):
 
 
 SMALL = [(1, {"frame_size": 1}), (1, {"frame_size": 2}), (3, {"frame_size": 4}), (3, {"frame_size": 8})]
-SMALL += [(16, {"frame_size": 16}), (3, {"frame_size": 8, "frames": 5}), (3, {"frame_size": 8, "bits": 1})]
-SMALL += [(6, {"frame_size": 32, "bits": 3}), (3, {"frame_size": 8, "frames": 40, "bits": 4})]
-SMALL += [(3, {"frame_size": 8, "frames": 5, "coin": "public"})]
+SMALL += [(16, {"frame_size": 16}), (3, {"frame_size": 8, "frames": 5}), (3, {"frame_size": 8, "frames": 40})]
 
 
 @pytest.mark.parametrize(
@@ -216,8 +213,6 @@ def test_the_error_is_the_optimum(epsilon):
         (257, {}, 10),
         (10**6, {}, 21),
         (10_000, {"frames": 1000}, 15 + 10),
-        (10_000, {"frames": 8, "coin": "public"}, 15),
-        (10_000, {"bits": 8, "frames": 64}, 8),
     ],
 )
 def test_bits_on_the_wire(dim, options, bits):
@@ -272,22 +267,6 @@ def test_tampered_json_is_refused(change, message):
         reread(mechanism, **change(mechanism))
 
 
-@pytest.mark.parametrize(("bits", "error"), [(1, 1.9171), (3, 0.9386), (8, 0.7489)])
-def test_few_public_bits(bits, error):
-    """At most 0.95 with 3 bits and 0.76 with 8; one bit is the bare hemisphere, (π/2)·((e^ε+1)/(e^ε−1))²."""
-    dim = 10_000
-    mechanism, x = FrameUnit(dim, 3.0, bits=bits), np.full(dim, 0.01)
-    assert (mechanism.alignment**-2 - 1) / dim == pytest.approx(error, abs=1e-4)
-    assert mechanism.expected_mse(x).total / dim == pytest.approx(error, rel=0.01)
-
-
-@pytest.mark.parametrize(("size", "taking_part"), [(8, 4), (64, 1), (64, 16), (64, 63), (64, 64)])
-def test_the_chance_of_being_inside_is_hypergeometric(size, taking_part):
-    draw = best_draw(1.0, taking_part)
-    expected = hypergeom.cdf(draw.inside - 1, size - 1, np.arange(size), taking_part - 1)
-    np.testing.assert_allclose(RowDraw(draw, size, size).inside_by_rank, expected, atol=1e-12)
-
-
 def test_a_million_clients_of_dimension_256():
     """At d = 256, n = 10^6, G = 2^16, ε = 3: the error of the mean within 10 % of the optimum (measured: 4 %)."""
     x = np.full(256, 1 / 16)
@@ -325,12 +304,11 @@ def test_the_mean_over_many_frames(seed):
     assert np.sum((aggregator.mean().value - x) ** 2) > 10 * expected
 
 
-@pytest.mark.parametrize("options", [{"frames": 4}, {"frames": 50}, {"frames": 50, "bits": 3}])
+@pytest.mark.parametrize("options", [{"frames": 4}, {"frames": 50}])
 def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(options, seed, tmp_path):
     mechanism = FrameUnit(9, 3.0, clip=2.0, **options)
-    clients = np.arange(3000) if mechanism.coin == "public" else None
     x = np.random.default_rng(seed).standard_normal((3000, 9)) / 2
-    messages = mechanism.encode(x, rng=seed, clients=clients)
+    messages = mechanism.encode(x, rng=seed)
     aggregator = mechanism.aggregator()
     aggregator.update(messages[:1234])
     aggregator.save(tmp_path / "part")
@@ -397,11 +375,6 @@ def test_the_mean_says_when_the_bias_matters():
         ({"frame_size": 300}, "power of two"),
         ({"frames": 0}, "frames must be an integer"),
         ({"frames": 2.0}, "frames must be an integer"),
-        ({"bits": 0}, r"bits must be an integer in \[1, 9\]"),
-        ({"bits": 10}, r"bits must be an integer in \[1, 9\]"),
-        ({"bits": 3, "coin": "private"}, "coin must be 'public' with bits"),
-        ({"coin": "public"}, "coin must be 'private' without frames="),
-        ({"coin": "secret"}, "coin must be"),
     ],
 )
 def test_bad_options_are_refused(options, message):

@@ -96,7 +96,7 @@ def test_whole_sets_are_numbered_as_in_the_combinatorial_number_system(options, 
 def test_the_law_has_the_stated_rates_for_every_pair_of_categories(options):
     """From the enumerated messages: the set holds the own category with p and any other one with q."""
     mechanism = sstq.Frequencies(*options)
-    codes = mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), None, True)
+    codes = mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), True)
     own, other = mechanism.sets.rates
     held = np.round(mechanism.decode(codes) * (own - other) + other).astype(int)
     for label in range(mechanism.categories):
@@ -239,7 +239,7 @@ def test_options_and_tampered_parameters_are_refused():
 def test_no_message_is_longer_than_the_bound(options):
     mechanism = sstq.Frequencies(*options)
     codes = np.arange(min(mechanism.sets.codes, 3000))
-    norms = np.linalg.norm(mechanism.decode(mechanism.messages_from_columns((codes,), None, True)), axis=1)
+    norms = np.linalg.norm(mechanism.decode(mechanism.messages_from_columns((codes,), True)), axis=1)
     assert norms.max() <= mechanism.largest_message() * (1 + 1e-9)
     assert norms.max() >= mechanism.largest_message() * 0.99
 
@@ -258,7 +258,7 @@ def test_covariances_are_those_of_the_decoded_messages(options, seed):
     for category in (0, 5):
         np.testing.assert_allclose(aggregator.covariance_with(category), slow[category], atol=1e-12)
     # With one more message, which is uniform: as all messages together, each once.
-    every = mechanism.decode(mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), None, True))
+    every = mechanism.decode(mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), True))
     uniform = np.cov(every.T, bias=True) / (len(sent) * (len(sent) - 1))
     np.testing.assert_allclose(aggregator.covariance(), slow + uniform, atol=1e-12)
     alone = mechanism.aggregator().update(sent[:1])

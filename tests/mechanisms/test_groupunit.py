@@ -24,11 +24,8 @@ def output_distribution(mechanism, x, group, flip=1 << 63):
     frames = [0] if mechanism.share_sets is None else [0, mechanism.frames - 1]
     row, laws = mechanism._records(mechanism.clip * x[None], [group])[0], []
     for frame in frames:
-        draw, client = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_sets.draw, None
-        if mechanism.coin == "public":
-            numbers = mechanism._public_frames(np.arange(10_000, dtype=np.uint64), 10_000)
-            client = np.flatnonzero(numbers == frame)[0]
-        law = law_of(mechanism, draw, row, flip, -(-(frame << 64) // mechanism.frames), client=client)
+        draw = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_sets.draw
+        law = law_of(mechanism, draw, row, flip, -(-(frame << 64) // mechanism.frames))
         laws += [law.get(number, Fraction(0)) / len(frames) for number in range(mechanism.choice.size)]
     return laws
 
@@ -95,14 +92,12 @@ def test_the_blocks_have_the_least_error_of_all(groups):
 
 
 def test_bits_follow_from_the_clients():
-    """17, 19, 21, 23, 27 and 30 bits where everybody is alike; about half if the frame comes from a client id."""
+    """17, 19, 21, 23, 27 and 30 bits where everybody is alike."""
     bits = [
         sstq.GroupUnit(64, epsilon, groups=10, clients=59_000, share_people=share).message_bits
         for epsilon, share in ((1.0, 0.1), (2.0, 0.1), (3.0, 0.0), (4.0, 0.0), (6.0, 0.0), (8.0, 0.0))
     ]
     assert bits == [17, 19, 21, 23, 27, 30]
-    public = sstq.GroupUnit(64, 4.0, groups=10, clients=59_000, coin="public")
-    assert (public.message_bits, public.frames) == (13, 1024)
 
 
 @pytest.mark.slow
@@ -308,7 +303,6 @@ def test_wrong_groups_are_refused_before_anything_is_sampled(groups, message, mo
         ({"dim": 4, "epsilon": 1.0, "groups": 4, "frames": 1}, "frames must be at least 2, got 1"),
         ({"dim": 4, "epsilon": 5.0, "groups": 4, "frame_size": 100}, "frame_size must be a power of two"),
         ({"dim": 4, "epsilon": 5.0, "groups": 4, "share_people": 0.6}, "share_people must be"),
-        ({"dim": 4, "epsilon": 5.0, "groups": 4, "coin": "public"}, "coin must be 'private'"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -332,8 +326,8 @@ def test_impossible_rows_of_frames_for_shares_are_refused():
     row, frame = (np.array([value]) for value in (mechanism.share_sets.codes, 19))
     assert mechanism.share_sets.codes < mechanism.choice.size
     with pytest.raises(ValueError, match="the row of a message on a frame for shares must be at most"):
-        mechanism.messages_from_columns((row, frame), None, False)
-    mechanism.messages_from_columns((row, frame - 19), None, False)
+        mechanism.messages_from_columns((row, frame), False)
+    mechanism.messages_from_columns((row, frame - 19), False)
 
 
 def test_a_stated_share_draw_must_be_private():

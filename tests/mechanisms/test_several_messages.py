@@ -64,16 +64,7 @@ def test_files_have_the_slots_one_after_the_other(tmp_path):
     assert own.vectors == 50
 
 
-def test_a_public_coin_allows_one_message():
-    for options in ({"bits": 3}, {"frames": 4, "coin": "public"}):
-        with pytest.raises(ValueError, match=r"messages must be 1 with a public coin, got 2: .* pass coin='private'"):
-            sstq.FrameUnit(8, 2.0, messages=2, **options)
-    with pytest.raises(ValueError, match="messages must be 1 with a public coin, got 2"):
-        sstq.GroupUnit(8, 2.0, groups=3, frames=40, coin="public", messages=2)
-    for public in (sstq.SSTQ(8, 2.0, coin="public"), sstq.SQKR(8, 2.0, coin="public")):
-        with pytest.raises(ValueError, match=r"messages must be 1 with a public coin, got 2: .* pass coin='private'"):
-            public.replace(messages=2)
-        assert public.replace(messages=2, coin="private").messages == 2
+def test_the_number_of_messages_has_a_range():
     for wrong, one in product((0, 4097, 1.5, True), EVERY):
         with pytest.raises(ValueError, match="messages must be an integer in"):
             one.replace(messages=wrong)

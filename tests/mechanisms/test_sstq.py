@@ -7,7 +7,6 @@ import pytest
 import sstq
 from sstq import testing
 from sstq.frames.kashin import represent
-from sstq.randomness import streams
 from tests.contract.cases import reread
 
 VARIANTS = {
@@ -28,9 +27,8 @@ VARIANTS = {
     "discrete-laplace-unbiased": {"channel": "discrete-laplace", "decoder": "unbiased"},
     "own-codebook": {"bits": 2, "codebook": [-1.0, -0.25, 0.5, 1.0]},
     "optimal": {"channel": "optimal"},
-    "optimal-public": {"channel": "optimal", "coin": "public", "bits": 4},
+    "optimal-4": {"channel": "optimal", "bits": 4},
     "paper-recipe": {"kashin": "paper"},
-    "public": {"coin": "public"},
     "fourier": {"frame": "fourier", "frame_size": 37},
     "orthogonal": {"frame": "orthogonal", "frame_size": 40},
 }
@@ -49,8 +47,7 @@ def some_vector(seed, norm=0.5):
 
 
 def encode(mechanism, x, rng):
-    clients = np.arange(len(x)) if mechanism.coin == "public" else None
-    return mechanism.encode(x, rng=rng, clients=clients)
+    return mechanism.encode(x, rng=rng)
 
 
 all_variants = pytest.mark.parametrize("variant", VARIANTS)
@@ -256,18 +253,19 @@ def test_missed_certificates_are_counted_locally():
     assert mechanism.encode(x, rng=1).__dict__.keys() == messages.__dict__.keys()
 
 
-def test_indices_behind_a_public_coin_come_from_the_public_stream():
-    mechanism = make("public")
-    ids = np.array([5, 2, 2**63], dtype=np.uint64)
-    messages = mechanism.encode(np.tile(some_vector(0), (3, 1)), clients=ids)
-    assert mechanism.message_bits == 3
-    assert mechanism.coin == "public"
-    index, _ = mechanism.indices_and_codes(messages)
-    np.testing.assert_array_equal(index, streams.indices_of(3, "assign", ids, mechanism.frame.size))
-    raw = messages.to_bytes()
-    assert len(raw) == 2
-    again = mechanism.messages_from_bytes(raw, 3, clients=ids)
-    np.testing.assert_array_equal(mechanism.decode(again), mechanism.decode(messages))
+def test_json_names_the_private_coin_and_no_other_is_read():
+    """Version 2 of the JSON has the field, and digests cover it."""
+    for mechanism in (make("fourier"), sstq.FrameUnit(4, 1.0), sstq.GroupUnit(4, 4.0, groups=2), sstq.SQKR(4, 1.0)):
+        text = mechanism.to_json()
+        assert '"coin":"private"' in text
+        assert sstq.from_json(text).to_json() == text
+        with pytest.raises(ValueError, match="coin must be 'private', got 'public'"):
+            sstq.from_json(text.replace('"coin":"private"', '"coin":"public"'))
+        with pytest.raises(TypeError, match="coin"):
+            sstq.mechanism(mechanism.name, **mechanism.options, coin="private")
+    text = sstq.FrameUnit(4, 1.0).to_json()
+    with pytest.raises(ValueError, match="bits must be null, got 3"):
+        sstq.from_json(text.replace('"bits":null', '"bits":3'))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +283,6 @@ def test_indices_behind_a_public_coin_come_from_the_public_stream():
         ({"kashin": "lp"}, "kashin must be"),
         ({"level": -1.0}, "level must be"),
         ({"steps": 0}, "steps must be"),
-        ({"coin": "assigned"}, "coin must be 'private' or 'public', got 'assigned'"),
         ({"frame": "wavelet"}, "frame must be 'hadamard' or 'orthogonal' or 'fourier', got 'wavelet'"),
         ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
         ({"frame_size": 24}, "power of two"),

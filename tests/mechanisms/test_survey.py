@@ -229,7 +229,7 @@ def test_intervals_of_very_few_answers_hold_by_the_exact_law(epsilon, people):
     missed = 0.0
     for codes in itertools.product(range(3), repeat=people):
         aggregator = survey.aggregator()
-        aggregator.update(survey.messages_from_columns((np.array(codes),), None, True))
+        aggregator.update(survey.messages_from_columns((np.array(codes),), True))
         found = aggregator.mean()["n"]
         low, high = found.cdf_band()
         mean, median = found.mean(), found.quantile(0.5)
@@ -380,7 +380,7 @@ def test_tampered_documents_are_refused():
         with pytest.raises(ValueError, match=r"."):
             reread(survey, **change)
     with pytest.raises(ValueError, match="answer to question 0 must be below"):
-        survey.messages_from_columns((np.array([300]), np.array([0])), None, True)
+        survey.messages_from_columns((np.array([300]), np.array([0])), True)
 
 
 def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
-from sstq.messages.batch import Messages, client_ids
+from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, FloatField, Layout
 
 MECHANISM = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame="fourier", frame_size=50)
@@ -147,22 +147,6 @@ def test_slices_and_joins():
         messages.column("token")
 
 
-@pytest.mark.parametrize(
-    ("clients", "message"),
-    [
-        (None, "clients must be given"),
-        ([1, 2], "clients must be 3 integers"),
-        ([[1, 2, 3]], "clients must be 3 integers"),
-        ([1, 2, 2], "must be distinct"),
-        ([1, -2, 3], "must be from 0 to 18446744073709551615, got -2 at row 1"),
-        ([1.0, 2.0, 3.0], "clients must be 3 integers, got float64"),
-    ],
-)
-def test_bad_client_identifiers_are_refused(clients, message):
-    with pytest.raises(ValueError, match=message):
-        client_ids(clients, 3)
-
-
 def test_shuffled_messages_are_the_same_ones_slot_by_slot():
     mechanism = sstq.FrameUnit(dim=8, epsilon=2.0, messages=3)
     sent = mechanism.encode(np.eye(8)[np.arange(500) % 8])
@@ -179,7 +163,7 @@ def test_shuffled_messages_are_the_same_ones_slot_by_slot():
 def test_every_order_is_as_likely(seed):
     """Of 6,000 shuffles of three messages each order has 1,000 ± 5.5 standard deviations: 1 in 4 million fails."""
     mechanism = sstq.FrameUnit(dim=2, epsilon=20.0)
-    sent = mechanism.messages_from_columns((np.array([0, 1, 2], dtype=np.uint32),), None, False)
+    sent = mechanism.messages_from_columns((np.array([0, 1, 2], dtype=np.uint32),), False)
     rng = np.random.default_rng(seed)
     orders = [tuple(sent.shuffled(1, rng).column("row").tolist()) for _ in range(6000)]
     counts = [orders.count(order) for order in set(orders)]

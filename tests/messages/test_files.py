@@ -19,14 +19,12 @@ from sstq.messages.files import block_messages, open_messages, read_messages, wr
 from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
-PUBLIC = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, coin="public")
 OTHER = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame_seed=1)
 
 
 def sample(mechanism, count=100, **options):
-    clients = np.arange(count) * 7 if mechanism.coin == "public" else None
     x = np.random.default_rng(0).standard_normal((count, 20))
-    return mechanism.encode(x, clients=clients, **options)
+    return mechanism.encode(x, **options)
 
 
 def describe_messages(path):
@@ -39,22 +37,19 @@ def read_all(path, mechanism):
 
 
 def same(a, b):
-    clients = np.array_equal(a.clients, b.clients) if a.clients is not None else b.clients is None
-    return a.to_bytes() == b.to_bytes() and a.digest == b.digest and a.simulated == b.simulated and clients
+    return a.to_bytes() == b.to_bytes() and a.digest == b.digest and a.simulated == b.simulated
 
 
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
-@pytest.mark.parametrize("mechanism", [PRIVATE, PUBLIC], ids=lambda m: m.coin)
 @pytest.mark.parametrize("rng", [None, 3])
-def test_round_trip(tmp_path, suffix, mechanism, rng):
-    path = tmp_path / f"messages{suffix}"
+def test_round_trip(tmp_path, suffix, rng):
+    mechanism, path = PRIVATE, tmp_path / f"messages{suffix}"
     messages = sample(mechanism, rng=rng)
     assert write_messages(path, messages) == 100
     assert same(read_all(path, mechanism), messages)
     info = describe_messages(path)
     assert (info.count, info.message_bits, info.digest) == (100, mechanism.message_bits, mechanism.digest())
     assert info.simulated == (rng is not None)
-    assert info.with_clients == (mechanism is PUBLIC)
     with pytest.raises(ValueError, match="another mechanism"):
         read_all(path, OTHER)
 
@@ -117,14 +112,14 @@ def test_every_truncation_is_refused(tmp_path, suffix):
 @pytest.mark.slow
 def test_every_flipped_bit_is_refused(tmp_path):
     path = tmp_path / "messages.sstq"
-    write_messages(path, sample(PUBLIC, 20))
+    write_messages(path, sample(PRIVATE, 20))
     raw = path.read_bytes()
     for bit in range(8 * len(raw)):
         damaged = bytearray(raw)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"messages\.sstq"):
-            read_all(path, PUBLIC)
+            read_all(path, PRIVATE)
 
 
 def test_damage_is_located(tmp_path, monkeypatch):
@@ -259,13 +254,6 @@ def test_parquet_of_other_types_is_refused_unread(tmp_path, monkeypatch):
         pyarrow.parquet.write_table(wrong.replace_schema_metadata(table.schema.metadata), path)
         with pytest.raises(ValueError, match="column code must hold integers"):
             read_all(path, PRIVATE)
-
-
-def test_repeated_clients_in_a_file_are_refused(tmp_path):
-    path = tmp_path / "messages.parquet"
-    parquet_with(path, {"code": [1, 2], "client": [7, 7]}, PUBLIC)
-    with pytest.raises(ValueError, match="distinct"):
-        read_all(path, PUBLIC)
 
 
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])

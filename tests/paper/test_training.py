@@ -75,9 +75,9 @@ def test_every_round_has_a_frame_of_its_own(monkeypatch):
     assert seeds == [sstq.mix_seed(0, number) for number in (1, 2, 3)]
 
 
-def test_the_mean_behind_a_public_coin_is_that_of_the_clients(seed):
+def test_the_mean_of_a_round_is_that_of_the_clients(seed):
     """One z-test of 4 coordinates at 6 standard errors: false failures below 1e-8."""
-    mechanism = sstq.SSTQ(dim=4, epsilon=8.0, bits=3, coin="public")
+    mechanism = sstq.SSTQ(dim=4, epsilon=8.0, bits=3)
     x = np.tile(np.float32([0.5, -0.5, 0.1, 0.0]), (5000, 1))
     mean = private_mean(mechanism, x, 3, np.random.default_rng(seed))
     error = mechanism.expected_mse(x[0], clients=5000)

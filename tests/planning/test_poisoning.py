@@ -6,10 +6,8 @@ Bounds are inequalities that hold for every message, so random attacks never fai
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import sstq
-from sstq.aggregation.strata import MESSAGES_PER_STRATUM
 from sstq.inputs.trial_vectors import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
 from tests.contract.cases import CASES, RECORDS, build
@@ -18,12 +16,12 @@ Z = 6.0
 CLIP = 0.5
 
 
-def mean_of(mechanism, columns, clients=None):
+def mean_of(mechanism, columns):
     """What the mechanism's own aggregator makes of crafted messages, after its own checks."""
     columns = tuple(np.asarray(c).astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
     raw = mechanism.layout.pack(columns)
     aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.messages_from_bytes(raw, len(columns[0]), clients=clients))
+    aggregator.update(mechanism.messages_from_bytes(raw, len(columns[0])))
     if mechanism.trust == "aggregator":
         aggregator.close(rng=0)
     return aggregator.mean().value
@@ -47,10 +45,9 @@ def random_messages(mechanism, count, rng):
         columns.append(values.astype(field.dtype))
     if mechanism.name == "sstq":
         columns[0] = rng.choice(np.flatnonzero(mechanism.channel.used), size=count).astype(columns[0].dtype)
-    clients = np.arange(count, dtype=np.uint64) if mechanism.coin == "public" else None
     if mechanism.name == "groupunit" and mechanism.share_sets is not None:
         columns[0] %= mechanism.share_sets.codes
-    return mechanism.messages_from_columns(tuple(columns), clients, simulated=True)
+    return mechanism.messages_from_columns(tuple(columns), simulated=True)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -141,55 +138,14 @@ def test_attackers_opposite_to_honest_clients_attain_the_shift(case):
         assert shift <= bound.shift * (1 + 1e-4)
 
 
-STRATA = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, coin="public", frame_size=64)
-LARGEST = float(np.max(STRATA.decoding_values)) * STRATA.bound
-
-
-@pytest.mark.parametrize(
-    ("answers", "fraction"), [(8, 0.1), *(pytest.param(1000, f, marks=pytest.mark.slow) for f in (0.002, 0.5))]
-)
-def test_the_bound_of_strata_holds_for_every_even_spread_and_is_not_loose(answers, fraction):
-    """By enumeration of the honest counts, for attackers who spread evenly over 1, 2, …, N strata."""
-    size, clients = STRATA.frame.size, 64 * answers
-    attackers = fraction * clients
-    honest = np.arange(clients + 1)
-    chance = binom.pmf(honest, round((1 - fraction) * clients), 1 / size)
-    squares = []
-    for strata in range(1, size + 1):
-        each = attackers / strata
-        if each >= 1:
-            squares.append(strata * chance @ (each / (each + honest)) ** 2)
-    not_empty = 1 - (1 - 1 / size) ** clients
-    worst = np.sqrt(16 / 64 * max(squares)) * (LARGEST + STRATA.bound) / not_empty
-    bound = poisoning_bound(STRATA, fraction, clients)
-    assert bound.estimator == "strata"
-    assert worst <= bound.shift <= 1.25 * worst
-
-
-def test_few_clients_are_not_averaged_by_strata():
-    few = MESSAGES_PER_STRATUM * STRATA.frame.size - 1
-    assert poisoning_bound(STRATA, 0.01, few).estimator == "mean"
-    assert poisoning_bound(STRATA, 0.01, few + 1).estimator == "strata"
-    private = sstq.SSTQ(dim=16, epsilon=3.0, bits=2, frame_size=64)
-    assert poisoning_bound(private, 0.01, 5000).estimator == "mean"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"fraction": 1.5}, r"fraction must be a number in \[0, 1\], got 1.5"),
-        ({"fraction": 0.1, "clients": 0}, r"clients must be an integer in \[1, "),
-        ({"fraction": 0.1}, "clients must be given"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        poisoning_bound(STRATA, **arguments)
+def test_bad_fractions_are_refused():
+    with pytest.raises(ValueError, match=r"fraction must be a number in \[0, 1\], got 1.5"):
+        poisoning_bound(build("sstq"), 1.5)
 
 
 def test_every_mechanism_of_the_registry_has_a_bound():
     assert {case.split("/")[0] for case in [*CASES, *RECORDS]} == set(sstq.list_mechanisms())
     for case in CASES:
-        bound = poisoning_bound(build(case), 0.01, 50)
+        bound = poisoning_bound(build(case), 0.01)
         assert 0 < bound.input_shift <= bound.shift <= bound.message
-        assert poisoning_bound(build(case), 0.0, 50).shift == 0
+        assert poisoning_bound(build(case), 0.0).shift == 0

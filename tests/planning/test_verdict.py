@@ -40,7 +40,7 @@ def test_an_error_that_was_asked_for_is_feasible():
     [
         HOSPITALS,
         ROUNDS,
-        {"dim": 300, "clients": 100, "epsilon": 3.0, "coin": "public"},
+        {"dim": 300, "clients": 100, "epsilon": 3.0},
         {"dim": 1, "clients": 1, "epsilon": 0.1},
     ],
 )

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from sstq.randomness import streams
 from sstq.randomness.streams import _philox_block
@@ -63,51 +62,6 @@ def test_rows_of_signs_are_those_of_each_seed(count):
     rows = streams.sign_rows(seeds, "signs2", count)
     for seed, row in zip(seeds, rows, strict=True):
         np.testing.assert_array_equal(row, streams.signs(int(seed), "signs2", count))
-
-
-def permuted_by_the_definition(word, place, bits):
-    """The Feistel network of the module's docstring, in Python integers."""
-    low_bits, high_bits = bits // 2, bits - bits // 2
-    high, low = place >> low_bits, place % (1 << low_bits)
-    for r in range(8 if bits >= 6 else 32):
-        other, width = (low, high_bits) if r % 2 == 0 else (high, low_bits)
-        z = (word + ((r + 1 << 32) + other) * 0x9E3779B97F4A7C15) % 2**64
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
-        z = (z ^ z >> 31) >> 64 - width
-        high, low = (high ^ z, low) if r % 2 == 0 else (high, low ^ z)
-    return high << low_bits | low
-
-
-@pytest.mark.parametrize("bits", [0, 1, 2, 5, 8, 14])
-def test_permutations_are_those_of_the_definition(bits):
-    clients, places = np.array([0, 5, 2**64 - 1], dtype=np.uint64), np.arange(min(1 << bits, 300))
-    images = streams.permuted(7, "rows", clients, np.tile(places, (3, 1)), bits)
-    for client, row in zip(clients, images, strict=True):
-        word = int(streams.words_of(7, "rows", np.array([client]))[0])
-        assert row.tolist() == [permuted_by_the_definition(word, int(place), bits) for place in places]
-        assert len(set(row.tolist())) == len(places)
-    np.testing.assert_array_equal(streams.permuted(7, "rows", clients, places[[-1, 0, 0]], bits)[0], images[0, -1])
-
-
-def test_pairs_of_a_permutation_are_uniform(seed):
-    """All 240 ordered pairs of 16 places, 24,000 permutations: one χ² test, false failures below 1e-6."""
-    clients = np.arange(24_000, dtype=np.uint64) + np.uint64(seed << 20)
-    images = streams.permuted(3, "rows", clients, np.tile(np.arange(2), (24_000, 1)), bits=4)
-    counts = np.bincount(16 * images[:, 0] + images[:, 1], minlength=256).reshape(16, 16)
-    assert np.all(np.diag(counts) == 0)
-    off_diagonal = counts[~np.eye(16, dtype=bool)]
-    assert chi2.sf(np.sum((off_diagonal - 100.0) ** 2) / 100.0, 239) > 1e-6
-
-
-def test_choices_of_four_of_eight_places_are_uniform(seed):
-    """All 70 choices, 35,000 permutations: one χ² test, false failures below 1e-6 (eight rounds would fail it)."""
-    clients = np.arange(35_000, dtype=np.uint64) + np.uint64(seed << 20)
-    images = streams.permuted(3, "rows", clients, np.tile(np.arange(4), (35_000, 1)), bits=3)
-    counts = np.bincount((1 << images).sum(axis=1), minlength=256)
-    counts = counts[np.bitwise_count(np.arange(256, dtype=np.uint8)) == 4]
-    assert counts.sum() == 35_000
-    assert chi2.sf(np.sum((counts - 500.0) ** 2) / 500.0, 69) > 1e-6
 
 
 def test_multiply_shift_is_exact():

@@ -134,9 +134,9 @@ def test_administration_needs_the_token_and_says_what_is_wrong(server):
     assert server.administer("POST", "/v1/campaigns", content=b"{").status_code == 422
     taken = server.administer("POST", "/v1/campaigns", json=content | {"name": "open", "readers": "token"})
     assert taken.status_code == 409
-    public = json.loads(sstq.FrameUnit(dim=6, epsilon=2.0, bits=3).to_json())
+    public = json.loads(sstq.FrameUnit(dim=6, epsilon=2.0).to_json()) | {"coin": "public"}
     refused = server.administer("POST", "/v1/campaigns", json=content | {"mechanism": public})
-    assert (refused.status_code, "coin='private'" in refused.json()["detail"]) == (422, True)
+    assert (refused.status_code, "coin must be 'private'" in refused.json()["detail"]) == (422, True)
     assert server.administer("POST", "/v1/campaigns/open/tokens", json={"count": 3}).status_code == 409
     assert server.administer("POST", "/v1/campaigns/open/tokens", json={"count": 0}).status_code == 422
     assert server.http.get("/v1/campaigns/open/state").status_code == 401

@@ -43,10 +43,6 @@ def shuffled_epsilon(
     Several messages of one client must not be linkable. Each is drawn independently, including its frame, and is
     shuffled with the n messages of its own slot and round.
 
-    Warning:
-        Behind a public coin a message is read together with its client's identifier, so it cannot be shuffled. Such
-        mechanisms (`coin == "public"`) are refused.
-
     Args:
         epsilon: the mechanism, for a bound by its own law; or ε₀ of each message, for a bound that holds for every
             mechanism.
@@ -184,10 +180,6 @@ def law_blanket(mechanism: Mechanism) -> Blanket | None:
 
     ValueError if shuffling does not help, or if there is no law.
     """
-    if mechanism.coin == "public":
-        problem = f"{mechanism.name} has coin='public', so a message is read together with its client's identifier"
-        remedy = "use one with coin='private', such as FrameUnit or SSTQ"
-        raise ValueError(f"mechanism must have a private coin to be shuffled: {problem}; {remedy}")
     if mechanism.trust != "local":
         raise ValueError(f"mechanism must be locally private to be shuffled, got trust {mechanism.trust!r}")
     if not mechanism.exact:

@@ -3,7 +3,6 @@
 from sstq.aggregation.base import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.sparse_counts import SparseAggregator
-from sstq.aggregation.strata import StratifiedAggregator
 from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "Region",
     "SparseAggregator",
     "StateInfo",
-    "StratifiedAggregator",
     "VectorAggregator",
     "describe_state",
 ]

@@ -53,6 +53,9 @@ class Aggregator(ABC):
     private_file: ClassVar[bool] = False
     """Whether a saved state must be readable only by its owner; the sums of local mechanisms may be public."""
 
+    averages: ClassVar[bool] = True
+    """Whether the mean is that of the estimates of single messages."""
+
     sparse: ClassVar[bool] = False
     """Whether the state has rows only for numbers that occur (the first column); other states have all rows."""
 
@@ -116,7 +119,7 @@ class Aggregator(ABC):
 
         Args:
             columns: a table with the fields of a message by name, such as a dict of arrays, an Arrow table, a pandas or
-                Polars data frame; with a public coin also with what it gives (`mechanism.counted_layout`).
+                Polars data frame.
             counts: how often each row's message occurred, or the name of the table's column that says so. They are
                 messages, not people: a person may send several.
             source: a name of this table, 1 to 64 characters; it is refused if this aggregator has counted it already.
@@ -137,7 +140,7 @@ class Aggregator(ABC):
         if source in self._sources:
             raise ValueError(f"source {source!r} is counted already: its messages would count twice")
         table, times = read_counts(columns, counts, layout)
-        self._add_checked(self._mechanism.counted_messages(table, simulated), times, int(times.sum()))
+        self._add_checked(self._mechanism.messages_from_columns(table, simulated), times, int(times.sum()))
         if source is not None:
             self._sources.add(source)
         return self

@@ -1,8 +1,7 @@
 """Tables of counts: how often each message occurred, which is what GROUP BY in any SQL engine gives.
 
-A table has one column per field of a message (with a public coin also what the client's identifier gives) and one with
-the number of messages. Rows may repeat a message. Anything that gives a column by its name is a table: a dict of
-arrays, an Arrow table, a pandas or Polars data frame.
+A table has one column per field of a message and one with the number of messages. Rows may repeat a message. Anything
+that gives a column by its name is a table: a dict of arrays, an Arrow table, a pandas or Polars data frame.
 """
 
 import hashlib

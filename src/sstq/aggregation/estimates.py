@@ -42,7 +42,6 @@ class Estimate:
             by how much they differ, because nobody knows which messages come from one person.
         count: the number of messages.
         simulated: whether any message was simulated with a seed.
-        estimator: "mean" of the messages' estimates, or "strata" (see `sstq.aggregation.strata`).
         note: a warning about this estimate with a remedy, as one sentence; may be empty.
         frame_bias: the norm of the bias that frames leave, for clients that all hold one vector of norm clip. It is in
             `stderr`, spread evenly over the coordinates: the noise alone is √(stderr² − frame_bias²/d).
@@ -59,7 +58,6 @@ class Estimate:
     stderr: NDArray[np.float64]
     count: int
     simulated: bool = False
-    estimator: str = "mean"
     note: str = ""
     frame_bias: float = 0.0
     directions: float | None = None

@@ -3,11 +3,6 @@
 For each pair of inputs, one half of the messages selects the event that distinguishes them best, and the other half
 tests it, so the test is valid for any selection. Clopper–Pearson bounds of the two probabilities give a bound
 log(p/q) ≤ ε that is wrong with a stated probability, divided among the pairs (Bonferroni).
-
-With a public coin every client has its own coin, so its events have their own probabilities. Their averages over the
-same clients differ by at most e^ε as well, and Clopper–Pearson bounds hold for the average of independent events that
-are not alike: their number is more concentrated than a binomial one (W. Hoeffding, *On the distribution of the number
-of successes in independent trials*, 1956, Theorem 4).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -160,13 +155,11 @@ def _test_pair(
     mechanism: Mechanism, name: str, pair: Pair, samples: int, share: float, source: np.random.Generator | None
 ) -> PairResult:
     half = samples // 2
-    # Both inputs meet the same public coins.
-    clients = None if mechanism.coin == "private" else np.arange(samples)
     # Private groups differ as well.
     groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
     inputs = mechanism._records(np.stack(pair), groups)
     sent = [
-        mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), clients, None, 1)
+        mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), None, 1)
         for row in inputs
     ]
     choices = []
@@ -198,7 +191,7 @@ def _partitions(mechanism: Mechanism, sent: list[Messages], inputs: Floats, half
     layout = sent[0].layout
     # Continuous messages, and very long ones, do not occur twice.
     short = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
-    if mechanism.coin == "private" and short:
+    if short:
         columns = zip(*(messages.columns for messages in sent), strict=True)
         whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
         yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)

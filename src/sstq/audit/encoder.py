@@ -27,7 +27,7 @@ Words = NDArray[np.uint64]
 _CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
 # Fewer vectors and cells are tried if a message is expensive: about this many numbers are computed in total.
 _WORK, _COSTLY = 1 << 27, 1 << 16
-_SAMPLE, _CLIENT = 4, 5
+_SAMPLE = 4
 
 
 @dataclass
@@ -45,8 +45,7 @@ class _Script:
 
 def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> NDArray[np.int64]:
     """The first column of as many messages of one vector, as rows of integers."""
-    clients = None if mechanism.coin == "private" else np.full(count, _CLIENT, dtype=np.uint64)
-    column = mechanism._encode_rows(np.tile(row, (count, 1)), clients, source, None)[0]
+    column = mechanism._encode_rows(np.tile(row, (count, 1)), source, None)[0]
     return column.reshape(count, -1).astype(np.int64)
 
 

@@ -1,11 +1,8 @@
-"""The mechanisms that ours are compared with: the paper's baselines and its rivals."""
+"""The mechanisms that ours are compared with: the paper's baselines."""
 
-from sstq.baselines.candidates import RRSC as RRSC
-from sstq.baselines.candidates import CompressedPrivUnitG as CompressedPrivUnitG
 from sstq.baselines.clean import Clean as Clean
 from sstq.baselines.csgm import CSGM as CSGM
 from sstq.baselines.csgm import L2CSGM as L2CSGM
-from sstq.baselines.mmrc import MMRC as MMRC
 from sstq.baselines.privunit import PrivUnit as PrivUnit
 from sstq.baselines.privunit import PrivUnitG as PrivUnitG
 from sstq.baselines.projunit import ProjUnit as ProjUnit

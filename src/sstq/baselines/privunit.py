@@ -9,6 +9,7 @@ import numpy as np
 
 from sstq.aggregation import VectorAggregator
 from sstq.baselines.caps import Cap
+from sstq.baselines.projections import MATRICES, Projection
 from sstq.checks import RANGES, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
@@ -16,6 +17,7 @@ from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
+from sstq.randomness import streams
 
 Split = Literal["optimal", "hemisphere"]
 UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)
@@ -51,10 +53,8 @@ class CapMechanism(Mechanism):
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
     _on_sphere: ClassVar[bool] = True
-    # The public projection of each client to the dimension of the cap, if any, and the mean length of what it projects.
-    projection: Any = None
-    projected: int | None = None
-    alignment = 1.0
+    # To the dimension of the cap, if it is not that of the vectors.
+    projection: Projection | None = None
 
     parameters: Any
     gain: float
@@ -66,7 +66,12 @@ class CapMechanism(Mechanism):
     def cap(self) -> Cap:
         """The cap, whose gain is checked when it is made."""
         solved = self.parameters
-        return Cap(self.projected or self.dim, solved.mass, solved.inside, solved.gain, self._on_sphere)
+        return Cap(self._cap_dim, solved.mass, solved.inside, solved.gain, self._on_sphere)
+
+    @property
+    def _cap_dim(self) -> int:
+        """The dimensions of the vectors that are sent."""
+        return self.dim
 
     @property
     def largest_norm(self) -> float:
@@ -96,20 +101,21 @@ class CapMechanism(Mechanism):
 
     def _encode(self, batch: EncoderInput) -> Columns:
         directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
-        if self.projection is not None:
-            directions = self.projection.directions(directions, batch.clients)
-        return (self.cap.draw(directions, batch.words),)
+        if self.projection is None:
+            return (self.cap.draw(directions, batch.words),)
+        matrices = streams.multiply_shift(batch.words[:, 1], MATRICES)
+        return self.cap.draw(self.projection.directions(directions, matrices), batch.words), matrices
 
     def _decode(self, messages: Messages) -> Floats:
         vectors = messages.column("vector")
         if self.projection is not None:
-            vectors = self.projection.lift(vectors, messages.clients)
-        return vectors.astype(np.float64) * self._decoding_factor
+            vectors = self.projection.lift(vectors, messages.column("matrix"))
+        return np.asarray(vectors.astype(np.float64) * self._decoding_factor)
 
     @property
     def _decoding_factor(self) -> float:
-        """What a vector, or what it is lifted to, is multiplied by."""
-        return self.clip / (self.gain * self.alignment)
+        """What a vector is multiplied by."""
+        return self.clip / self.gain
 
     def largest_message(self) -> float:
         """The norm of the longest vector that is not refused; a bound with a projection."""

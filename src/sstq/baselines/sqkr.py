@@ -28,7 +28,7 @@ from sstq.aggregation import Aggregator
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import represent
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Coin, Columns, EncoderInput, Floats, Ints, Rows, Words
+from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.laws import Law
 from sstq.mechanisms.parameters import Word
@@ -80,7 +80,7 @@ class SQKRParameters(KashinParameters):
 
     variant: Variant
     k: int | None
-    coin: Coin
+    coin: Literal["private"]
     own: Word
     other: Word
     messages: int = 1
@@ -90,7 +90,7 @@ class SQKR(KashinMechanism):
     """Subsampled and quantized Kashin response.
 
     Subsampled: x̂ = (d/k)·(B/g)·Σ_l z_l·u_j with g = p − q of randomized response on 2^k tokens, and with β = K/√ρ
-    E‖x̂ − x‖² = clip²·d·β²/(k·g²) + ((k − 1)/(k·g) − 1)·‖x‖². It takes k·(⌈log₂ N⌉ + 1) bits, or k with a public coin.
+    E‖x̂ − x‖² = clip²·d·β²/(k·g²) + ((k − 1)/(k·g) − 1)·‖x‖². It takes k·(⌈log₂ N⌉ + 1) bits.
     Dense: x̂ = (d/N)·(B/g)·Uᵀz with g = (2p − 1)·C(2h, h)/4^h, h = ⌊N/2⌋, in N bits, and
     E‖x̂ − x‖² = clip²·β²/(ρ·g²) − ‖x‖², which is about (π/2)·β²·((e^ε + 1)/(e^ε − 1))²·d·clip²: π/2 times that of k = 1.
 
@@ -105,14 +105,12 @@ class SQKR(KashinMechanism):
     Args:
         k: the coordinates of a subsampled message, 1 to 32; None for the k of least error.
         variant: "subsampled" (default) or "dense".
-        coin: who draws the k coordinates: the client ("private", default), or a shared generator ("public"): then a
-            message is k bits, and both sides name the clients.
         messages: m, the messages per client, each with its own coordinates, for a shuffler, as in `sstq.Mechanism`.
         kashin, level, steps, frame, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
-        >>> SQKR(dim=25_450, epsilon=3.0, k=4).message_bits, SQKR(dim=25_450, epsilon=3.0, coin="public").message_bits
-        (68, 3)
+        >>> SQKR(dim=25_450, epsilon=3.0, k=4).message_bits
+        68
     """
 
     name = "sqkr"
@@ -120,7 +118,7 @@ class SQKR(KashinMechanism):
     aggregator_class = SignAggregator
     parameters_class = SQKRParameters
     _draws_by = "draw"
-    variants: ClassVar = {"SQKR": {}, "SQKR, public coin": {"coin": "public"}, "SQKR dense": {"variant": "dense"}}
+    variants: ClassVar = {"SQKR": {}, "SQKR dense": {"variant": "dense"}}
 
     parameters: SQKRParameters
     variant: str
@@ -134,7 +132,6 @@ class SQKR(KashinMechanism):
         clip: float = 1.0,
         k: int | None = None,
         variant: Variant = "subsampled",
-        coin: Coin = "private",
         messages: int = 1,
         kashin: Recipe = "certified",
         level: float | None = None,
@@ -148,15 +145,15 @@ class SQKR(KashinMechanism):
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k is None:
             k = _best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
-        bits = _token_bits(variant, k, coin)
+        bits = _token_bits(variant, k)
         channel = flat_channel_of_size(1 << bits, common["epsilon"])
         drawn: dict[str, Any] = {"own": channel.own, "other": channel.other, "k": None if k is None else bits}
-        self._hold(SQKRParameters(**common, **framed, **drawn, variant=variant, coin=coin))
+        self._hold(SQKRParameters(**common, **framed, **drawn, variant=variant, coin="private"))
 
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the tokens of k bits, or on the two sides of a dense message."""
-        bits = _token_bits(self.variant, self.k, self.coin)
+        bits = _token_bits(self.variant, self.k)
         return FlatChannel(self.epsilon, 1 << bits, self.parameters.own, self.parameters.other)
 
     @property
@@ -169,11 +166,10 @@ class SQKR(KashinMechanism):
 
     @cached_property
     def layout(self) -> Layout:
-        """The bits, and with a private coin the coordinates."""
+        """The bits, and the coordinates unless all are sent."""
         if self.k is None:
             return Layout((Field("bits", 2, self.frame.size),))
-        index = (Field("index", self.frame.size, self.k),)
-        return Layout((Field("bits", 1 << self.k), *(index if self.coin == "private" else ())))
+        return Layout((Field("bits", 1 << self.k), Field("index", self.frame.size, self.k)))
 
     @property
     def uncountable(self) -> str:
@@ -181,18 +177,8 @@ class SQKR(KashinMechanism):
         return "dense messages have one bit per coordinate, and hardly two are equal" if self.k is None else ""
 
     @property
-    def _public_fields(self) -> tuple[Field, ...]:
-        return (Field("index", self.frame.size, self.sent),) if self.coin == "public" else ()
-
-    def _public_columns(self, messages: Messages) -> Columns:
-        if messages.clients is None:
-            return ()
-        index = self._public_indices(messages.clients)
-        return (index[:, 0] if self.k == 1 else index,)
-
-    @property
     def words_each(self) -> int:
-        """For indices (also with a public coin), to round, and for the channel; dense, 32 bits round, and z has N."""
+        """For indices, to round, and for the channel; dense, 32 bits round, and z has N."""
         size = self.frame.size
         return -(-size // 2) + -(-size // 64) + 1 if self.k is None else 2 * self.k + 1
 
@@ -219,16 +205,13 @@ class SQKR(KashinMechanism):
     def _encode(self, batch: EncoderInput) -> Columns:
         if self.k is None:
             return self._encode_dense(batch)
-        words, clients, k = batch.words, batch.clients, self.k
-        if clients is None:
-            index = streams.multiply_shift(words[:, :k], self.frame.size)
-        else:
-            index = self._public_indices(clients)
+        words, k = batch.words, self.k
+        index = streams.multiply_shift(words[:, :k], self.frame.size)
         y = self._coefficients(batch, index)
         bits = unit_interval(words[:, k:-1]) < (1 + y.astype(np.float64)) / 2
         token = np.sum(bits.astype(np.int64) << np.arange(k), axis=1)
         sent = self.channel.sample(token, channel_words(words[:, -1]))
-        return (sent,) if clients is not None else (sent, index[:, 0] if k == 1 else index)
+        return sent, index[:, 0] if k == 1 else index
 
     def _encode_dense(self, batch: EncoderInput) -> Columns:
         size, rounding = self.frame.size, -(-self.frame.size // 2)
@@ -241,17 +224,9 @@ class SQKR(KashinMechanism):
         turn_to_side(z, v, outside)
         return (z[:, 0] if size == 1 else z,)
 
-    def _public_indices(self, clients: Words) -> Ints:
-        """Draw l of a client is its index in the stream of purpose "sqkr" followed by l in decimal."""
-        seed, size = self.frame.seed, self.frame.size
-        return np.stack([streams.indices_of(seed, f"sqkr{draw}", clients, size) for draw in range(self.sent)], axis=1)
-
     def indices_and_bits(self, messages: Messages) -> tuple[Ints, Ints]:
         """The coordinate and the bit of each draw of subsampled messages, both (n, k)."""
-        if messages.clients is None:
-            index = messages.column("index").reshape(len(messages), self.sent).astype(np.int64)
-        else:
-            index = self._public_indices(messages.clients)
+        index = messages.column("index").reshape(len(messages), self.sent).astype(np.int64)
         return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(self.sent) & 1
 
     def dense_bits(self, messages: Messages) -> NDArray[np.uint8]:
@@ -272,7 +247,7 @@ class SQKR(KashinMechanism):
         return sums * (self.dim * self.decoding_scale)
 
     def largest_message(self) -> float:
-        """Attained: by k times one coordinate (private coin), and dense by a column of the Hadamard matrix."""
+        """Attained: by k times one coordinate, and dense by a column of the Hadamard matrix."""
         if self.k is None:
             return math.sqrt(self.dim) * self.bound / self.gain
         return self.dim * self.decoding_scale * self.k * self.frame.longest_row()
@@ -289,16 +264,12 @@ class SQKR(KashinMechanism):
         return mean, power + (self.cross - 1) * np.sum(mean**2, axis=1)
 
 
-def _token_bits(variant: str, k: Any, coin: Any) -> int:
-    """The bits of a token of the channel, k or 1; k is checked, and both are refused where they mean nothing."""
+def _token_bits(variant: str, k: Any) -> int:
+    """The bits of a token of the channel, k or 1; k is checked, and refused where it means nothing."""
     if variant == "subsampled":
         return int(check_number("k", k, 1, _K_MAX, integer=True))
     if k is not None:
         raise ValueError(f"k must be left out with variant='dense', got {k!r}")
-    if coin != "private":
-        raise ValueError(
-            "coin must be 'private' with variant='dense', got 'public': a dense message has no index to save"
-        )
     return 1
 
 

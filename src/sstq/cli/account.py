@@ -10,10 +10,7 @@ _CAPTION = (
     "sum: of all ε, without δ. with δ: the best possible bound. Totals are rounded up, ε per round down. "
     "80 rounds of 0.1, as computers store it, are above 8."
 )
-_SHUFFLED = (
-    "the shuffled bound holds only if a trusted shuffler mixes the messages and removes identifiers: "
-    "it does not hold for mechanisms with a public coin"
-)
+_SHUFFLED = "the shuffled bound holds only if a trusted shuffler mixes the messages and removes all metadata"
 
 
 def account(

@@ -47,8 +47,8 @@ def compare(
     rows.sort(key=lambda row: row.mse)
     show_table(
         f"The mean of {clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}",
-        ["mechanism", "bits", "error²", "bias²", "trust", "coin"],
-        [[row.label, f"{row.bits:,}", _figure(row.mse), _figure(row.bias2), row.trust, row.coin] for row in rows],
+        ["mechanism", "bits", "error²", "bias²", "trust"],
+        [[row.label, f"{row.bits:,}", _figure(row.mse), _figure(row.bias2), row.trust] for row in rows],
         caption="Sorted by error². More people do not reduce bias². "
         "CSGM: (ε, 1e-5) for the released mean, not ε per message.",
     )

@@ -34,7 +34,6 @@ def encode(
         str | None, option("Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN")
     ] = None,
     private_group: Annotated[Path | None, option("Encode the PRIVATE groups in this .npy with the vectors.")] = None,
-    clients: Annotated[Path | None, option("Read identifiers for a public coin from this .npy.")] = None,
     seed: Annotated[int | None, option("Simulate with this seed. The result is NOT private.", min=0)] = None,
     verbose: VerboseOption = False,
     force: Annotated[bool, option("Overwrite the file. People encoded again spend ε again.", "--force")] = False,
@@ -58,7 +57,6 @@ def encode(
 
     from sstq.mechanisms import LocalReport
     from sstq.mechanisms.answers import encode_files
-    from sstq.messages.batch import client_ids
     from sstq.messages.files import write_messages
     from sstq.messages.parquet import SUFFIXES
 
@@ -69,8 +67,6 @@ def encode(
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     if (private_group is not None) != (shared.groups is not None):
         raise WrongUsage("--private-group is for mechanisms with private groups (sstq spec --name groupunit) only")
-    if (clients is not None) != (shared.coin == "public"):
-        raise WrongUsage("--clients is for mechanisms with a public coin only: there both sides need identifiers")
     check_output(output, force, inputs=(mechanism, *vectors))
     counted = LocalReport() if verbose and shared.name != "survey" else None
     if shared.name == "survey":
@@ -80,14 +76,13 @@ def encode(
 
         rng = None if seed is None else np.random.default_rng(seed)
         survey: Any = shared
-        total = write_messages(output, (survey.encode(read_table(path, survey), rng) for path in vectors), survey)
+        total = write_messages(output, (survey.encode(read_table(path, survey), rng) for path in vectors))
     else:
         files, count = open_files(vectors, shared.dim, columns, by=by)
-        named: dict[str, Any] = {"groups": private_group and read_integers(private_group, count)}
-        named |= {} if clients is None else {"clients": client_ids(read_integers(clients, count), count)}
+        groups = None if private_group is None else read_integers(private_group, count)
         with progress("Encoding", count * shared.messages) as advance:
-            messages = encode_files(shared, files, seed, **named, report=counted, advance=advance)
-            total = write_messages(output, messages, shared, by)
+            messages = encode_files(shared, files, seed, groups=groups, report=counted, advance=advance)
+            total = write_messages(output, messages, by)
     facts = [
         ("messages", total),
         ("bits per message", shared.message_bits),

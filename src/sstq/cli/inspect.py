@@ -69,7 +69,6 @@ def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:
         ("messages", info.count),
         ("bits per message", info.message_bits),
         ("file bytes", path.stat().st_size),
-        ("client identifiers", info.with_clients),
         ("randomness", _SEED if info.simulated else _SECRET),
         ("checksums", "verified" if verified else "of the messages: pass --mechanism to verify them"),
         ("digest", info.digest),

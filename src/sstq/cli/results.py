@@ -33,7 +33,7 @@ def report_mean(
         norms["mean_norm"] = float(np.linalg.norm(estimate.value))
         # Root mean square error of the mean, in the vectors' unit.
         norms["measured_error_norm"] = measured if math.isfinite(measured) else None
-    summary = {"count": estimate.count, **norms, **_costs(mechanism), "estimator": estimate.estimator}
+    summary = {"count": estimate.count, **norms, **_costs(mechanism)}
     summary |= {"note": estimate.note, "simulated": simulated}
     _write(folder, summary, estimate.value, estimate.stderr)
     for name in ("epsilon", "privacy_loss"):

@@ -86,7 +86,7 @@ class Campaign:
 
     Attributes:
         name: 1 to 64 characters out of a–z, 0–9 and hyphens.
-        mechanism: the mechanism that clients encode with. It must be locally private with a private coin.
+        mechanism: the mechanism that clients encode with. It must be locally private.
         labels: a name for each coordinate of a vector, or for each category; empty if they have none.
         group_labels: a name for each private group; empty if they have none.
         image_shape: (height, width) or (height, width, channels) if a vector is an image; empty otherwise.
@@ -292,11 +292,10 @@ def _require(allowed: object, name: str, problem: str) -> None:
 def _check_mechanism(mechanism: Any) -> None:
     _require(isinstance(mechanism, Mechanism), "mechanism", f"must be a mechanism, got {mechanism!r:.100}")
     _require(
-        mechanism.trust == "local" and mechanism.coin != "public",
+        mechanism.trust == "local",
         "mechanism",
-        f"must be locally private with coin='private', got {mechanism.name} with trust={mechanism.trust!r} and "
-        f"coin={mechanism.coin!r}: the collector is not trusted, and does not know who sent a message; choose another, "
-        "such as frameunit",
+        f"must be locally private, got {mechanism.name} with trust={mechanism.trust!r}: the collector is not trusted; "
+        "choose another, such as frameunit",
     )
     frame = getattr(mechanism, "frame", None)
     frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))

@@ -1,6 +1,6 @@
 """Encoding where the data are: from Arrow batches to Arrow batches, for Spark, DuckDB, Polars and Ray Data."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from sstq.files.parquet import import_pyarrow
 from sstq.mechanisms.base import Mechanism
-from sstq.messages.layouts import Field
 from sstq.messages.parquet import engine_type, field_columns
 
 _SQL_TYPES = {"<i4": "int", "<i8": "bigint", "<f4": "float"}
@@ -21,7 +20,6 @@ class BatchEncoder:
     mechanism: Mechanism
     column: str
     keep: tuple[str, ...]
-    clients: str | None
     groups: str | None
 
     def __call__(self, batches: Any) -> Iterator[Any]:
@@ -33,13 +31,12 @@ class BatchEncoder:
             yield self._encode(pyarrow, batch)
 
     def _encode(self, pyarrow: Any, batch: Any) -> Any:
-        wanted = [self.column, *self.keep, *filter(None, (self.clients, self.groups))]
+        wanted = [self.column, *self.keep, *filter(None, [self.groups])]
         missing = [name for name in wanted if name not in batch.schema.names]
         if missing:
             raise ValueError(f"batches must have a column {missing[0]!r}, got {', '.join(batch.schema.names)}")
-        clients, groups = (None if name is None else _numbers(batch, name) for name in (self.clients, self.groups))
-        messages = self.mechanism.encode(batch.column(self.column), clients=clients, groups=groups)
-        columns = field_columns(messages if self.mechanism.uncountable else self.mechanism.counted(messages))
+        groups = None if self.groups is None else _numbers(batch, self.groups)
+        columns = field_columns(self.mechanism.encode(batch.column(self.column), groups=groups))
         # A person's messages come slot by slot, one for each row of the batch.
         rows = np.tile(np.arange(batch.num_rows), self.mechanism.messages)
         columns |= {name: batch.column(name).take(pyarrow.array(rows)) for name in self.keep}
@@ -48,15 +45,10 @@ class BatchEncoder:
     @property
     def ddl(self) -> str:
         """The columns of messages with their types as SQL states them, without those that are kept."""
-        fields = self._fields
+        fields = self.mechanism.layout.fields
         single = [(field.name, _SQL_TYPES[engine_type(field)], field.count) for field in fields]
         columns = [f"`{name}` {kind if count == 1 else f'array<{kind}>'}" for name, kind, count in single]
         return ", ".join(columns)
-
-    @property
-    def _fields(self) -> Sequence[Field]:
-        layout = self.mechanism.layout if self.mechanism.uncountable else self.mechanism.counted_layout
-        return layout.fields
 
 
 def encode_batches(
@@ -64,7 +56,6 @@ def encode_batches(
     column: str,
     *,
     keep: Iterable[str] = (),
-    clients: str | None = None,
     groups: str | None = None,
 ) -> BatchEncoder:
     """Return a function that turns Arrow batches of vectors into Arrow batches of messages.
@@ -77,7 +68,6 @@ def encode_batches(
         mechanism: the mechanism that all parties share.
         column: the column of vectors, lists of `dim` numbers.
         keep: public columns to keep beside the messages, such as a country; whoever sees the messages sees them.
-        clients: with a public coin, the column of identifiers; the result has what the coin gives instead of them.
         groups: for mechanisms with private groups, the column of a person's group.
 
     Examples:
@@ -94,15 +84,11 @@ def encode_batches(
         raise ValueError(f"mechanism must make every single message private, got {mechanism.name}")
     if mechanism.name == "survey":
         raise ValueError("mechanism must take one column, got survey; use survey.encode(batch) on each batch")
-    if mechanism.coin == "public" and mechanism.uncountable:
-        raise ValueError(f"mechanism must not need identifiers beside its messages, got {mechanism.name}")
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
-    encoder = BatchEncoder(mechanism, column, kept, clients, groups)
-    taken = [name for name in kept if name in {column, *(field.name for field in encoder._fields)}]
+    encoder = BatchEncoder(mechanism, column, kept, groups)
+    taken = [name for name in kept if name in {column, *(field.name for field in mechanism.layout.fields)}]
     if taken:
         raise ValueError(f"keep must not name the vectors or a column of messages, got {taken[0]!r}")
-    if (clients is None) == (mechanism.coin == "public"):
-        raise ValueError(f"clients must be given with a public coin only, got {clients!r} with coin={mechanism.coin!r}")
     return encoder
 
 

@@ -28,9 +28,7 @@ from sstq.randomness.secret import RngLike
 __all__ = ["encode_gradients", "encode_update", "set_gradients"]
 
 
-def encode_gradients(
-    model: torch.nn.Module, mechanism: Mechanism, rng: RngLike = None, *, client: int | None = None
-) -> Messages:
+def encode_gradients(model: torch.nn.Module, mechanism: Mechanism, rng: RngLike = None) -> Messages:
     """Encode the gradients of all trainable parameters as one private message.
 
     A parameter without a gradient counts as zero. Gradients that are scaled for mixed precision
@@ -40,7 +38,6 @@ def encode_gradients(
         model: the model whose ``.grad`` is sent.
         mechanism: a mechanism of the same dimension; gradients longer than its clip are scaled down to it.
         rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
-        client: with a public coin, an identifier of this client and round that no other message has.
 
     Examples:
         >>> import torch, sstq
@@ -52,7 +49,7 @@ def encode_gradients(
         (1, 2)
     """
     gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in _trainable(model)]
-    return _encode(_flat(gradients), mechanism, rng, client)
+    return _encode(_flat(gradients), mechanism, rng)
 
 
 def encode_update(
@@ -60,8 +57,6 @@ def encode_update(
     before: torch.nn.Module,
     mechanism: Mechanism,
     rng: RngLike = None,
-    *,
-    client: int | None = None,
 ) -> Messages:
     """Encode the change by local training, parameters now minus parameters before, as one private message.
 
@@ -70,7 +65,6 @@ def encode_update(
         before: a copy of the model as the server sent it, ``copy.deepcopy(model)``.
         mechanism: a mechanism of the same dimension; updates longer than its clip are scaled down to it.
         rng: as for `encode_gradients`.
-        client: as for `encode_gradients`.
 
     Examples:
         >>> import copy, torch, sstq
@@ -86,7 +80,7 @@ def encode_update(
         raise ValueError("before must have the trainable parameters of model, got others")
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is sent as zero
         update = _flat(now) - _flat(then)
-    return _encode(update, mechanism, rng, client)
+    return _encode(update, mechanism, rng)
 
 
 def set_gradients(model: torch.nn.Module, vector: ArrayLike) -> None:
@@ -129,7 +123,7 @@ def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:
     return numbers
 
 
-def _encode(vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike, client: int | None) -> Messages:
+def _encode(vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike) -> Messages:
     if len(vector) != mechanism.dim:
         raise ValueError(f"mechanism must have dim = {len(vector)}, the trainable parameters, got {mechanism.dim}")
-    return answer(mechanism, vector, rng=rng, clients=None if client is None else [client])
+    return answer(mechanism, vector, rng=rng)

@@ -18,12 +18,12 @@ def main() -> int:
     if folder is None:
         print("no folder is writable: set NUMBA_CACHE_DIR to a writable folder", file=sys.stderr)  # noqa: T201
         return 1
-    one, zero, none = np.zeros(1), np.zeros(1, np.int64), np.empty((1, 0), np.int64)
+    one, zero = np.zeros(1), np.zeros(1, np.int64)
     single, words = np.ones((1, 2), np.float32), np.zeros((1, 2), np.uint64)
     for x in (single, single.astype(np.float64)):
         kernels.hadamard_transform(x.copy())
         kernels.clip_to_ball(x, 1.0)
-        kernels.pick_signed_rows(x, 1.0, one, (single, single[None]), zero, none, 1, zero)
+        kernels.pick_signed_rows(x, 1.0, one, (single, single[None]), zero, 1, zero)
     kernels.kashin_pick(single, np.arange(2), single[0], 2, np.ones((1, 4), np.float32))
     kernels.box_muller(words)
     kernels.draw_around(np.eye(2)[:1], one, one, words, to_length=True)

@@ -142,16 +142,15 @@ def pick_signed_rows(
     uniforms: Doubles,
     signs: tuple[Singles, Singles],
     which: Integers,
-    subsets: Integers,
     inside: int,
     places: Integers,
 ) -> tuple[Integers, NDArray[np.bool_]]:
     """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
 
-    The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if
-    uniforms[i] < (1 − ‖x‖/clip)/2. Of the R rows that take part, the `inside` ones of the largest |c_j| (ties: the
-    smaller j) come first, with the sign of c_j (c_j = 0 counts as positive), by index; then they come again with the
-    opposite sign; and then all others, each with both signs.
+    The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if uniforms[i]
+    < (1 − ‖x‖/clip)/2. The `inside` rows of the largest |c_j| (ties: the smaller j) come first, with the sign of c_j
+    (c_j = 0 counts as positive), by index; then they come again with the opposite sign; and then all others, each with
+    both signs.
 
     Args:
         x: (n, d), finite; any magnitudes; e₁ stands for the direction of a zero row.
@@ -159,26 +158,23 @@ def pick_signed_rows(
         uniforms: (n,), secret numbers in [0, 1).
         signs: those of F frames before the first transform, (F, d), and before the later ones, (F, rounds − 1, N).
         which: (n,), the frame of each client.
-        subsets: (n, R), the rows of the frame that take part; R = 0 for all of them, R = N.
-        inside: k, from 1 to R.
-        places: (n,), in [0, 2R).
+        inside: k, from 1 to N.
+        places: (n,), in [0, 2N).
 
-    Returns 2·slot for the row in a slot of the subset (or for that row of the frame), + 1 for its opposite, (n,); and
-    which rows of x are longer than clip.
+    Returns 2·j for row j, + 1 for its opposite, (n,); and which rows of x are longer than clip.
     """
-    shapes = "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, subsets i8 n k, places i8 n"
-    x, first, later, uniforms, which, subsets, places = _take(shapes, x, *signs, uniforms, which, subsets, places)
+    shapes = "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, places i8 n"
+    x, first, later, uniforms, which, places = _take(shapes, x, *signs, uniforms, which, places)
     count, size = len(x), later.shape[2]
-    bits, taking_part = _log2("the number of rows", size), subsets.shape[1] or size
+    bits = _log2("the number of rows", size)
     _check_range("the last column of x", np.array(x.shape[1] - 1), size)
-    _check_range("inside - 1", np.array(inside - 1), taking_part)
+    _check_range("inside - 1", np.array(inside - 1), size)
     _check_range("which", which, len(first))
-    _check_range("subsets", subsets, size)
-    _check_range("places", places, 2 * taking_part)
+    _check_range("places", places, 2 * size)
     # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
-    expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * taking_part))
+    expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * size))
     picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
-    by_row = x, uniforms, which, subsets, places, picked, longer
+    by_row = x, uniforms, which, places, picked, longer
     cost, frames, ranks = size * (later.shape[1] + 2), (first, later, bits), (int(inside), expected)
     _run_rows("selection.pick_rows", cost, by_row, float(clip), frames, ranks)
     return picked, longer

@@ -152,7 +152,6 @@ def pick_rows(
     x: Any,
     uniforms: Any,
     which: Any,
-    subsets: Any,
     places: Any,
     picked: Any,
     longer: Any,
@@ -167,9 +166,8 @@ def pick_rows(
     """
     first_signs, later_signs, bits = frames
     inside, expected = ranks
-    scores, taken = aligned(1 << bits), subsets.shape[1]
-    candidates = aligned(taken) if taken else scores
-    members = np.empty(candidates.size + 1, np.int32)
+    scores = aligned(1 << bits)
+    members = np.empty(scores.size + 1, np.int32)
     for client in range(x.shape[0]):
         scale, length, natural = measure(x[client], clip)
         longer[client] = natural * length > 1
@@ -177,14 +175,12 @@ def pick_rows(
         sign = -1.0 if uniforms[client] < (1 - share) / 2 else 1.0
         first, later = first_signs[which[client]], later_signs[which[client]]
         _mix(x[client], scale, length, sign, first, later, bits, scores)
-        for slot in range(taken):
-            candidates[slot] = scores[subsets[client, slot]]
-        last = last_inside(candidates, expected, inside, members)
+        last = last_inside(scores, expected, inside, members)
         place = places[client]
         if place >= 2 * inside:
-            slot = _place_of(candidates, last, False, (place - 2 * inside) >> 1)
+            row = _place_of(scores, last, False, (place - 2 * inside) >> 1)
             negative = place & 1
         else:
-            slot = _place_of(candidates, last, True, place % inside)
-            negative = np.int64(candidates[slot] < 0) ^ np.int64(place >= inside)
-        picked[client] = 2 * slot + negative
+            row = _place_of(scores, last, True, place % inside)
+            negative = np.int64(scores[row] < 0) ^ np.int64(place >= inside)
+        picked[client] = 2 * row + negative

@@ -47,7 +47,7 @@ def answer(
     mended = getattr(mechanism, "_mended", None)
     if mended is not None:
         source = bit_source(rng)
-        return mechanism._encode_slots(mended(X, source), source, None, None, mechanism.messages)
+        return mechanism._encode_slots(mended(X, source), source, None, mechanism.messages)
     rows = np.atleast_2d(plain_numbers(X))
     bad = ~np.isfinite(rows).all(axis=1)
     if groups is not None and mechanism.groups is not None:
@@ -61,7 +61,6 @@ def encode_files(
     files: Iterable[VectorFile],
     rng: RngLike = None,
     *,
-    clients: NDArray[np.uint64] | None = None,
     groups: NDArray[np.int64] | None = None,
     report: LocalReport | None = None,
     advance: Callable[[int], None] = lambda _: None,
@@ -84,14 +83,13 @@ def encode_files(
             first = start
             for rows, labels in _answers(file, unknown[first:]) if answering else file.pieces():
                 stop = start + len(rows)
-                ids = None if clients is None else clients[start:stop]
                 try:
                     whole = mechanism._records(rows, None if groups is None else groups[start:stop])
                 except ValueError as error:
                     raise ValueError(f"{file.name}, from row {start - first} on: {error}") from error
                 # Each vector is reported once.
                 once = report if slot == 0 else None
-                yield replace(mechanism._encode_slots(whole, source, ids, once, slots=1), labels=labels)
+                yield replace(mechanism._encode_slots(whole, source, once, slots=1), labels=labels)
                 start = stop
                 advance(len(rows))
 

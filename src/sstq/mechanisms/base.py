@@ -5,28 +5,27 @@ import os
 from abc import abstractmethod
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, Self, cast, get_args
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import Aggregator, Estimate, VectorAggregator
-from sstq.checks import check_arguments, check_number, check_option
+from sstq.aggregation import Aggregator, Estimate
+from sstq.checks import check_arguments, check_number
 from sstq.exactness import log_upper, round_up
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.encoding import Coin, Columns, Encoder, EncoderInput
+from sstq.mechanisms.encoding import Columns, Encoder, EncoderInput
 from sstq.mechanisms.errors import ExpectedError, Unbiased
 from sstq.mechanisms.inputs import ClippedWarning, Floats, Floats32, Ints, LocalReport, Rows, Words, placed
 from sstq.mechanisms.laws import EitherLaw, Law, channel_law
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, FloatField, Layout
+from sstq.messages.layouts import FloatField, Layout
 from sstq.scalar.channels import Channel
 
 # What other modules take from here, besides the class and the signs of a code.
-__all__ = ["SIGNS", "ClippedWarning", "Coin", "Columns", "EncoderInput", "ExpectedError", "Floats", "Floats32", "Ints"]
+__all__ = ["SIGNS", "ClippedWarning", "Columns", "EncoderInput", "ExpectedError", "Floats", "Floats32", "Ints"]
 __all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased", "Words"]
 
 SIGNS = np.array([1.0, -1.0])
@@ -46,9 +45,7 @@ class Mechanism(Encoder):
         clients: the number of clients per round, if the mechanism is built for a fixed number; otherwise None.
         groups: the number of groups, if each person has a private group besides the vector; otherwise None.
         messages: m, the messages per person, for a shuffler that mixes each of these slots separately; 1 unless given.
-            Mechanisms with a discrete message and a private coin take it: each message is then an independent draw
-            from the same vector, and `epsilon` is that of one.
-        coin: who draws the public part of a message, "private" (the client) or "public" (a shared generator).
+            Each message is then an independent draw from the same vector, and `epsilon` is that of one.
         frame_size: N, the number of rows of the frame, if there is one; otherwise None.
         bounds: the name, the least and the largest value of each column, if the mechanism was given any. Vectors and
             means are then in the units of the columns; `decode`, `expected_mse` and plans are of the scaled vectors.
@@ -83,7 +80,7 @@ class Mechanism(Encoder):
 
     @property
     def unbiased(self) -> Unbiased:
-        """When the estimate's expectation is the (clipped) vector, over messages and public coins."""
+        """When the estimate's expectation is the (clipped) vector, over messages and frames."""
         return Unbiased.ALWAYS
 
     @property
@@ -106,12 +103,6 @@ class Mechanism(Encoder):
 
     def _check(self) -> None:
         check_arguments(vars(self.parameters), self.narrowed)
-        check_option("coin", self.coin, get_args(Coin))
-        if self.coin == "public" and self.messages > 1:
-            raise ValueError(
-                f"messages must be 1 with a public coin, got {self.messages}: messages with a client's identifier "
-                "cannot be shuffled; pass coin='private' and no bits"
-            )
         if self.bounds is not None:
             read_ranges(self.bounds, self.dim)
         for name in vars(self.parameters):
@@ -168,46 +159,23 @@ class Mechanism(Encoder):
             return "a trusted aggregator adds noise to the exact sums of a round"
         if any(isinstance(field, FloatField) for field in self.layout.fields):
             return "its messages are whole vectors, of which hardly two are equal"
-        if issubclass(self.aggregator_class, VectorAggregator):
-            return "each client has a set of candidates of its own"
         return ""
 
-    @cached_property
+    @property
     def counted_layout(self) -> Layout:
-        """The fields of a table of counts: those of a message, and with a public coin what it gives.
+        """The fields of a table of counts, which are those of a message.
 
         ValueError for mechanisms that are not estimated from counts, with the reason.
 
         Examples:
             >>> import sstq
-            >>> layout = sstq.SSTQ(dim=4, epsilon=4.0, bits=2, coin="public").counted_layout
+            >>> layout = sstq.SSTQ(dim=4, epsilon=4.0, bits=2).counted_layout
             >>> [field.name for field in layout.fields]
             ['code', 'index']
         """
         if self.uncountable:
             raise ValueError(f"{self.name} cannot be estimated from counts of messages: {self.uncountable}")
-        return Layout((*self.layout.fields, *self._public_fields))
-
-    @property
-    def _public_fields(self) -> tuple[Field, ...]:
-        """What a public coin gives, as fields."""
-        return ()
-
-    def _public_columns(self, messages: Messages) -> Columns:  # noqa: ARG002 (those with a public coin use it)
-        """The values of these fields for messages with identifiers."""
-        return ()
-
-    def counted(self, messages: Messages) -> Messages:
-        """Return the messages as a table of counts has them: with what a public coin gives, without identifiers."""
-        given = zip(self._public_fields, self._public_columns(messages), strict=True)
-        columns = (*messages.columns, *(values.astype(field.dtype) for field, values in given))
-        return replace(messages, layout=self.counted_layout, columns=columns, clients=None)
-
-    def counted_messages(self, columns: Columns, simulated: bool) -> Messages:
-        """Build messages with the fields of a table of counts; ValueError for values that are never sent."""
-        messages = replace(self._messages(columns, None, simulated), layout=self.counted_layout)
-        self._check_messages(messages)
-        return messages
+        return self.layout
 
     def aggregator(self) -> Aggregator:
         """Create an empty aggregator for this mechanism's messages."""
@@ -275,7 +243,7 @@ class Mechanism(Encoder):
 
         Returns:
             `bias2` is the squared distance of the expected mean from the mean of x before clipping;
-            `variance` is the variance of the mean. With a public coin both are averages over the coin.
+            `variance` is the variance of the mean.
 
         Examples:
             >>> import sstq

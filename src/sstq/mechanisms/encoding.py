@@ -14,14 +14,11 @@ from sstq.inputs.bounds import Bounds
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.inputs import Floats32, Ints, LocalReport, Rows, Words, check_vectors, warn_if_clipped, with_groups
 from sstq.mechanisms.parameters import Agreement, Ranges
-from sstq.messages.batch import Messages, client_ids
+from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 
 Columns = tuple[Column, ...]
-
-Coin = Literal["private", "public"]
-"""Who draws the public part of a message: the client, which sends it, or a shared generator, which needs client ids."""
 
 Trust = Literal["local", "aggregator", "none"]
 """Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
@@ -31,11 +28,10 @@ _NUMBERS_OF_A_DRAW = 16
 
 
 class EncoderInput(NamedTuple):
-    """Checked rows, (n, …), with `words_each` secret words each, and identifiers if the coin is public."""
+    """Checked rows, (n, …), with `words_each` secret words each."""
 
     rows: Rows
     words: Words
-    clients: Words | None
     report: LocalReport | None
 
 
@@ -60,7 +56,6 @@ class Encoder(Agreement):
     clients: int | None = None
     groups: int | None = None
     messages: int = 1
-    coin: Coin = "private"
     bounds: Ranges | None = None
     frame_size: int | None = None
 
@@ -78,10 +73,10 @@ class Encoder(Agreement):
     def _encode(self, batch: EncoderInput) -> Columns:
         """Return the columns of the messages. Most encoders start with `_unit_ball`; others count clipped rows."""
 
-    def _encode_rows(self, rows: Rows, clients: Words | None, source: BitSource, report: LocalReport | None) -> Columns:
+    def _encode_rows(self, rows: Rows, source: BitSource, report: LocalReport | None) -> Columns:
         # The same number of words for every vector, drawn before anything is known about the data.
         shape = len(rows), self.words_each
-        return self._encode(EncoderInput(rows, source.words(shape[0] * shape[1]).reshape(shape), clients, report))
+        return self._encode(EncoderInput(rows, source.words(shape[0] * shape[1]).reshape(shape), report))
 
     @property
     def _row_cost(self) -> int:
@@ -93,7 +88,6 @@ class Encoder(Agreement):
         X: Any,
         rng: RngLike = None,
         *,
-        clients: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         report: LocalReport | None = None,
     ) -> Messages:
@@ -106,7 +100,6 @@ class Encoder(Agreement):
                 columns of lists. Rows longer than `clip` are scaled down to it.
             rng: None for the operating system's randomness (needed for privacy); an integer seed or a NumPy Generator
                 for simulations, which marks the messages as simulated.
-            clients: with a public coin, one distinct non-negative integer per row.
             groups: for mechanisms with private groups, one integer from 0 to groups − 1 per row.
             report: counts of clipped rows and missed certificates, which depend on the data; keep it local.
 
@@ -119,7 +112,7 @@ class Encoder(Agreement):
         rows = self._records(self._check_vectors(X if self.bounds is None else self._scaling.chosen(X)), groups)
         if self._clips and self.groups is None:
             warn_if_clipped(rows, self.clip)
-        return self._encode_slots(rows, bit_source(rng), clients, report, self.messages)
+        return self._encode_slots(rows, bit_source(rng), report, self.messages)
 
     @cached_property
     def _scaling(self) -> Bounds:
@@ -130,49 +123,42 @@ class Encoder(Agreement):
         self,
         rows: NDArray[Any],
         source: BitSource,
-        clients: ArrayLike | None,
         report: LocalReport | None,
         slots: int,
     ) -> Messages:
         """Encode this many messages per checked row, slot by slot."""
-        identifiers, count = self._client_ids(clients, len(rows)), len(rows)
+        count = len(rows)
         # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
         parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self._row_cost // 4)
         columns = self.layout.empty(slots * count)
         for slot in range(slots):
             for part in parts:
-                ids, once = None if identifiers is None else identifiers[part], report if slot == 0 else None
+                # Each vector is reported once.
+                encoded = self._encode_rows(rows[part], source, report if slot == 0 else None)
                 place = slice(slot * count + part.start, slot * count + part.stop)
-                for column, values in zip(columns, self._encode_rows(rows[part], ids, source, once), strict=True):
+                for column, values in zip(columns, encoded, strict=True):
                     column[place] = values
         if report is not None:
             report.vectors += count
-        return self._messages(columns, identifiers, source.simulated)
+        return self._messages(columns, source.simulated)
 
-    def messages_from_bytes(self, raw: bytes, count: int, *, clients: ArrayLike | None = None) -> Messages:
+    def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
         """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
-        return self.messages_from_columns(self.layout.unpack(raw, count), clients, False)
+        return self.messages_from_columns(self.layout.unpack(raw, count), simulated=False)
 
-    def messages_from_columns(self, columns: Columns, clients: ArrayLike | None, simulated: bool) -> Messages:
+    def messages_from_columns(self, columns: Columns, simulated: bool) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
-        messages = self._messages(columns, self._client_ids(clients, len(columns[0])), simulated)
+        messages = self._messages(columns, simulated)
         self._check_messages(messages)
         return messages
 
     def _check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
-    def _messages(self, columns: Columns, clients: Words | None, simulated: bool) -> Messages:
+    def _messages(self, columns: Columns, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
-        return Messages(self.layout, columns, self._digest, clients=clients, simulated=simulated, in_clear=in_clear)
-
-    def _client_ids(self, clients: ArrayLike | None, count: int) -> Words | None:
-        if self.coin == "public":
-            return client_ids(clients, count)
-        if clients is not None:
-            raise ValueError("clients must be left out: they are for a public coin, got coin='private'")
-        return None
+        return Messages(self.layout, columns, self._digest, simulated=simulated, in_clear=in_clear)
 
     def _check_vectors(self, X: ArrayLike) -> Rows:
         """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""

@@ -41,7 +41,7 @@ class KashinMechanism(Mechanism):
         steps: the number of steps of the representation, the same for every input.
         frame: "hadamard" (default), "orthogonal" or "fourier".
         frame_size: N; the default is 2^⌈log₂ 2.5d⌉.
-        frame_seed: the public seed of the frame and of the public coin.
+        frame_seed: the public seed of the frame.
     """
 
     seed_option = "frame_seed"

@@ -104,6 +104,8 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     others = [each for each in kinds if each is not NoneType and get_origin(each) is not Literal]
     if words and (isinstance(value, str) or not others):
         return value if value in words else check_option(name, value, words)
+    if not others:
+        raise ValueError(f"{name} must be null, got {value!r}")
     return others[0].__metadata__[0](name, value) if _is_annotated(others[0]) else _number(name, value, others[0])
 
 

@@ -9,21 +9,19 @@ decoding value.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import FrameAggregator, StratifiedAggregator
-from sstq.aggregation.strata import MESSAGES_PER_STRATUM, stratified_variance, uses_strata
+from sstq.aggregation import FrameAggregator
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
 from sstq.frames.tight import FRAMES, Frame
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
-from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import parts
-from sstq.mechanisms.base import Coin, Columns, EncoderInput, ExpectedError, Floats, Ints, Rows, Words
+from sstq.mechanisms.base import Columns, EncoderInput, ExpectedError, Floats, Rows
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
 from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
 from sstq.messages.batch import Messages
@@ -49,7 +47,7 @@ class SSTQParameters(KashinParameters):
     """
 
     bits: int
-    coin: Coin
+    coin: Literal["private"]
     channel: parts.ChannelName
     codebook: parts.CodebookName
     decoder: parts.DecoderName
@@ -85,11 +83,8 @@ class SSTQ(KashinMechanism):
             for others, `decoder_bias` bounds; it is part of estimates' error bars.
         rate: the rate of the metric-aware channel: "calibrated" to spend the whole ε (default), or "paper", which
             spends about half of it.
-        coin: who draws the coordinate: the client ("private", default), or a shared generator ("public"): then a
-            message is b bits, both sides name the clients, and from 8N clients on the mean is taken by strata (see
-            `sstq.aggregation.strata`).
         messages: m, the messages per client, each with its own coordinate, for a shuffler that mixes every slot
-            separately; 1 with a public coin. `epsilon` is that of one message, `bundle_epsilon` that of all.
+            separately. `epsilon` is that of one message, `bundle_epsilon` that of all.
         bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
             scaled into the ball, and the mean is in their units. Other vectors must be scaled to the ball before.
         frame: a name, or a `HadamardFrame`, `OrthogonalFrame` or `FourierFrame`, which also has the size and the seed.
@@ -104,6 +99,7 @@ class SSTQ(KashinMechanism):
     name = "sstq"
     exact = True
     uniform_index = True
+    aggregator_class = FrameAggregator
     variants: ClassVar = {
         "SSTQ flat, 2 bits": {"bits": 2},
         "SSTQ flat, 4 bits": {"bits": 4},
@@ -112,7 +108,6 @@ class SSTQ(KashinMechanism):
         "SSTQ optimal, 4 bits": {"bits": 4, "channel": "optimal"},
         "SSTQ metric-aware, 4 bits": {"bits": 4, "channel": "metric-aware"},
         "SSTQ metric-aware, 2 bits, unbiased": {"bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
-        "SSTQ flat, 2 bits, public coin": {"bits": 2, "coin": "public"},
     }
 
     parameters_class = SSTQParameters
@@ -134,7 +129,6 @@ class SSTQ(KashinMechanism):
         kashin: Recipe = "certified",
         level: float | None = None,
         steps: int | None = None,
-        coin: Coin = "private",
         messages: int = 1,
         frame: FrameName | Frame = "hadamard",
         frame_size: int | None = None,
@@ -155,7 +149,7 @@ class SSTQ(KashinMechanism):
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         density = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
         scalar = parts.solve_scalar(common["bits"], common["epsilon"], channel, codebook, decoder, rate, density)
-        self._hold(SSTQParameters(**common, **framed, **scalar, coin=coin, bounds=bounds), **shown)
+        self._hold(SSTQParameters(**common, **framed, **scalar, coin="private", bounds=bounds), **shown)
 
     def _check_solved(self) -> None:
         """Refuse a channel, a codebook and decoding values that do not belong together."""
@@ -211,20 +205,8 @@ class SSTQ(KashinMechanism):
 
     @cached_property
     def layout(self) -> Layout:
-        """The code, and with a private coin the coordinate's index."""
-        index = (self._index_field,) if self.coin == "private" else ()
-        return Layout((Field("code", 1 << self.bits), *index))
-
-    @property
-    def _index_field(self) -> Field:
-        return Field("index", self.frame.size)
-
-    @property
-    def _public_fields(self) -> tuple[Field, ...]:
-        return (self._index_field,) if self.coin == "public" else ()
-
-    def _public_columns(self, messages: Messages) -> Columns:
-        return () if messages.clients is None else (self._assigned(messages.clients),)
+        """The code and the coordinate's index."""
+        return Layout((Field("code", 1 << self.bits), Field("index", self.frame.size)))
 
     @property
     def decoder_bias(self) -> float:
@@ -246,19 +228,12 @@ class SSTQ(KashinMechanism):
     def _bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002
         return self.decoder_bias, 1, ""
 
-    @property
-    def aggregator_class(self) -> type[FrameAggregator]:
-        """With a public coin the mean is taken by strata."""
-        return FrameAggregator if self.coin == "private" else StratifiedAggregator
-
     def _encode(self, batch: EncoderInput) -> Columns:
-        words, clients = batch.words, batch.clients
-        index = streams.multiply_shift(words[:, 0], self.frame.size) if clients is None else self._assigned(clients)
-        coordinate = self._coefficients(batch, index[:, None])
-        rounding, drawn = unit_interval(words[:, 1]), channel_words(words[:, 2])
-        token = stochastic_round(self.codebook.values, coordinate[:, 0].astype(np.float64), rounding)
-        code = self.channel.sample(token, drawn)
-        return (code, index) if clients is None else (code,)
+        words = batch.words
+        index = streams.multiply_shift(words[:, 0], self.frame.size)
+        coordinate = self._coefficients(batch, index[:, None])[:, 0].astype(np.float64)
+        token = stochastic_round(self.codebook.values, coordinate, unit_interval(words[:, 1]))
+        return self.channel.sample(token, channel_words(words[:, 2])), index
 
     def _decode(self, messages: Messages) -> Floats:
         index, code = self.indices_and_codes(messages)
@@ -276,27 +251,17 @@ class SSTQ(KashinMechanism):
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The frame coordinate and the code of every message."""
-        if messages.clients is None:
-            return messages.column("index"), messages.column("code")
-        return self._assigned(messages.clients), messages.column("code")
+        return messages.column("index"), messages.column("code")
 
     def largest_message(self) -> float:
         """Attained, up to rounding."""
-        return self.dim * self.bound * self.largest_value * self.frame.longest_row()
+        largest = float(np.max(np.abs(self.decoding_values[self.channel.used])))
+        return self.dim * self.bound * largest * self.frame.longest_row()
 
     def _largest_biased_mean(self) -> float:
-        """E[x̂] = (d/N)·Uᵀ·E[w], and no E[w_j] exceeds `largest_expected_value`."""
-        return math.sqrt(self.dim) * self.bound * self.largest_expected_value
-
-    @property
-    def largest_value(self) -> float:
-        """max|w| over the codes that occur, in units of B."""
-        return float(np.max(np.abs(self.decoding_values[self.channel.used])))
-
-    @property
-    def largest_expected_value(self) -> float:
-        """max|E[w]| over the tokens, in units of B."""
-        return float(np.max(np.abs(self.channel.moments(self.decoding_values)[0])))
+        """E[x̂] = (d/N)·Uᵀ·E[w], and no E[w_j] exceeds the largest one of a token."""
+        largest = float(np.max(np.abs(self.channel.moments(self.decoding_values)[0])))
+        return math.sqrt(self.dim) * self.bound * largest
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact, by enumeration of coordinates, tokens and codes."""
@@ -304,20 +269,6 @@ class SSTQ(KashinMechanism):
         mean = np.asarray(self.frame.synthesize(first), dtype=np.float64)
         power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
         return mean, power - np.sum(mean**2, axis=1)
-
-    def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
-        """The variance of a mean, by strata if the aggregator uses them."""
-        count = len(rows) * repeats
-        if self.coin == "private" or not uses_strata(count, self.frame.size):
-            return independent
-        moments, spread = np.zeros((2, self.frame.size)), 0.0
-        for part in row_chunks(len(rows), self._row_cost):
-            first, second = self._message_moments(rows[part])
-            moments += np.stack([first.sum(axis=0), second.sum(axis=0)]) / len(rows)
-            spread += float(np.sum(self.frame.synthesize(first) ** 2)) / len(rows)
-        spread -= float(np.sum(self.frame.synthesize(moments[:1]) ** 2))
-        # How much these very clients differ is no error of their mean.
-        return stratified_variance(self.frame, count, *moments) - spread / count
 
     def _typical_error(self, clients: int) -> ExpectedError:
         """The error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
@@ -330,10 +281,7 @@ class SSTQ(KashinMechanism):
         dim, size = self.dim // share, self.frame.size // share
         solved = replace(self.parameters, dim=dim, frame_size=size, frame_seed=0, messages=1)
         small = self._restored(solved)
-        if self.coin == "public" and uses_strata(clients, self.frame.size):
-            # As many messages per stratum as there are here.
-            return _error_of(small, max(clients // share, MESSAGES_PER_STRATUM * size))
-        error = _error_of(small, 1)
+        error = _error_of(small)
         power = (error.variance + self.clip**2) * self.dim / dim
         return replace(error, variance=(power - self.clip**2) / (clients * self.messages))
 
@@ -346,9 +294,6 @@ class SSTQ(KashinMechanism):
         mean = first[lower] + weight * (first[upper] - first[lower])
         power = second[lower] + weight * (second[upper] - second[lower])
         return mean * self.bound, power * self.bound**2
-
-    def _assigned(self, identifiers: Words) -> Ints:
-        return streams.indices_of(self.frame.seed, "assign", identifiers, self.frame.size)
 
 
 def _frame_options(frame: Frame, dim: int, size: int | None, seed: int) -> tuple[Any, int, int]:
@@ -370,6 +315,6 @@ def _given_codebook(values: ArrayLike) -> Codebook:
 
 
 @lru_cache(maxsize=64)
-def _error_of(mechanism: SSTQ, clients: int) -> ExpectedError:
-    """The typical error, cached because it is the same in every round."""
-    return mechanism.typical_error(clients)
+def _error_of(mechanism: SSTQ) -> ExpectedError:
+    """The typical error of one message, cached because it is the same in every round."""
+    return mechanism.typical_error()

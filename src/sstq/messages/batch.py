@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sstq.checks import ArgumentError, check_integers
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import RngLike, bit_source
 
@@ -20,7 +19,6 @@ class Messages:
         layout: the fields of a message.
         columns: one array per field.
         digest: the digest of the mechanism that the messages belong to.
-        clients: the identifiers for a public coin (None with a private one); they are not part of a message.
         simulated: whether a seed replaced the operating system's randomness; then nothing is private.
         in_clear: whether the mechanism is not locally private; files of such messages are readable only by their owner.
         labels: public text beside each message, such as a country, which Parquet files keep; None if there is none.
@@ -35,7 +33,6 @@ class Messages:
     layout: Layout
     columns: tuple[Column, ...]
     digest: str
-    clients: NDArray[np.uint64] | None = None
     simulated: bool = False
     in_clear: bool = False
     labels: NDArray[Any] | None = None
@@ -47,10 +44,9 @@ class Messages:
         """Return some of the messages: a slice, an array of their positions, or one of booleans."""
         if not isinstance(part, slice | np.ndarray):
             raise TypeError(f"index must be a slice such as messages[i : i + 1], got {type(part).__name__}")
-        clients = None if self.clients is None else np.ascontiguousarray(self.clients[part])
         labels = None if self.labels is None else self.labels[part]
         columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
-        return replace(self, columns=columns, clients=clients, labels=labels)
+        return replace(self, columns=columns, labels=labels)
 
     def shuffled(self, slots: int = 1, rng: RngLike = None) -> Self:
         """Return the messages in random order within each slot, as a shuffler forwards them.
@@ -77,14 +73,12 @@ class Messages:
         if any(batch.digest != first.digest for batch in batches):
             raise ValueError("messages of different mechanisms cannot be joined")
         columns = tuple(np.concatenate(parts) for parts in zip(*(batch.columns for batch in batches), strict=True))
-        identified = [batch.clients for batch in batches if batch.clients is not None]
-        clients = None if first.clients is None else np.concatenate(identified)
         labelled = [batch.labels for batch in batches if batch.labels is not None]
         if labelled and len(labelled) < len(batches):
             raise ValueError("messages with and without labels cannot be joined")
         labels = np.concatenate(labelled) if labelled else None
         simulated = any(batch.simulated for batch in batches)
-        return replace(first, columns=columns, clients=clients, simulated=simulated, labels=labels)
+        return replace(first, columns=columns, simulated=simulated, labels=labels)
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""
@@ -112,16 +106,5 @@ class MessageFileInfo:
     count: int
     message_bits: int
     simulated: bool
-    with_clients: bool
     file_id: str
     block_messages: int = 0
-
-
-def client_ids(clients: ArrayLike | None, count: int) -> NDArray[np.uint64]:
-    """Return client identifiers as unsigned 64-bit integers; ValueError unless each message has its own."""
-    if clients is None:
-        raise ArgumentError("clients", "must be given: with a public coin both sides need one identifier per client")
-    ids = check_integers("clients", clients, count, 1 << 64).astype(np.uint64)
-    if len(np.unique(ids)) != count:
-        raise ArgumentError("clients", "must be distinct: a repeated client would get the same coin twice")
-    return ids

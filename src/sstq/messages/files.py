@@ -1,9 +1,8 @@
 """Reading and writing message files: Parquet (`sstq.messages.parquet`), and the framed format, version 1.
 
 docs/formats.md has the framed format byte by byte: a header with a checksum, then blocks, all full but the last: the
-client identifiers if included (8 bytes each), the packed messages (`sstq.messages.layouts`), and the CRC-32 of the
-block's number (8 bytes) followed by the block's data. The size of the file follows from its header, so nothing can be
-missing or added at the end. Public labels need Parquet.
+packed messages (`sstq.messages.layouts`), and the CRC-32 of the block's number (8 bytes) followed by the block's data.
+The size of the file follows from its header, so nothing can be missing or added at the end. Public labels need Parquet.
 """
 
 import os
@@ -16,8 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from sstq.files.atomic import atomic_file
 from sstq.files.parquet import MAGIC as PARQUET
 from sstq.files.stores import open_object
@@ -29,20 +26,18 @@ VERSION = 1
 _HEADER = struct.Struct("<8sHHIQ32s16sI")
 _CRC_BYTES = 4
 _HEADER_BYTES = _HEADER.size + _CRC_BYTES
-_SIMULATED, _WITH_CLIENTS = 1, 2
+_SIMULATED = 1
 BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
 
 
 def write_messages(
     path: str | os.PathLike[str],
     batches: Messages | Iterable[Messages],
-    mechanism: Any | None = None,
     by: str | None = None,
 ) -> int:
     """Write batches of messages of one mechanism to a file, Parquet if its name ends in .parquet; returns their number.
 
-    With a public coin, pass the mechanism to write Parquet with the columns that the coin gives, for SQL engines. `by`
-    names the column of Parquet that keeps the messages' public labels; without it they are left out.
+    `by` names the column of Parquet that keeps the messages' public labels; without it they are left out.
     The file appears completely or not at all. Messages that are not private are readable only by the file's owner.
 
     Examples:
@@ -59,7 +54,7 @@ def write_messages(
     blocks = _in_blocks(first, filled)
     with atomic_file(path, private=first.in_clear) as file:
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
-            return parquet.write(file, first, blocks, None if mechanism is None else mechanism.counted, by)
+            return parquet.write(file, first, blocks, by)
         if by is not None:
             raise ValueError(f"path must end in .parquet for labels by {by}, got {os.fspath(path)}")
         return _write_framed(file, first, blocks)
@@ -161,11 +156,9 @@ def _describe_framed(file: BinaryIO) -> MessageFileInfo:
     if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
         raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
     sound = 1 <= block <= BLOCK_MESSAGES and (block == 1 or block * width <= BLOCK_BITS)
-    if width < 1 or not sound or flags > _SIMULATED | _WITH_CLIENTS:
+    if width < 1 or not sound or flags > _SIMULATED:
         raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
-    simulated, with_clients = bool(flags & _SIMULATED), bool(flags & _WITH_CLIENTS)
-    identity = (digest.hex(), count, width, simulated, with_clients, file_id.hex(), block)
-    info = MessageFileInfo("framed", version, *identity)
+    info = MessageFileInfo("framed", version, digest.hex(), count, width, flags == _SIMULATED, file_id.hex(), block)
     full, rest = divmod(count, block)
     expected = _HEADER_BYTES + full * (_block_bytes(info, block) + _CRC_BYTES)
     expected += _block_bytes(info, rest) + _CRC_BYTES if rest else 0
@@ -181,10 +174,9 @@ def _write_framed(file: BinaryIO, first: Messages, blocks: Iterable[Messages]) -
     count = 0
     for number, block in enumerate(blocks):
         count += len(block)
-        clients = b"" if block.clients is None else block.clients.astype("<u8").tobytes()
-        data = clients + block.to_bytes()
+        data = block.to_bytes()
         file.write(data + _block_crc(number, data))
-    flags = _SIMULATED * first.simulated | _WITH_CLIENTS * (first.clients is not None)
+    flags = _SIMULATED * first.simulated
     width, digest = first.layout.message_bits, bytes.fromhex(first.digest)
     header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))
     file.seek(0)
@@ -203,17 +195,14 @@ def _read_framed(file: BinaryIO, mechanism: Any, info: MessageFileInfo) -> Itera
             raise ValueError(f"{place}: the file ended early")
         if checksum != _block_crc(number, data):
             raise ValueError(f"{place}: damaged, the checksum does not match")
-        clients = None
-        if info.with_clients:
-            clients, data = np.frombuffer(data[: 8 * rows], dtype="<u8").astype(np.uint64), data[8 * rows :]
         try:
-            yield mechanism.messages_from_columns(mechanism.layout.unpack(data, rows), clients, info.simulated)
+            yield mechanism.messages_from_columns(mechanism.layout.unpack(data, rows), info.simulated)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
 
 
 def _block_bytes(info: MessageFileInfo, messages: int) -> int:
-    return 8 * info.with_clients * messages + -(-messages * info.message_bits // 8)
+    return -(-messages * info.message_bits // 8)
 
 
 def _block_crc(number: int, data: bytes) -> bytes:

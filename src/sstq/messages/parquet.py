@@ -1,16 +1,15 @@
-"""Parquet files of messages, for tools that read tables: one column per field, and the client for a public coin.
+"""Parquet files of messages, for tools that read tables: one column per field.
 
 Columns have the integer types that every SQL engine knows: 32 bits with a sign, or 64 where needed. A field of several
-numbers is a column of fixed-size lists; public labels are a column of text with its own name. Files written where the
-mechanism is known also have the columns that a public coin gives. The file's metadata hold the mechanism's digest,
-whether the messages are simulated, the file's random identifier, and a CRC-32 of all this and the number of messages;
-pages carry Parquet's own checksums.
+numbers is a column of fixed-size lists; public labels are a column of text with its own name. The file's metadata hold
+the mechanism's digest, whether the messages are simulated, the file's random identifier, and a CRC-32 of all this and
+the number of messages; pages carry Parquet's own checksums.
 """
 
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -23,26 +22,18 @@ SUFFIXES = (".parquet", ".pq")
 VERSION = 2
 _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sstq.file")
 _CHECKSUM = b"sstq.checksum"
-CLIENT = "client"
-_CLIENT = Field(CLIENT, 1 << 64)
 
 
-def write(
-    file: BinaryIO,
-    first: Messages,
-    blocks: Iterable[Messages],
-    counted: Callable[[Messages], Messages] | None = None,
-    by: str | None = None,
-) -> int:
-    """Write blocks of messages like the first; returns their number. `counted` gives a public coin's columns."""
+def write(file: BinaryIO, first: Messages, blocks: Iterable[Messages], by: str | None = None) -> int:
+    """Write blocks of messages like the first; returns their number."""
     pyarrow = import_pyarrow()
     bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
     values = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
-    schema = _as_table(pyarrow, first[:1], counted, by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
+    schema = _as_table(pyarrow, first[:1], by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
     count = 0
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
         for block in blocks:
-            writer.write_table(_as_table(pyarrow, block, counted, by).cast(schema), row_group_size=len(block))
+            writer.write_table(_as_table(pyarrow, block, by).cast(schema), row_group_size=len(block))
             count += len(block)
         writer.add_key_value_metadata({_CHECKSUM: _checksum(values, count)})
     return count
@@ -65,8 +56,7 @@ def describe(file: BinaryIO) -> MessageFileInfo:
     # A file written by another tool may lack our checksum; its pages' own are verified.
     if checksum not in (None, _checksum(values, count)):
         raise ValueError(f"{file.name} is damaged: the checksum of its metadata does not match")
-    with_clients = CLIENT in schema.names
-    return MessageFileInfo("parquet", VERSION, digest, count, int(bits), simulated == "1", with_clients, file_id)
+    return MessageFileInfo("parquet", VERSION, digest, count, int(bits), simulated == "1", file_id)
 
 
 def _checksum(values: Iterable[str], count: int) -> bytes:
@@ -75,8 +65,7 @@ def _checksum(values: Iterable[str], count: int) -> bytes:
 
 def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
-    layout = mechanism.layout
-    fields = [*layout.fields, _CLIENT] if info.with_clients else [*layout.fields]
+    fields = mechanism.layout.fields
     wanted = [field.name for field in fields] + ([] if by is None else [by])
     with open_parquet(file) as table:
         schema = table.schema_arrow
@@ -91,8 +80,7 @@ def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: s
         row = 0
         for batch in table.iter_batches(batch_size=size, columns=wanted):
             columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
-            clients = columns[-1] if info.with_clients else None
-            messages = mechanism.messages_from_columns(columns[: len(layout.fields)], clients, info.simulated)
+            messages = mechanism.messages_from_columns(columns, info.simulated)
             if by is not None:
                 messages = replace(messages, labels=arrow_labels(batch.column(by), by, file.name, row))
             row += batch.num_rows
@@ -101,13 +89,9 @@ def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: s
         raise ValueError(f"{file.name} is damaged: it must have {info.count} messages, got {row}")
 
 
-def _as_table(pyarrow: Any, messages: Messages, counted: Callable[[Messages], Messages] | None, by: str | None) -> Any:
-    """One column per field, of numbers or of fixed-size lists; the clients; what a public coin gives; and labels."""
+def _as_table(pyarrow: Any, messages: Messages, by: str | None) -> Any:
+    """One column per field, of numbers or of fixed-size lists, and labels."""
     columns = field_columns(messages)
-    if messages.clients is not None:
-        columns[CLIENT] = pyarrow.array(messages.clients)
-    if counted is not None and messages.clients is not None:
-        columns |= field_columns(counted(messages))
     if by is not None:
         if by in columns:
             raise ValueError(f"by must not be the name of a message's field, got {by!r}")

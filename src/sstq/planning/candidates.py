@@ -2,7 +2,7 @@
 
 FrameUnit has the least error from two dimensions on. SSTQ and vqSGD are for one dimension and for few bits: they have
 shorter messages below 256 dimensions, and no bias of frames. The others are left out. SQKR is no shorter than SSTQ and
-no better; RRSC, MMRC and compressed PrivUnitG have slow servers; PrivUnit is private only up to floating point.
+no better; PrivUnit is private only up to floating point.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class Candidate:
         return mechanism(self.name, **self.options, **({} if clip == 1 else {"clip": clip}))
 
 
-def best_candidate(
-    dim: int, epsilon: float, clients: int, bits: int | None, coin: str, slack: float = 0.0
-) -> Candidate | None:
+def best_candidate(dim: int, epsilon: float, clients: int, bits: int | None, slack: float = 0.0) -> Candidate | None:
     """Return the allowed mechanism of least error, or None if the bits are too few for any.
 
     Args:
@@ -59,18 +57,17 @@ def best_candidate(
         epsilon: the ε that one message may spend.
         clients: n.
         bits: the maximum bits per message; None for any.
-        coin: "private", "public" or "any".
         slack: the share of the squared error that may be given up for fewer bits within one family.
     """
     candidates = []
-    if coin != "private":
-        candidates.append(_public_frameunit(dim, epsilon, clients, bits, slack))
-    if coin != "public":
-        fits = bits is None or _one_frame(dim, epsilon)[1] <= bits
-        candidates += [_frameunit(dim, epsilon, clients, bits)] if fits else []
+    enough = False
+    if bits is None or _one_frame(dim, epsilon)[1] <= bits:
+        framed = _frameunit(dim, epsilon, clients, bits)
+        candidates.append(framed)
         # SSTQ has at least 1.5 times the error of FrameUnit with enough frames (measured for d up to 10⁶).
-        enough = fits and (dim > _COMPARED_DIM_MAX or candidates[-1].frames == candidates[-1].wanted_frames)
-        candidates += [] if enough and dim > 1 else _without_frames(dim, epsilon, clients, bits, slack)
+        enough = dim > _COMPARED_DIM_MAX or framed.frames == framed.wanted_frames
+    if dim == 1 or not enough:
+        candidates += _without_frames(dim, epsilon, clients, bits, slack)
     return min(candidates, key=lambda one: (one.mse, one.bits), default=None)
 
 
@@ -103,16 +100,16 @@ def _flat_channels(dim: int, epsilon: float) -> list[tuple[int, int, float]]:
 
 
 @lru_cache(maxsize=1024)
-def _one_frame(dim: int, epsilon: float, code_bits: int | None = None) -> tuple[RowDraw, int]:
+def _one_frame(dim: int, epsilon: float) -> tuple[RowDraw, int]:
     """The draw of FrameUnit and its bits, with one frame."""
-    built = FrameUnit(dim, epsilon, bits=code_bits)
+    built = FrameUnit(dim, epsilon)
     return built.row_draw, built.message_bits
 
 
 def _choose_frames(dim: int, epsilon: float, clients: int, bits: int | None) -> tuple[float, int, int]:
     """Return the ε to spend, the frames, and the frames that would make the bias negligible.
 
-    The frames of a private coin cost log₂ G bits. Where they are too few it may be better to spend less ε, because the
+    G frames cost log₂ G bits. Where they are too few it may be better to spend less ε, because the
     bias grows with it.
     """
     draw, size = _one_frame(dim, epsilon)
@@ -139,21 +136,3 @@ def _frameunit(dim: int, epsilon: float, clients: int, bits: int | None) -> Cand
     label = f"FrameUnit, {frames} frames" if frames > 1 else "FrameUnit"
     size += (frames - 1).bit_length()
     return Candidate(label, "frameunit", options, size, draw.error(frames, clients), frames, wanted)
-
-
-def _public_frameunit(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> Candidate:
-    """FrameUnit with a public coin and the fewest bits within the slack; its frames take no bits."""
-
-    def error(code: int) -> float:
-        return _one_frame(dim, epsilon, code)[0].client_error()
-
-    all_rows = _one_frame(dim, epsilon)[1]
-    most = all_rows if bits is None else min(all_rows, bits)
-    enough = (1 + slack) * error(most)
-    code = next(tried for tried in range(1, most + 1) if error(tried) <= enough)
-    draw, size = _one_frame(dim, epsilon, code)
-    # More frames cost nothing: as many as four times as many clients would need.
-    frames = draw.frames_for(4 * clients)
-    options = {"dim": dim, "epsilon": epsilon, "bits": code} | ({"frames": frames} if frames > 1 else {})
-    label = f"FrameUnit, public coin, b = {code}" + (f", {frames} frames" if frames > 1 else "")
-    return Candidate(label, "frameunit", options, size, draw.error(frames, clients), frames, frames)

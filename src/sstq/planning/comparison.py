@@ -24,7 +24,7 @@ def all_variants(*names: str) -> list[Variant]:
 
     Examples:
         >>> [variant.label for variant in all_variants("sqkr")]
-        ['SQKR', 'SQKR, public coin', 'SQKR dense']
+        ['SQKR', 'SQKR dense']
     """
     classes = ((name, mechanism_class(name)) for name in names or list_mechanisms())
     return [Variant(label, name, options) for name, found in classes for label, options in found.variants.items()]
@@ -40,7 +40,6 @@ class Comparison:
     label: str
     name: str
     bits: int
-    coin: str
     trust: str
     exact: bool
     unbiased: Unbiased
@@ -75,5 +74,5 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
     common = {"dim": dim // variant.options.get("groups", 1), "epsilon": epsilon, "clients": clients}
     built = mechanism(variant.name, **{k: v for k, v in common.items() if k in known} | dict(variant.options))
     error = built.typical_error(clients)
-    facts = built.message_bits, built.coin, built.trust, built.exact, built.unbiased
+    facts = built.message_bits, built.trust, built.exact, built.unbiased
     return Comparison(variant.label, variant.name, *facts, error.bias2, error.variance)

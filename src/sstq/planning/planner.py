@@ -44,7 +44,6 @@ def plan(
     delta: float | None = None,
     clip: float = 1.0,
     mean_norm: float | None = None,
-    coin: str = "private",
     trust: str = "local",
     classes: int | None = None,
 ) -> Plan:
@@ -65,8 +64,6 @@ def plan(
             behind a shuffler, otherwise 0.
         clip: vectors longer than this are scaled down to it.
         mean_norm: how long you expect the mean to be, for the verdict; by default as long as clip.
-        coin: "private" (default); "public" if both sides have client identifiers and a shared seed, which saves the
-            bits of the index; "any" for whichever is better.
         trust: "local" (default) if every message must be private by itself; "shuffler" for people who trust one, but
             not the server. It mixes the messages of each slot and drops all metadata; then ε and δ are those of central
             differential privacy, for people who differ in one person's vector. Count only people who are sure to answer
@@ -102,7 +99,7 @@ def plan(
     """
     usual_delta = _SHUFFLER_DELTA if trust == "shuffler" else 0.0
     total_delta = usual_delta if delta is None else delta
-    options = (bits, target_error, rounds, total_delta, clip, mean_norm, coin, trust, classes)
+    options = (bits, target_error, rounds, total_delta, clip, mean_norm, trust, classes)
     request = Request(dim, clients, epsilon, *options)
     return _plan_once(request) if request.once else _solve(request)
 
@@ -168,13 +165,12 @@ def _enough(request: Request) -> float:
 
 
 def _best(request: Request, epsilon: float, clients: int, slack: float = SLACK) -> Candidate:
-    found = best_candidate(request.dim, epsilon, clients, request.bits, request.coin, slack)
+    found = best_candidate(request.dim, epsilon, clients, request.bits, slack)
     if found is None:
         index = (request.dim - 1).bit_length()
         raise ArgumentError(
             "bits",
-            f"must be at least {index + 1} for a private coin at dim = {request.dim}, got {request.bits}: the index "
-            f"alone takes {index}; or pass coin='public', for which 1 bit is enough",
+            f"must be at least {index + 1} for dim = {request.dim}, got {request.bits}: the index alone takes {index}",
         )
     return found
 
@@ -219,7 +215,7 @@ def _least_bits(request: Request, epsilon: float, clients: int) -> Candidate:
         _refuse_target(request, epsilon, clients)
     # One after the other: the number of frames is rounded, so that errors may be out of order.
     for bits in range(1, widest.bits):
-        within = best_candidate(request.dim, epsilon, clients, bits, request.coin)
+        within = best_candidate(request.dim, epsilon, clients, bits)
         if within is not None and within.mse <= _enough(request):
             return within
     return widest

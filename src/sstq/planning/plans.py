@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all messages in all rounds, without envelopes and the identifiers that a public coin needs."""
+        """The bytes of all messages in all rounds, without envelopes."""
         if self.request.trust == "shuffler":  # where each message takes whole bytes
             return self.clients * self.mechanism.messages * -(-self.bits // 8)
         return -(-self.clients * self.bits // 8) * self.request.rounds
@@ -193,7 +193,7 @@ class Plan:
             >>> import sstq
             >>> print(sstq.plan(dim=300, clients=1000, epsilon=3.0, mean_norm=0.5).verdict())
             feasible: signal-to-noise 1.04 for a mean of norm 0.5; its error is 0.481 × clip
-            >>> print(sstq.plan(dim=300, clients=100, epsilon=3.0, coin="public").verdict())
+            >>> print(sstq.plan(dim=300, clients=100, epsilon=3.0).verdict())
             infeasible: signal-to-noise 0.664 if the mean is as long as clip, 0.221 if a third of that; its error is
             1.51 × clip; any one of these helps: 228 people; ε = 4.69; at most 132 dimensions
         """

@@ -35,7 +35,6 @@ class Request:
     delta: float = 0.0
     clip: float = 1.0
     mean_norm: float | None = None
-    coin: str = "private"
     trust: str = "local"
     classes: int | None = None
 
@@ -43,7 +42,6 @@ class Request:
         check_argument("dim", self.dim)
         check_argument("clip", self.clip)
         check_argument("rounds", self.rounds)
-        check_option("coin", self.coin, ("private", "public", "any"))
         check_option("trust", self.trust, ("local", "shuffler"))
         check_delta(self.delta, positive=self.trust == "shuffler")
         ranges: dict[str, tuple[float, float, bool]] = {
@@ -58,7 +56,7 @@ class Request:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low, high, integer=integer)
         # The arguments that have no meaning for the task, with their defaults.
-        fixed: dict[str, Any] = {"target_error": None, "rounds": 1, "coin": "private"} if self.once else {}
+        fixed: dict[str, Any] = {"target_error": None, "rounds": 1} if self.once else {}
         if self.classes is not None:
             fixed |= {"bits": None, "clip": 1.0} | ({"delta": 0.0} if self.trust == "local" else {})
         for name, usual in fixed.items():
@@ -101,7 +99,7 @@ class Request:
             return likely_mse(budget, dim, self.classes or 1, self.bits or MESSAGE_BITS)
         if self.classes is not None:
             return GroupUnit(dim, epsilon, groups=self.classes, clients=clients).typical_error(clients).total
-        found = best_candidate(dim, self.message_epsilon(epsilon), clients, self.bits, self.coin, SLACK)
+        found = best_candidate(dim, self.message_epsilon(epsilon), clients, self.bits, SLACK)
         return math.inf if found is None else found.mse
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from sstq.planning.comparison import Comparison
 
 _ROUNDING = 1e-12
-# By the coin of a local mechanism, and by trust for the others.
+# By who must be trusted.
 _KINDS = {
-    "private": ("private coin", "o", ACCENT),
-    "public": ("public coin", "s", SECOND),
+    "local": ("locally private", "o", ACCENT),
     "aggregator": ("trusted aggregator", "^", "#3c7d3c"),
     "none": ("no privacy", "D", FAINT),
 }
@@ -31,7 +30,7 @@ def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsi
     beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "color": INK}
     kinds = {}
     for place, row in enumerate(drawn):
-        kind, marker, colour = _KINDS[row.coin if row.trust == "local" else row.trust]
+        kind, marker, colour = _KINDS[row.trust]
         style = {"color": colour, "markerfacecolor": colour if row.unbiased else "white", "markersize": 8}
         (kinds[kind if row.unbiased else f"{kind}, biased"],) = axes.plot(row.mse, place, marker, **style)
         axes.annotate(f"{row.mse:.3g}", (row.mse, place), **beside)

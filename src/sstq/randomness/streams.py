@@ -13,11 +13,6 @@ The definition, in full:
 * A sign is −1 where the bit is 1; bit k of a stream is bit k mod 64, least significant first, of word k // 64.
 * A choice of d out of N places is the d smallest of the first N words (ties: the smaller place), in ascending order.
 * A uniform index below N is ⌊word · N / 2^64⌋.
-* The permutation of 2^m places that belongs to an identifier with word w is a Feistel network of eight rounds (32 below
-  six bits) on the high ⌈m/2⌉ and the low ⌊m/2⌋ bits of a place. Round r = 0, 2, … changes the high half, r = 1, 3, …
-  the low half, by exclusive or with the leading bits of mix(w + (2^32·(r + 1) + other half)·0x9E3779B97F4A7C15 mod
-  2^64); mix is the finalizer of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
-  OOPSLA 2014).
 
 None of this is secret. What protects a client is drawn in `sstq.randomness.secret`.
 """
@@ -34,10 +29,6 @@ _WORD, _COUNTERS = 1 << 64, 1 << 256
 # For so few streams a generator each is faster than arithmetic on arrays.
 _FEW = 8
 _LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-# Halves of two or three bits mix slowly: with eight rounds four images of eight places are far from a random choice.
-_FEISTEL_ROUNDS, _FEISTEL_ROUNDS_IF_SMALL, _SMALL_BITS = 8, 32, 6
-_SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
-_SPLITMIX_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 # A table is ten times as fast as arithmetic with bits.
 _OCTETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _SIGNS_OF_OCTETS = 1 - 2 * _OCTETS.astype(np.float32)
@@ -111,32 +102,6 @@ def multiply_shift(random_words: NDArray[np.uint64], limit: int) -> NDArray[np.i
 def indices_of(seed: int, purpose: str, identifiers: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
     """Return a public uniform index below `limit` for each identifier."""
     return multiply_shift(words_of(seed, purpose, identifiers), limit)
-
-
-def permuted(
-    seed: int, purpose: str, identifiers: NDArray[np.uint64], places: NDArray[np.int64], bits: int
-) -> NDArray[np.int64]:
-    """Apply each identifier's own permutation of the 2^bits places to places[i] (or places[i, :]), with random access.
-
-    Distinct places of one identifier stay distinct, so the images of 0, …, k − 1 are a choice of k that looks random.
-    """
-    keys = words_of(seed, purpose, identifiers).reshape((-1,) + (1,) * (places.ndim - 1))
-    low_bits, high_bits = np.uint64(bits // 2), np.uint64(bits - bits // 2)
-    high, low = places.astype(np.uint64) >> low_bits, places.astype(np.uint64) & ((np.uint64(1) << low_bits) - 1)
-    for step in range(_FEISTEL_ROUNDS if bits >= _SMALL_BITS else _FEISTEL_ROUNDS_IF_SMALL):
-        other, width = (low, high_bits) if step % 2 == 0 else (high, low_bits)
-        hashed = _splitmix(keys + (np.uint64((step + 1) << 32) + other) * _SPLITMIX_STEP)
-        # In two shifts: for no bits at all one shift by 64 would be undefined.
-        leading = hashed >> np.uint64(1) >> (np.uint64(63) - width)
-        high, low = (high ^ leading, low) if step % 2 == 0 else (high, low ^ leading)
-    return ((high << low_bits) | low).astype(np.int64)
-
-
-def _splitmix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64, a bijection of 64-bit words that mixes all bits."""
-    word = (word ^ (word >> np.uint64(30))) * _SPLITMIX_MULTIPLIERS[0]
-    word = (word ^ (word >> np.uint64(27))) * _SPLITMIX_MULTIPLIERS[1]
-    return word ^ (word >> np.uint64(31))
 
 
 def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:

@@ -93,8 +93,6 @@ def check_usable(mechanism: Mechanism) -> Mechanism:
         raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
     if mechanism.trust != "local":
         raise ValueError(f"mechanism must be locally private, got {mechanism.name}; use frameunit")
-    if mechanism.coin != "private":
-        raise ValueError(f"mechanism must have a private coin, got {mechanism.name} with coin='public'; use frameunit")
     return mechanism
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints, Rows
+from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints
 from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 
@@ -70,8 +70,7 @@ def _top_half_normal_squares(size: int, count: int) -> float:
 def _length_scatter(size: int, inside: int) -> float:
     """Var[A]/E[A]² of the sum A of the k largest coordinates, in absolute value, of a uniform direction of R^N.
 
-    Where rows take part by a public coin, their w_j fall off with the rank instead of ending at rank k; then this is
-    near the truth. With S the sum of the k largest |g_i|, E[S²] has the squares of single terms and the products of
+    With S the sum of the k largest |g_i|, E[S²] has the squares of single terms and the products of
     pairs: N·(N − 1)·E[4φ(Q⁻¹(q))²] with q ~ Beta(k − 1, N − k), as in `top_half_normals`.
     """
     total = float(top_half_normals(size, np.array([inside]))[0])
@@ -86,11 +85,10 @@ def _length_scatter(size: int, inside: int) -> float:
 class RowDraw:
     """A draw among the signed rows of B = `blocks` frames, each N×d: one of them is the client's, all others outside.
 
-    In every block R rows take part: all N, or those that a public coin chose. One frame leaves the squared bias b² of
-    `frame_bias2`, and G frames leave b²/G, however many clients there are. One client's estimate has the mean squared
-    error e² over frames, so that the variance of a mean of n clients on G given frames is (e² − b²/G)/n. Estimates have
-    `coordinates` in all, B·d unless the last block has fewer. A share `share_people` of clients, and of frames, send no
-    row.
+    One frame leaves the squared bias b² of `frame_bias2`, and G frames leave b²/G, however many clients there are. One
+    client's estimate has the mean squared error e² over frames, so that the variance of a mean of n clients on G given
+    frames is (e² − b²/G)/n. Estimates have `coordinates` in all, B·d unless the last block has fewer. A share
+    `share_people` of clients, and of frames, send no row.
     """
 
     choice: KClosest
@@ -100,28 +98,23 @@ class RowDraw:
     coordinates: int | None = None
     share_people: float = 0.0
 
-    @property
-    def rows(self) -> int:
-        """R, the rows of a block that take part."""
-        return self.choice.size // (2 * self.blocks)
-
     @cached_property
     def alignment(self) -> float:
-        """The mean m = E⟨u, x⟩ of the signed row u drawn for a unit vector x, over messages, public coins and frames.
+        """The mean m = E⟨u, x⟩ of the signed row u drawn for a unit vector x, over messages and frames.
 
         The signed rows of a block sum to zero, so that only the excess probability of those inside counts:
-        m = √(N/d)·(p_in − p_out)·S_k/E[χ_N], S_k being that of R numbers.
+        m = √(N/d)·(p_in − p_out)·S_k/E[χ_N].
         """
         p_in, p_out = self.choice.probabilities
         return math.sqrt(self.size / self.dim) * (p_in - p_out) * self._top / mean_chi(self.size)
 
     @cached_property
     def _top(self) -> float:
-        return float(top_half_normals(self.rows, np.array([self.choice.inside]))[0])
+        return float(top_half_normals(self.size, np.array([self.choice.inside]))[0])
 
     @cached_property
     def second_moment(self) -> float:
-        """E‖u‖² of the signed row u drawn for a unit vector, over messages, public coins and frames: 1 but for 1/d."""
+        """E‖u‖² of the signed row u drawn for a unit vector, over messages and frames: 1 but for 1/d."""
         return self.power(self.dim)
 
     def power(self, kept: int) -> float:
@@ -131,7 +124,7 @@ class RowDraw:
         of the rows inside along c is v; of the rest, k − v, the frame keeps d − 1 of N − 1 dimensions.
         """
         p_in, p_out = self.choice.probabilities
-        along = _top_half_normal_squares(self.rows, self.choice.inside) / self.size
+        along = _top_half_normal_squares(self.size, self.choice.inside) / self.size
         across = (kept - 1) * (self.choice.inside - along) / (self.size - 1) if self.size > 1 else 0.0
         return self.choice.size * p_out * self._kept + (p_in - p_out) * self.size / self.dim * (along + across)
 
@@ -144,48 +137,19 @@ class RowDraw:
     def frame_bias2(self) -> float:
         """The squared bias b² of one frame for a unit vector, on average over frames.
 
-        For one frame the mean is Uᵀv over a constant, v_j = ±w_j by the sign and rank of c_j. Its part along c, of
-        length A = ⟨v, c⟩/‖c‖, reconstructs x, too long or too short by A/E[A] − 1. The rest, of squared norm ‖w‖² − A²,
-        is a random direction of the N − 1 others, of which the frame keeps d − 1:
+        For one frame the mean is Uᵀv over a constant, v_j being the sign of c_j for the k rows inside and zero for
+        others. Its part along c, of length A = ⟨v, c⟩/‖c‖, reconstructs x, too long or too short by A/E[A] − 1. The
+        rest, of squared norm k − A², is a random direction of the N − 1 others, of which the frame keeps d − 1:
 
-            bias² = E[‖w‖² − A²]/E[A]²·(d − 1)/(N − 1) + Var[A]/E[A]²,
+            bias² = E[k − A²]/E[A]²·(d − 1)/(N − 1) + Var[A]/E[A]²,
 
-        about 0.49·d/N at ε = 3. The second term is at most a sixth of one of the d − 1 coordinates of the first. With
-        few public rows it takes seconds for ten million dimensions.
+        about 0.49·d/N at ε = 3. The second term is at most a sixth of one of the d − 1 coordinates of the first.
         """
         if self.size == 1:
             return 0.0
-        squares = self.choice.inside if self.rows == self.size else float(np.sum(self.inside_by_rank**2))
-        along = self.size / self.rows * self._top / mean_chi(self.size)
-        scatter = _length_scatter(self.size, self.choice.inside * self.size // self.rows)
-        return max((squares / along**2 - 1 - scatter) * (self.dim - 1) / (self.size - 1), 0.0) + scatter
-
-    @cached_property
-    def inside_by_rank(self) -> Floats:
-        """The probability of being inside, for the row of each rank 0, …, N − 1 that is one of the R that take part.
-
-        A row of rank r is inside unless the k-th best of the R − 1 others is among the r better; it has rank p − 1 with
-        probability C(p−1, k−1)·C(N−1−p, R−1−k)/C(N−1, R−1).
-        """
-        from scipy.special import gammaln
-
-        size, rows, inside = self.size, self.rows, self.choice.inside
-        if inside == rows:
-            return np.ones(size)
-        if rows == size:
-            return (np.arange(size) < inside).astype(np.float64)
-
-        def log_ways(among: Rows, chosen: int) -> Rows:
-            return np.asarray(gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1))
-
-        # Ranks that leave k − 1 better and R − 1 − k worse ones; all others have probability zero. The constant factor
-        # keeps the numbers within range; the sum tells it exactly.
-        place = np.arange(inside, size - rows + inside + 1, dtype=np.float64)
-        logs = log_ways(place - 1, inside - 1) + log_ways(size - 1 - place, rows - 1 - inside)
-        at = np.zeros(size)
-        at[place.astype(np.int64)] = np.exp(logs - np.max(logs))
-        beaten = np.cumsum(at)
-        return np.asarray(1 - beaten / beaten[-1])
+        along = self._top / mean_chi(self.size)
+        scatter = _length_scatter(self.size, self.choice.inside)
+        return max((self.choice.inside / along**2 - 1 - scatter) * (self.dim - 1) / (self.size - 1), 0.0) + scatter
 
     def client_error(self, people: float = 1.0) -> float:
         """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1, where a share `people` of clients count."""
@@ -226,10 +190,10 @@ def row_draw(choice: KClosest, *shape: Any) -> RowDraw:
 
 
 def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
-    """Of the draws from the signed ones of R = `size` rows in every block, the one of the largest alignment.
+    """Of the draws from the signed ones of N = `size` rows in every block, the one of the largest alignment.
 
     S_k is concave in k and the alignment is S_k over an affine function of k, so it has one hill, to which the search
-    narrows; the last candidates are compared by their integers. Below the equator, k > R, it only falls.
+    narrows; the last candidates are compared by their integers. Below the equator, k > N, it only falls.
     """
     low, high = 1, size
     while high - low >= _TRIED_AT_A_TIME:
@@ -243,7 +207,7 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
 
 
 def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: int) -> tuple[Floats, Floats]:
-    """E[±u_j] of the own block and E‖u_j‖² over the draw, the public choice of rows and the client's flip.
+    """E[±u_j] of the own block and E‖u_j‖² over the draw and the client's flip.
 
     Where a frame of three rounds has many rows inside, the second moment is an average over frames. `unit` are rows of
     the unit ball, (n, d), u_j rows of the frame, and estimates have the first `kept` coordinates of the own block.
@@ -251,19 +215,18 @@ def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: 
     norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
     directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
     scores = frame.analyze(directions.astype(np.float32))
-    inside = np.empty(scores.shape)
+    inside = np.zeros(scores.shape)
     order = np.argsort(-np.abs(scores), axis=1, kind="stable")
-    np.put_along_axis(inside, order, draw.inside_by_rank[None], axis=1)
+    np.put_along_axis(inside, order[:, : draw.choice.inside], 1.0, axis=1)
     # A flip, of probability (1 − ‖x‖)/2, turns every sign but those of scores that are zero.
     signs: Floats = np.where(scores == 0, 1.0, norms * np.sign(scores)) * inside
     p_in, p_out = draw.choice.probabilities
-    taking_part = draw.rows / frame.size
     mean = np.asarray(frame.synthesize(signs), dtype=np.float64)
-    mean *= taking_part * (p_in - p_out) * frame.redundancy
+    mean *= (p_in - p_out) * frame.redundancy
     norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)), kept)
     if norms is None:
         return mean, np.full(len(unit), draw.power(kept))
-    return mean, taking_part * (2 * p_out * frame.size * draw.blocks * draw._kept + (p_in - p_out) * (inside @ norms))
+    return mean, 2 * p_out * frame.size * draw.blocks * draw._kept + (p_in - p_out) * (inside @ norms)
 
 
 def _squared_norms(frame: HadamardFrame, rows: Ints, kept: int) -> Floats | None:

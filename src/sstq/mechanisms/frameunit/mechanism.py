@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sstq.aggregation import Aggregator, FrameAggregator
-from sstq.checks import check_number
 from sstq.inputs.bounds import read_ranges
-from sstq.mechanisms.base import Coin
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, check_frame_size, solve_rows, usual_size
 from sstq.mechanisms.parameters import Ranges
@@ -20,7 +18,7 @@ _THREE_MIXINGS, _MANY_FRAMES = 4096, 32
 class FrameUnitParameters(RowParameters):
     """The parameters of FrameUnit."""
 
-    bits: int | None
+    bits: None  # JSON of version 2 has it
     bounds: Ranges | None = None
 
 
@@ -39,8 +37,7 @@ class FrameUnit(RowMechanism):
     rows; at d = 10,000 that is PrivUnitG's optimum to 0.02 % for ε up to 6, and to 0.4 % at ε = 10. Privacy is exact
     and holds for every frame: T is the largest integer with T·⌈2^62/k⌉ ≤ e^ε·(2^62 − T)·⌊2^62/(2N − k)⌋.
 
-    With `frames=G` every client uses one of G frames, and with `bits=b` a client's signed rows are those of 2^(b−1)
-    rows of its frame, chosen by a public coin; N is then replaced by 2^(b−1) in the draw.
+    With `frames=G` every client draws one of G frames and sends its number in log₂ G more bits.
 
     Related: RRSC (Isik et al., NeurIPS 2023) is k-closest encoding on a simplex rotated afresh for every client.
 
@@ -58,9 +55,6 @@ class FrameUnit(RowMechanism):
             separately. `epsilon` is that of one message; without a shuffler a client spends `bundle_epsilon`, m·ε.
         inside: k, the number of rows inside; by default the k of least error at ε. A shuffler favours other values
             (`sstq.planning.shuffled_mechanism`).
-        bits: b, the bits of a message whose rows a public coin chooses; by default all rows and a private coin.
-        coin: who chooses a client's frame: "private", the client, which sends its number in log₂ G more bits; or
-            "public", a shared generator, and then both sides name the clients (always so with `bits`).
         frame_size: N, a power of two from d to 2^30; by default the least one that is at least 256. Fewer rows
             than 256 are just as private, but their alignment is not m.
         bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
@@ -72,18 +66,13 @@ class FrameUnit(RowMechanism):
         (15, 0.7425)
         >>> mechanism.frames_for(clients=1_000_000), FrameUnit(dim=10_000, epsilon=3.0, clients=1_000_000).frames
         (1024, 1024)
-        >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits, FrameUnit(10_000, 3.0, bits=3).message_bits
-        (25, 3)
+        >>> FrameUnit(dim=10_000, epsilon=3.0, frames=1024).message_bits
+        25
     """
 
     name = "frameunit"
-    variants: ClassVar = {
-        "FrameUnit": {},
-        "FrameUnit, 3 public bits": {"bits": 3},
-        "FrameUnit, 8 public bits": {"bits": 8},
-    }
+    variants: ClassVar = {"FrameUnit": {}}
 
-    narrowed: ClassVar = {"bits": (1, 31)}
     parameters_class = FrameUnitParameters
     parameters: FrameUnitParameters
 
@@ -96,8 +85,6 @@ class FrameUnit(RowMechanism):
         frames: int | None = None,
         clients: int | None = None,
         messages: int = 1,
-        bits: int | None = None,
-        coin: Coin | None = None,
         frame_size: int | None = None,
         inside: int | None = None,
         frame_seed: int = 0,
@@ -110,21 +97,11 @@ class FrameUnit(RowMechanism):
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
         size = usual_size(dim) if frame_size is None else frame_size
         size = check_frame_size(size, dim, blocks=1)
-        if bits is not None:
-            bits = check_number("bits", bits, 1, size.bit_length(), integer=True)
-        rows = None if bits is None else 1 << (bits - 1)
         shape = dim, size, 1, dim, 0.0
-        solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients, rows=rows)
-        coin = coin or ("private" if bits is None else "public")
-        self._hold(FrameUnitParameters(**common, **solved, bits=bits, bounds=bounds, coin=coin), **shown)
+        solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
+        self._hold(FrameUnitParameters(**common, **solved, bits=None, bounds=bounds, coin="private"), **shown)
 
     def _check_solved(self) -> None:
-        if self.bits is not None:
-            check_number("bits", self.bits, 1, self.parameters.frame_size.bit_length(), integer=True)
-            if self.coin == "private":
-                raise ValueError(
-                    "coin must be 'public' with bits=, got 'private': a private choice of rows would have to be sent"
-                )
         self._check_rows()
 
     @property

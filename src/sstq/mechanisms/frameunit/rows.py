@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import SIGNS, Coin, Columns, EncoderInput, ExpectedError, Mechanism, Unbiased
+from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, ExpectedError, Mechanism, Unbiased
 from sstq.mechanisms.frameunit.alignment import (
     BIAS_SHARE,
     FRAMES_MAX,
@@ -24,7 +24,7 @@ from sstq.mechanisms.frameunit.alignment import (
     moments_of_frame,
     row_draw,
 )
-from sstq.mechanisms.inputs import Floats, Floats32, Ints, Rows, Words, placed
+from sstq.mechanisms.inputs import Floats, Floats32, Ints, Rows, placed
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
@@ -48,7 +48,7 @@ class RowParameters(Parameters):
     epsilon: float
     clip: float
     frames: int
-    coin: Coin
+    coin: Literal["private"]
     frame_size: int
     frame_seed: Word
     inside: int
@@ -64,7 +64,6 @@ class RowMechanism(Mechanism):
 
     Attributes:
         frames: G, the number of frames that clients spread over.
-        bits: b, if a public coin chooses 2^(b−1) of the rows for each client; None for all rows.
         blocks: B, the number of copies of a frame among which the client's own one is chosen.
         share_people: the share of people, and of frames, that send no row but a set that holds their group.
         share_sets: these sets, if there are such people.
@@ -80,7 +79,6 @@ class RowMechanism(Mechanism):
 
     parameters: Any
     frames: int
-    bits: int | None = None
     blocks: int = 1
     share_people: float = 0.0
     share_sets: AffineSets | None = None
@@ -99,10 +97,9 @@ class RowMechanism(Mechanism):
 
     @cached_property
     def choice(self) -> KClosest:
-        """The draw among all candidates, or among those of the public coin."""
+        """The draw among all candidates."""
         solved = self.parameters
-        rows = solved.frame_size if self.bits is None else 1 << (self.bits - 1)
-        return KClosest(2 * rows * self.blocks, solved.inside, solved.threshold)
+        return KClosest(2 * solved.frame_size * self.blocks, solved.inside, solved.threshold)
 
     @property
     def row_draw(self) -> RowDraw:
@@ -121,44 +118,27 @@ class RowMechanism(Mechanism):
     def _check_rows(self) -> None:
         """Refuse a draw that is not ε-LDP, or that has another alignment."""
         check_frame_size(self.parameters.frame_size, self._block_dim, self.blocks)
-        if self.coin == "public" and self.frames == 1 and self.bits is None:
-            raise ValueError("coin must be 'private' without frames=, got 'public'")
         _ = self.frame
         check_number("frames", self.frames, 1, FRAMES_MAX, integer=True)
         # With more inside some rows would be inside with both signs.
-        check_number("inside", self.choice.inside, 1, self.row_draw.rows, integer=True)
+        check_number("inside", self.choice.inside, 1, self.parameters.frame_size, integer=True)
         low, high = (max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
         check_number("alignment", self.alignment, low, high)
 
     @cached_property
     def layout(self) -> Layout:
-        """The signed row, and with a private coin the frame's number."""
+        """The signed row, and with several frames the number of the client's one."""
         row = Field("row", self.choice.size)
-        return Layout((row, Field("frame", self.frames)) if self._sends_frame else (row,))
-
-    @property
-    def _public_fields(self) -> tuple[Field, ...]:
-        if self.coin == "private":
-            return ()
-        fields = Field("frame", self.frames), Field("index", 1 if self.bits is None else self.frame.size)
-        return tuple(field for field in fields if field.limit > 1)
-
-    def _public_columns(self, messages: Messages) -> Columns:
-        values = {"frame": self.frame_numbers(messages), "index": self.indices_and_codes(messages)[0]}
-        return tuple(values[field.name] for field in self._public_fields)
+        return Layout((row, Field("frame", self.frames)) if self.frames > 1 else (row,))
 
     @property
     def words_each(self) -> int:
-        """Secret words are for the flip, two for the draw, and for a frame sent."""
-        return 3 + self._sends_frame
+        """Secret words are for the flip, two for the draw, and for a frame."""
+        return 4 if self.frames > 1 else 3
 
     @property
     def _row_cost(self) -> int:
         return max(self.frame.size, self.estimate_dim)
-
-    @property
-    def _sends_frame(self) -> bool:
-        return self.frames > 1 and self.coin == "private"
 
     @cached_property
     def family(self) -> FrameFamily:
@@ -180,29 +160,16 @@ class RowMechanism(Mechanism):
         """The w with x̂ = ±d·w·u_j, which is gain/d."""
         return self.gain / self.frame.dim
 
-    def _public_frames(self, clients: Words | None, count: int) -> Ints:
-        if clients is None:
-            return np.zeros(count, dtype=np.int64)
-        return streams.indices_of(self.frame.seed, "group", clients, self.frames)
-
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The row N·b + j of the blocks and the sign's code of every message."""
         row = messages.column("row")
-        if self.bits is None:
-            return row >> 1, row & 1
-        if messages.clients is None:
-            return messages.column("index"), row & 1
-        return self._rows_of(messages.clients, (row >> 1).astype(np.int64)), row & 1
+        return row >> 1, row & 1
 
     def frame_numbers(self, messages: Messages) -> Ints:
         """The frame's number of every message."""
-        if any(field.name == "frame" for field in messages.layout.fields):
-            return messages.column("frame").astype(np.int64)
-        return self._public_frames(messages.clients, len(messages))
-
-    def _rows_of(self, clients: Words, slots: Ints) -> Ints:
-        """The rows of the frame in the given slots of each client's 2^(b−1) rows."""
-        return streams.permuted(self.frame.seed, "rows", clients, slots, bits=self.frame.size.bit_length() - 1)
+        if self.frames == 1:
+            return np.zeros(len(messages), dtype=np.int64)
+        return messages.column("frame").astype(np.int64)
 
     def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
         """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
@@ -227,20 +194,20 @@ class RowMechanism(Mechanism):
         return estimates
 
     def _encode(self, batch: EncoderInput) -> Columns:
-        frame, (block, rows) = self._public_frames(batch.clients, len(batch.rows)), self._in_block(batch.rows)
-        if self._sends_frame:
+        block, rows = self._in_block(batch.rows)
+        if self.frames == 1:
+            frame = np.zeros(len(rows), dtype=np.int64)
+            which, signs = frame, self._signs_of_one
+        else:
             frame = streams.multiply_shift(batch.words[:, 3], self.frames)
-        used, which = np.unique(frame, return_inverse=True)
-        signs = self._signs_of_one if self.frames == 1 else self.family.signs(used)
-        taking_part = np.empty((len(rows), 0), dtype=np.int64)  # all rows, but for those of a public coin
-        if self.bits is not None and batch.clients is not None:
-            taking_part = self._rows_of(batch.clients, np.tile(np.arange(self.row_draw.rows), (len(rows), 1)))
+            used, which = np.unique(frame, return_inverse=True)
+            signs = self.family.signs(used)
         # The places of the own block come first. The work is the same for those of others.
         places, of_block = self.choice.places(batch.words[:, 1:3]), self.choice.size // self.blocks
         is_own, uniforms = places < of_block, unit_interval(batch.words[:, 0])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
         row, longer = kernels.pick_signed_rows(
-            rows, self.clip, uniforms, signs, which, taking_part, self.choice.inside, np.where(is_own, places, 0)
+            rows, self.clip, uniforms, signs, which, self.choice.inside, np.where(is_own, places, 0)
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
@@ -250,7 +217,7 @@ class RowMechanism(Mechanism):
         if self.share_sets is not None:
             only = self.share_sets.encode(batch.rows[:, 0].astype(np.int64), batch.words, frame)
             sent = np.where(frame < self.vector_frames, sent, only)
-        return (sent, frame) if self._sends_frame else (sent,)
+        return (sent, frame) if self.frames > 1 else (sent,)
 
     @cached_property
     def _signs_of_one(self) -> tuple[Floats32, Floats32]:
@@ -272,7 +239,7 @@ class RowMechanism(Mechanism):
         return clipped + (mean - clipped) * (tried / frames) ** 0.5, power
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Exact over the public coin, these frames, up to 64 of them, and over who sends no row."""
+        """Exact over these frames, up to 64 of them, and over who sends no row."""
         block, padded = self._in_block(rows)
         mean, power = np.zeros(padded.shape), np.zeros(len(rows))
         # The last block may have coordinates that no estimate has.
@@ -288,13 +255,13 @@ class RowMechanism(Mechanism):
         return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
 
     def _largest_biased_mean(self) -> float:
-        """At most clip/m·(p_in − p_out)·√(k·R/d), R being the rows of a block that take part.
+        """At most clip/m·(p_in − p_out)·√(k·N/d).
 
-        Signed rows come in pairs that cancel out, so E[x̂] = clip/m·(p_in − p_out)·Σ_j ±P_j·u_j, P_j ≤ R/N being the
-        chance that row j takes part and is inside. With Σ P_j = k, ‖Σ ±P_j·u_j‖² ≤ (N/d)·Σ P_j² ≤ k·R/d.
+        Signed rows come in pairs that cancel out, so E[x̂] = clip/m·(p_in − p_out)·Σ_j ±u_j over the k rows inside, and
+        the squared norm of the sum is at most N/d times k, as the frame is tight.
         """
         inside, outside = self.choice.probabilities
-        reach = math.sqrt(self.choice.inside * self.row_draw.rows / self._block_dim)
+        reach = math.sqrt(self.choice.inside * self.frame.size / self._block_dim)
         return self.clip / self.alignment * (inside - outside) * reach
 
     def _typical_error(self, clients: int) -> ExpectedError:
@@ -356,20 +323,19 @@ def solve_rows(
     inside: Any,
     frames: Any,
     clients: Any,
-    rows: int | None = None,
 ) -> dict[str, Any]:
     """Solve the draw and the number of frames, and return them as `RowParameters` names them.
 
-    `common` are the checked options, `shape` is that of `RowDraw`, and `rows` of every block take part, or all. Options
-    that are None are solved: the `inside` of the largest alignment, and as many `frames` as the clients need.
+    `common` are the checked options, and `shape` is that of `RowDraw`. Options that are None are solved: the `inside`
+    of the largest alignment, and as many `frames` as the clients need.
     """
     _, size, blocks, *_ = shape
-    rows, epsilon = rows or size, common["epsilon"]
+    epsilon = common["epsilon"]
     if inside is None:
-        choice = best_draw(epsilon, rows, blocks)
+        choice = best_draw(epsilon, size, blocks)
     else:
-        inside = check_number("inside", inside, 1, rows, integer=True)
-        choice = whole_budget(epsilon, 2 * rows * blocks, inside)
+        inside = check_number("inside", inside, 1, size, integer=True)
+        choice = whole_budget(epsilon, 2 * size * blocks, inside)
     draw = row_draw(choice, *shape)
     if clients is None:
         frames = check_number("frames", draw.fewest_frames if frames is None else frames, 1, FRAMES_MAX, integer=True)

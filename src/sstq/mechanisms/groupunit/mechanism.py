@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sstq.checks import check_number
-from sstq.mechanisms.base import Coin, Floats, Ints
+from sstq.mechanisms.base import Floats, Ints
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     RowMechanism,
@@ -67,7 +67,7 @@ class GroupUnit(RowMechanism):
     Args:
         groups: the number of groups, 2 to 2^24; a person's group is an integer from 0 to groups − 1.
         blocks: B, the number of blocks; by default the one of least error.
-        frames, clients, messages, coin: as in `FrameUnit`; there are 16 frames by default if some are for shares.
+        frames, clients, messages: as in `FrameUnit`; there are 16 frames by default if some are for shares.
         frame_size: N, a power of two from s·dim to 2^30; unless given at least 256 with 24 rows inside, if 2^16 rows
             are enough for that.
         inside: k, the number of rows of the own block inside; by default the k of least error at ε.
@@ -110,7 +110,6 @@ class GroupUnit(RowMechanism):
         frames: int | None = None,
         clients: int | None = None,
         messages: int = 1,
-        coin: Coin | None = None,
         frame_size: int | None = None,
         inside: int | None = None,
         share_people: float = 0.1,
@@ -134,7 +133,7 @@ class GroupUnit(RowMechanism):
         size = check_frame_size(size, block_dim, blocks)
         shape = block_dim, size, blocks, groups * dim, share_people
         solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
-        given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": coin or "private"}
+        given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": "private"}
         if share_people:
             draw = affine_draw(epsilon, groups)
             given |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}

@@ -34,6 +34,8 @@ _DRAW_TOLERANCE = 1e-6
 class SurveyAggregator(SparseAggregator):
     """How often each message occurred; `mean` is a `SurveyEstimate`."""
 
+    averages = False
+
     _mechanism: "Survey"
 
     @property
@@ -59,8 +61,10 @@ class SurveyAggregator(SparseAggregator):
             estimates += of_items
             notes += sorted({f"{part.name}: {each.note}" for each in of_items if each.note})
         values, errors = (np.concatenate([getattr(each, of) for each in estimates]) for of in ("value", "stderr"))
-        known = (values, errors, self._count, self._simulated, "survey")
-        return SurveyEstimate(*known, note="; ".join(notes), messages=survey.messages, results=results)
+        note = "; ".join(notes)
+        return SurveyEstimate(
+            values, errors, self._count, self._simulated, note=note, messages=survey.messages, results=results
+        )
 
 
 class Survey(RecordMechanism):

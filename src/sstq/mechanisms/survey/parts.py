@@ -72,7 +72,7 @@ class Part:
         item = streams.multiply_shift(item_words, self.items)
         records = np.stack(self.records(held))[item, np.arange(len(item))]
         records = self.question._drawn(records, item_words)
-        batch = EncoderInput(records, words[:, : self.mechanism.words_each], None, None)
+        batch = EncoderInput(records, words[:, : self.mechanism.words_each], None)
         columns = (column.astype(np.int64) for column in self.mechanism._encode(batch))
         return np.ravel_multi_index((item, *columns), self.shape)
 
@@ -81,7 +81,7 @@ class Part:
         items, *places = np.unravel_index(answers, self.shape)
         fields = zip(self.mechanism.layout.fields, places, strict=True)
         columns = tuple(column.astype(field.dtype) for field, column in fields)
-        return items, self.mechanism.messages_from_columns(columns, None, simulated)
+        return items, self.mechanism.messages_from_columns(columns, simulated)
 
     def aggregators(self, answers: Ints, counts: Ints, simulated: bool) -> list[Any]:
         """An aggregator of each item, with these answers."""
@@ -108,13 +108,13 @@ class Part:
 
     def check(self, epsilon: float) -> None:
         """ValueError unless the mechanism is one of the question's candidates, with this ε."""
-        inner, common = self.mechanism, {"epsilon": epsilon, "messages": 1, "coin": "private", "bounds": None}
+        inner, common = self.mechanism, {"epsilon": epsilon, "messages": 1, "bounds": None}
         if not any(
             (inner.name, self.items) == (name, items)
             and all(getattr(inner, key) == value for key, value in (options | common).items())
             for name, options, items in self.question._candidates()
         ):
-            made = f"be made for it, with epsilon = {epsilon}, one message and a private coin"
+            made = f"be made for it, with epsilon = {epsilon}, one message and no bounds"
             raise ValueError(f"the part of question {self.name!r} must {made}, got {inner!r}")
 
 
