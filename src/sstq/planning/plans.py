@@ -194,8 +194,8 @@ class Plan:
             >>> print(sstq.plan(dim=300, clients=1000, epsilon=3.0, mean_norm=0.5).verdict())
             feasible: signal-to-noise 1.04 for a mean of norm 0.5; its error is 0.481 × clip
             >>> print(sstq.plan(dim=300, clients=100, epsilon=3.0).verdict())
-            infeasible: signal-to-noise 0.664 if the mean is as long as clip, 0.221 if a third of that; its error is
-            1.51 × clip; any one of these helps: 228 people; ε = 4.69; at most 132 dimensions
+            infeasible: signal-to-noise 0.66 if the mean is as long as clip, 0.22 if a third of that; its error is
+            1.51 × clip; any one of these helps: 231 people; ε = 4.72; at most 130 dimensions
         """
         ratio, request = self.signal_to_noise, self.request
         what = "mean" if self.mechanism.groups is None else "class mean"
