@@ -35,7 +35,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
         return (halves * (math.sqrt(3) / 2**32)).astype(np.float32).reshape(*words.shape[:-1], -1)
 
-    monkeypatch.setattr("sstq.baselines.projunit.gaussians", uniforms)
+    monkeypatch.setattr("sstq.baselines.projections.gaussians", uniforms)
     lengths = np.array([np.linalg.norm(matrix_of(mechanism, number) @ x) for number in range(500)])
     assert lengths.mean() / mechanism.alignment == pytest.approx((5 * 9.25) ** 0.5 / mechanism.alignment, rel=0.02)
     assert lengths.mean() / mechanism.alignment > 3
@@ -90,7 +90,7 @@ def test_a_message_carries_the_number_of_its_matrix(seed):
 
 
 def test_matrices_in_several_blocks_are_the_same_for_any_batch(monkeypatch):
-    monkeypatch.setattr("sstq.baselines.projunit._BLOCK_ENTRIES", 30)
+    monkeypatch.setattr("sstq.baselines.projections._BLOCK_ENTRIES", 30)
     mechanism = make(10, projected=8, seed=1)
     v = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
     ids = np.array([4, 9, 2, 7, 1])
@@ -105,6 +105,8 @@ def test_matrices_in_several_blocks_are_the_same_for_any_batch(monkeypatch):
 
 def test_a_projection_that_misses_the_vector_divides_by_nothing(monkeypatch, seed):
     mechanism = make()
-    monkeypatch.setattr("sstq.baselines.projunit.gaussians", lambda words: np.zeros((len(words), 60), dtype=np.float32))
+    monkeypatch.setattr(
+        "sstq.baselines.projections.gaussians", lambda words: np.zeros((len(words), 60), dtype=np.float32)
+    )
     vectors = mechanism.encode(np.eye(12), rng=seed).column("vector")
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)

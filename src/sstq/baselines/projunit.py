@@ -54,6 +54,7 @@ class ProjUnit(CapMechanism):
         seed: the public seed of the matrices.
 
     Examples:
+        >>> import numpy as np
         >>> mechanism = ProjUnit(dim=100_000, epsilon=3.0)
         >>> x = np.full(100_000, 100_000**-0.5)
         >>> mechanism.message_bits == 32 * 513, round(mechanism.expected_mse(x).total / 100_000, 3)
