@@ -1,6 +1,7 @@
 """What several commands share: options, wrong usage, reading and describing mechanisms, and writing files."""
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,13 @@ ForceOption = Annotated[bool, option("Overwrite existing files.", "--force")]
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)
     """The command line is wrong, whatever the data are."""
+
+
+def refuse_empty_variables(*names: str) -> None:
+    """Refuse variables of the environment that are set to nothing, which Typer takes for variables that are not set."""
+    for name in names:
+        if os.environ.get(name) == "":
+            raise WrongUsage(f"{name} must have a value, got ''; to go without, run: unset {name}")
 
 
 @contextmanager

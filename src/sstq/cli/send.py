@@ -1,11 +1,28 @@
 """`sstq send`: encodes vectors and sends them to a collector."""
 
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from sstq.cli.common import ColumnsOption, WrongUsage, argument, check_usage, open_files, option, several_messages
+from sstq.cli.common import (
+    ColumnsOption,
+    WrongUsage,
+    argument,
+    check_usage,
+    open_files,
+    option,
+    refuse_empty_variables,
+    several_messages,
+)
 from sstq.cli.encode import read_integers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
+
+if TYPE_CHECKING:
+    from sstq.client import Client
+    from sstq.mechanisms import LocalReport
 
 
 def send(
@@ -25,8 +42,11 @@ def send(
     total_epsilon: Annotated[float | None, option("Create the ledger with this total ε.")] = None,
     columns: ColumnsOption = None,
     private_group: Annotated[Path | None, option("Send the PRIVATE groups in this .npy with the vectors.")] = None,
-    token: Annotated[str | None, option("Use this token where one is needed.", envvar="SSTQ_SEND_TOKEN")] = None,
-    tokens: Annotated[Path | None, option("Use the single-use tokens in this file, one per line.")] = None,
+    token: Annotated[
+        str | None,
+        option("Use this token; give it as a variable or in a file, since ps shows options.", envvar="SSTQ_SEND_TOKEN"),
+    ] = None,
+    tokens: Annotated[Path | None, option("Use the token, or the single-use tokens, in this file.")] = None,
     again: Annotated[bool, option("Send files again that were sent before, and spend ε again.", "--again")] = False,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
@@ -34,8 +54,10 @@ def send(
     The campaign's signature is checked. Without --collector-key, the collector's key is printed: pass it from then on.
     A shuffled campaign needs the shuffler's address and both keys, or the link that `sstq campaign create` prints. Rows
     that cannot be encoded, such as those with nan, are sent as zero vectors: the collector would notice who refuses.
-    Files that were sent to a campaign are noted in your state folder ($XDG_STATE_HOME/sstq) and refused a second time.
-    They are recognised by their content: a person who is in two different files is sent twice, and spends ε twice.
+    Messages wait in your state folder ($XDG_STATE_HOME/sstq/outbox) until they are acknowledged. Run the same command
+    again after a failure: it sends the same bytes and spends nothing more. Files that were sent to a campaign are
+    refused a second time. They are recognised by their content: a person who is in two different files is sent twice,
+    and spends ε twice.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
@@ -43,11 +65,9 @@ def send(
     """
     from sstq.accounting import Ledger
     from sstq.client import Client
-    from sstq.client.sent import record_sent
     from sstq.mechanisms import LocalReport
-    from sstq.mechanisms.answers import encode_files
-    from sstq.messages.batch import Messages
 
+    refuse_empty_variables("SSTQ_COLLECTOR_KEY", "SSTQ_SHUFFLER_KEY", "SSTQ_SEND_TOKEN")
     if "://" not in url:
         raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
     if total_epsilon is not None and ledger is None:
@@ -63,26 +83,25 @@ def send(
         pinned_shuffler=pinned_shuffler,
         least_threshold=least_threshold,
         ledger=kept,
+        outbox=_state_folder() / "outbox",
         token=token if tokens is None else tokens.read_text().split(),
     )
     mechanism = client.campaign.mechanism
     if (mechanism.groups is None) != (private_group is None):
         has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
         raise WrongUsage(f"the campaign {client.campaign.name} {has}")
-    files, total = open_files(vectors, mechanism.dim, columns)
-    try:
-        client.check_people(total)
-    except ValueError as error:
-        kind = "count" if client.campaign.senders == "single-use" else "people"
-        command = f"sstq campaign tokens {client.campaign.name} --{kind} {total}"
-        raise ValueError(f"{error}. The owner creates tokens with: {command}") from error
-    groups = None if private_group is None else read_integers(private_group, total)
+    names = [_content_hash(path) for path in vectors]
+    waited = client.outbox.still_wait(names)
+    with _explaining():
+        sent = client.send_waiting()
     report = LocalReport()
-    with progress("Encoding and sending", 2 * total * mechanism.messages) as advance:
-        encoded = encode_files(mechanism, files, groups=groups, report=report, advance=advance, answering=True)
-        messages = Messages.concatenate(list(encoded))
-        record_sent(client.campaign, client.key, vectors, again=again)
-        sent = client.send_messages(messages, progress=advance)
+    if not waited:
+        client.check_ready()
+        if not again:
+            _check_new(client, names, vectors)
+        sent += _encode_and_send(client, vectors, names, columns, private_group, report)
+    elif len(waited) < len(names):
+        raise ValueError("some of these files waited in the outbox and are sent now; send the others by themselves")
     if report.clipped > 0.05 * report.vectors:
         share = 100 * report.clipped / report.vectors
         warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")
@@ -98,3 +117,64 @@ def send(
     show_facts("sent", facts)
     if pinned_key is None and "#" not in url:
         note(f"The collector's key was not checked; next time pass --collector-key {client.key}")
+
+
+def _encode_and_send(
+    client: "Client",
+    vectors: Sequence[Path],
+    names: Sequence[str],
+    columns: str | None,
+    private_group: Path | None,
+    report: "LocalReport",
+) -> int:
+    """Encode files that were never sent, and send them; returns how many messages were acknowledged."""
+    from sstq.mechanisms.answers import encode_files
+    from sstq.messages.batch import Messages
+
+    mechanism = client.campaign.mechanism
+    files, total = open_files(vectors, mechanism.dim, columns)
+    try:
+        client.check_people(total)
+    except ValueError as error:
+        kind = "count" if client.campaign.senders == "single-use" else "people"
+        command = f"sstq campaign tokens {client.campaign.name} --{kind} {total}"
+        raise ValueError(f"{error}. The owner creates tokens with: {command}") from error
+    groups = None if private_group is None else read_integers(private_group, total)
+    with progress("Encoding and sending", 2 * total * mechanism.messages) as advance, _explaining():
+        encoded = encode_files(mechanism, files, groups=groups, report=report, advance=advance, answering=True)
+        return client.send_messages(Messages.concatenate(list(encoded)), names=names, progress=advance)
+
+
+def _check_new(client: "Client", names: Sequence[str], vectors: Sequence[Path]) -> None:
+    """ValueError if one of the files was sent to this campaign before."""
+    from sstq.checks import ArgumentError
+
+    for name, path in zip(names, vectors, strict=True):
+        if client.outbox.were_sent([name]):
+            problem = f"must be set to send {path} once more, which spends these people's ε once more"
+            raise ArgumentError("again", f"{problem}; nothing was sent, because it was sent to this campaign before")
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Say how to send what still waits."""
+    from sstq.client import DeliveryError
+
+    try:
+        yield
+    except DeliveryError as error:
+        if error.waiting:
+            note("Run the same command again: it sends the same bytes and spends nothing more.")
+        raise
+
+
+def _content_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _state_folder() -> Path:
+    """The folder of this user's state, which nobody else can read."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sstq"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

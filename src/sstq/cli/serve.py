@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.common import check_usage, option
+from sstq.cli.common import check_usage, option, refuse_empty_variables
 from sstq.cli.terminal import note
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
@@ -98,6 +98,7 @@ def shuffler(
     """
     from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 
+    refuse_empty_variables("SSTQ_COLLECTOR_KEY")
     options = {"host": host, "port": port, "database": database, "certificate": certificate, "private_key": private_key}
     named = {"public_url": public_url, "collector": collector.rstrip("/"), "collector_key": collector_key}
     _run("shuffler", folder, ShufflerSettings, create_shuffler_app, **options, upgrade=upgrade, **named)

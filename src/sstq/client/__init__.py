@@ -4,6 +4,6 @@ Install it with ``pip install 'sstq[client]'``: `cryptography` besides the libra
 """
 
 from sstq.client.campaigns import Campaign, Shuffling
-from sstq.client.sending import Client
+from sstq.client.sending import Client, DeliveryError
 
-__all__ = ["Campaign", "Client", "Shuffling"]
+__all__ = ["Campaign", "Client", "DeliveryError", "Shuffling"]

@@ -1,40 +1,68 @@
-"""The client of a collector: it fetches and checks a campaign, encodes vectors, and retries until they are stored."""
+"""The client of a collector: it fetches and checks a campaign, encodes, and sends until every message is acknowledged.
+
+What can be known without data is checked first. Then messages are encoded and written to the outbox, the ledger is
+charged once, and the same bytes are sent until they are acknowledged or refused for good, also after a restart.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import random
+import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import cycle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from numpy.typing import ArrayLike
 
-from sstq.accounting import Ledger
+from sstq.accounting import BudgetExhausted, Ledger, RoundAlreadySpent
 from sstq.accounting.ledger import ledger_price
-from sstq.checks import check_argument
-from sstq.client.campaigns import Shuffling, read_document
+from sstq.checks import ArgumentError, check_argument, check_number
+from sstq.client.campaigns import MOST_PEOPLE, Shuffling, read_document
 from sstq.client.http import Answer, RequestError, request
+from sstq.client.outbox import Outbox, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
+from sstq.client.targets import read_target
 from sstq.mechanisms.answers import answer
 from sstq.messages.batch import Messages
 
-__all__ = ["Client"]
+__all__ = ["Client", "DeliveryError"]
 
 # Statuses after which the same upload may succeed: no answer, too slow, too fast, errors of servers and proxies.
 _PASSING = {None, 408, 429, 500, 502, 503, 504}
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+# Statuses that no retry of the same bytes would change. A message that is refused with another one, such as for a wrong
+# token or by something that is not the collector, waits.
+_FINAL = {400, 409, 410, 413, 422}
+_TOKEN_REFUSED = 403
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _LOG = logging.getLogger("sstq.client")
+
+
+class DeliveryError(ValueError):
+    """Some messages were not acknowledged; the text says which of them wait and which were refused for good.
+
+    Attributes:
+        waiting: how many messages wait in the outbox. `Client.send_waiting` sends the same bytes again.
+    """
+
+    def __init__(self, problem: str, waiting: int) -> None:
+        super().__init__(problem)
+        self.waiting = waiting
 
 
 class Client:
     """Fetches and checks one campaign, and sends messages to it.
 
-    It talks to the address it is given and to no other. For a shuffled campaign that is the shuffler's.
+    It talks to the address it is given and to no other. For a shuffled campaign that is the shuffler's. Several
+    processes may share a ledger and an outbox; they send one after the other.
 
     Args:
         url: the address with the campaign's name, such as https://collect.example/steps. A link may have the keys to
@@ -45,9 +73,14 @@ class Client:
             address is trusted, which is as secure as its TLS. A shuffled campaign needs it.
         pinned_shuffler: the shuffler's public key in hexadecimal, known from elsewhere. A shuffled campaign needs it. A
             campaign that names another shuffler or none is refused.
-        least_threshold: the minimum crowd. A campaign is refused if it is not shuffled, if its threshold is smaller, or
-            if it forwards people below the threshold at the end (below_threshold="local").
+        shuffler_url: the shuffler's address, known from its operator. Nothing is requested from another address, so a
+            link that somebody else made cannot lead to the collector.
+        least_threshold: the minimum crowd. A campaign is refused if it is not shuffled, if its threshold is smaller, if
+            it forwards people below the threshold at the end (below_threshold="local"), or if everybody may send: then
+            one party may be all the others.
         ledger: a ledger that each call of `send` charges before anything leaves.
+        outbox: the file where messages wait until they are acknowledged. By default it is beside the ledger, with
+            “.outbox” behind its name; without a ledger they wait in memory only.
         token: the shared token of a campaign that needs one, or its single-use tokens, one per person.
         patience: how many seconds to retry without success before giving up.
 
@@ -57,6 +90,7 @@ class Client:
     Attributes:
         campaign: what the collector asks for.
         key: the collector's public key in hexadecimal, for pinning from now on.
+        outbox: where messages wait.
     """
 
     def __init__(
@@ -66,70 +100,97 @@ class Client:
         most_epsilon: float,
         pinned_key: str | None = None,
         pinned_shuffler: str | None = None,
+        shuffler_url: str | None = None,
         least_threshold: int | None = None,
         ledger: Ledger | None = None,
+        outbox: str | os.PathLike[str] | None = None,
         token: str | Sequence[str] | None = None,
         patience: float = 300.0,
     ) -> None:
         check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
-        address, _, link = url.partition("#")
-        base, _, name = address.rstrip("/").rpartition("/")
-        if not urlsplit(base).netloc or not name:
-            raise ValueError(f"url must be an address with the campaign's name, such as {address}/NAME, got {url!r}")
-        pins = dict(parse_qsl(link))
-        pinned_key = pinned_key or pins.get("collector-key")
-        pinned_shuffler = pinned_shuffler or pins.get("shuffler-key")
-        self._url = f"{base}/v1/campaigns/{name}"
-        self._tokens = [token] if isinstance(token, str) else list(token or ())
-        self._ledger, self._patience = ledger, patience
+        if least_threshold is not None:
+            check_number("least_threshold", least_threshold, 2, MOST_PEOPLE, integer=True)
+        target = read_target(url, pinned_key=pinned_key, pinned_shuffler=pinned_shuffler, shuffler_url=shuffler_url)
+        self._tokens = _checked_tokens(token)
+        self._url = target.url
+        self._ledger = ledger
+        self._patience = patience
         fetched = self._request("GET", self._url)
         self._document = read_document(fetched.content)
         self.campaign = self._document.campaign
         signature = fetched.headers.get("SSTQ-Signature", "")
-        self.key = signer(fetched.content, signature, self._document.keys, pinned_key)
+        self.key = signer(fetched.content, signature, self._document.keys, target.collector_key)
         self._price = ledger_price(self.campaign.mechanism)
-        if self.campaign.name != name:
-            raise _refusal(f"the collector returned the campaign {self.campaign.name!r} instead of {name!r}")
+        if self.campaign.name != target.name:
+            raise _refusal(f"the collector returned the campaign {self.campaign.name!r} instead of {target.name!r}")
         if (shuffling := self.campaign.shuffling) is not None:
-            if pinned_key is None or pinned_shuffler is None:
+            if target.collector_key is None or target.shuffler_key is None:
                 raise _refusal(
                     "a shuffled campaign needs both public keys, known from its operators: pass pinned_key and "
                     "pinned_shuffler, or a link that has them"
                 )
-            self._check_shuffler(shuffling, fetched, base, pinned_shuffler, least_threshold)
-        elif pinned_shuffler is not None or least_threshold is not None:
+            self._check_shuffler(shuffling, fetched, target.address, target.shuffler_key)
+            if least_threshold is not None:
+                self._check_crowd(shuffling, least_threshold)
+        elif target.shuffler_key is not None or shuffler_url is not None or least_threshold is not None:
             raise _refusal("the campaign names no shuffler instead of the pinned one")
         if self._price > most_epsilon:
             asked = f"the campaign asks for epsilon = {self._price!r} per person"
             remedy = f"To allow it, pass most_epsilon={self._price!r}"
             raise _refusal(f"{asked}, more than most_epsilon = {most_epsilon!r}", remedy)
+        if outbox is None and ledger is not None:
+            outbox = ledger.path.with_name(f"{ledger.path.name}.outbox")
+        # Campaigns of one name at two collectors are two.
+        self.outbox = Outbox(f"{self.campaign.name} {self.key} {self.campaign.digest}", outbox)
 
-    def _check_shuffler(
-        self, terms: Shuffling, fetched: Answer, base: str, pinned: str, least_threshold: int | None
-    ) -> None:
-        """ValueError unless the shuffler is the pinned one, is here, mixes enough people and signed the document.
+    def _check_shuffler(self, terms: Shuffling, fetched: Answer, address: str, pinned: str) -> None:
+        """ValueError unless the shuffler is the pinned one, is here, and signed the document.
 
         Its signature covers its address, both sealing keys and the terms. It signs one document for everybody, so the
         collector cannot give one person a key or an address of their own.
         """
         if terms.key != pinned:
             raise _refusal(f"the campaign names the shuffler {terms.key} instead of the pinned one")
-        if terms.url != base:
+        if terms.url != address:
             remedy = f"If its operator confirms that address, use {terms.url}/{self.campaign.name}"
-            raise _refusal(f"the campaign's shuffler is at {terms.url}, not at {base}", remedy)
-        crowd = terms.threshold if terms.below_threshold == "drop" else 1
-        if least_threshold is not None and crowd < least_threshold:
-            fewer = f"fewer than least_threshold = {least_threshold}"
-            raise _refusal(f"the campaign forwards crowds of {crowd} people, {fewer}")
+            raise _refusal(f"the campaign's shuffler is at {terms.url}, not at {address}", remedy)
         try:
             signature = fetched.headers.get("SSTQ-Shuffler-Signature", "")
             verify(fetched.content, signature, bytes.fromhex(pinned), SHUFFLER_PREFIX)
         except ValueError as error:
-            raise _refusal(f"{base} is not the shuffler that the campaign names") from error
+            raise _refusal(f"{address} is not the shuffler that the campaign names") from error
+
+    def _check_crowd(self, terms: Shuffling, least_threshold: int) -> None:
+        """ValueError unless every crowd has at least so many people whom no single party can be."""
+        crowd = terms.threshold if terms.below_threshold == "drop" else 1
+        if crowd < least_threshold:
+            fewer = f"fewer than least_threshold = {least_threshold}"
+            raise _refusal(f"the campaign forwards crowds of {crowd} people, {fewer}")
+        if self.campaign.senders == "everybody":
+            raise _refusal(
+                f"least_threshold = {least_threshold} protects nobody where senders = 'everybody': one party may be "
+                "all the others of a crowd",
+                "Ask for a campaign with single-use tokens, or leave out least_threshold",
+            )
+
+    def check_ready(self) -> None:
+        """ValueError unless the campaign is open and there is a token if it needs one."""
+        campaign = self.campaign
+        now = datetime.now(UTC)
+        status = campaign.status(now)
+        if status != "open":
+            when = campaign.opens if status == "scheduled" else campaign.closes
+            happens = "opens" if status == "scheduled" else "closed"
+            raise _refusal(
+                f"{campaign.name} {happens} at {when:%Y-%m-%dT%H:%M:%SZ}, and it is {now:%Y-%m-%dT%H:%M:%SZ}"
+            )
+        if campaign.senders != "everybody" and not self._tokens:
+            raise ArgumentError("token", f"must be given: {campaign.name} takes messages with a token only")
 
     def check_people(self, people: int) -> None:
-        """ValueError if the messages of so many people need tokens that this client does not have."""
-        campaign, tokens = self.campaign, len(self._tokens)
+        """ValueError unless messages of so many people may be sent with these tokens."""
+        campaign = self.campaign
+        tokens = len(self._tokens)
         if campaign.senders == "single-use" and people != tokens:
             raise ValueError(f"X must be one vector per single-use token, got {people} and {tokens} tokens")
         anonymous = campaign.senders == "everybody" and campaign.shuffling is None and not tokens
@@ -152,16 +213,20 @@ class Client:
             progress: called with the number of messages after each upload.
 
         Raises:
-            ValueError: the server refused an upload, or did not accept it within the client's patience; the message
-                says how many messages were stored.
+            DeliveryError: some messages were not acknowledged. They wait in the outbox, or were refused for good.
+            ValueError: nothing was spent or sent.
         """
+        self.check_ready()
         return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
 
-    def send_messages(self, messages: Messages, *, progress: Callable[[int], object] = lambda _: None) -> int:
+    def send_messages(
+        self, messages: Messages, *, names: Iterable[str] = (), progress: Callable[[int], object] = lambda _: None
+    ) -> int:
         """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
 
         Args:
             messages: the messages of all people; with several per person, slot by slot.
+            names: what they were made of, such as hashes of files; the outbox remembers what was sent.
             progress: called with the number of messages after each upload.
         """
         if messages.digest != self.campaign.digest:
@@ -170,50 +235,134 @@ class Client:
             raise ValueError(
                 "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
             )
-        total, slots = len(messages), self.campaign.slots
+        self.check_ready()
+        slots = self.campaign.slots
         shuffling = self.campaign.shuffling
-        if shuffling is not None and total % slots:
-            raise ValueError(f"messages must be {slots} per person, slot by slot, got {total}")
-        self.check_people(total // slots)
-        if self._ledger is not None and total:
-            self._ledger.spend(self._price, f"{self.campaign.name} {secrets.token_hex(16)}")
-        sent, uploads = 0, self._packed(messages) if shuffling is None else self._sealed(messages, shuffling)
-        for (body, count), token in zip(uploads, cycle(self._tokens or [None]), strict=False):
-            stated = count if shuffling is None else 1  # person
-            headers = {
-                "Content-Type": "application/octet-stream",
-                "Idempotency-Key": secrets.token_hex(16),
-                "SSTQ-Count": str(stated),
-                "SSTQ-Digest": self.campaign.digest,
-            }
-            try:
-                receipt = self._request("POST", f"{self._url}/messages", token=token, headers=headers, body=body)
-                if receipt.json() != {"count": stated}:
-                    raise RequestError(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
-            except RequestError as error:
-                raise ValueError(f"{error} ({sent} of {total} messages were stored)") from error
-            sent += count
-            progress(count)
+        if shuffling is not None and len(messages) % slots:
+            raise ValueError(f"messages must be {slots} per person, slot by slot, got {len(messages)}")
+        with self.outbox.locked():
+            self._check_nothing_waits()
+            self.check_people(len(messages) // slots)
+            uploads = self._packed(messages) if shuffling is None else self._sealed(messages, shuffling)
+            name = f"{self.campaign.name} {secrets.token_hex(16)}"
+            self.outbox.put(name, uploads, names, needs_ledger=self._ledger is not None)
+            return self._deliver(progress)
+
+    def _check_nothing_waits(self) -> None:
+        waiting = self.outbox.messages()
+        if waiting:
+            raise DeliveryError(
+                f"{waiting} messages to {self.campaign.name} wait in the outbox ({self.outbox}); nothing was sent. "
+                "Send them first with send_waiting(), which repeats the same bytes and spends nothing more",
+                waiting,
+            )
+
+    def send_waiting(self, *, progress: Callable[[int], object] = lambda _: None) -> int:
+        """Send what waits in the outbox for this campaign, byte by byte as before; returns how many were acknowledged.
+
+        It spends nothing more. Call it when the program starts: ``client.send_waiting() or client.send(x)`` sends one
+        answer, however often the program is killed.
+        """
+        with self.outbox.locked():
+            return self._deliver(progress)
+
+    def _deliver(self, progress: Callable[[int], object]) -> int:
+        """Pay for and send what waits, the oldest first; returns how many messages were acknowledged."""
+        sent = 0
+        total = self.outbox.messages()
+        paid = ""
+        refusals: list[str] = []
+        for waiting in self.outbox.waiting():
+            if waiting.answer != paid:
+                self._pay(waiting)
+                paid = waiting.answer
+            refusal = self._refusal_of(waiting.upload, sent, total)
+            self.outbox.finish(waiting, acknowledged=refusal is None)
+            if refusal is None:
+                sent += waiting.upload.messages
+            else:
+                refusals.append(refusal)
+            progress(waiting.upload.messages)
+        if refusals:
+            raise DeliveryError(
+                f"{refusals[0]} ({sent} of {total} messages were stored, the others were refused for good). Whoever "
+                f"refused a message has seen it, so its epsilon = {self._price!r} stays spent",
+                waiting=0,
+            )
         return sent
 
-    def _packed(self, messages: Messages) -> Iterator[tuple[bytes, int]]:
-        """Iterate over the bodies of uploads, with the number of messages in each."""
+    def _pay(self, waiting: Waiting) -> None:
+        """Charge the ledger for an answer, unless that was done; an answer that it does not pay for is dropped."""
+        if not waiting.needs_ledger:
+            return
+        if self._ledger is None:
+            raise ArgumentError("ledger", f"must be given: the ledger pays for what waits in {self.outbox}")
+        try:
+            self._ledger.spend(self._price, waiting.answer)
+        except RoundAlreadySpent:
+            pass
+        except BudgetExhausted:
+            self.outbox.drop(waiting.answer)
+            raise
+
+    def _refusal_of(self, upload: Upload, sent: int, total: int) -> str | None:
+        """Send an upload; returns why it was refused for good, or None. DeliveryError if it still waits."""
+        try:
+            self._upload(upload)
+        except ValueError as error:
+            status = getattr(error, "status", None)
+            if status in _FINAL or (status == _TOKEN_REFUSED and upload.token is not None):
+                return str(error)
+            left = self.outbox.messages()
+            wait = f"{left} wait in the outbox ({self.outbox}); send_waiting() repeats them and spends nothing more"
+            raise DeliveryError(f"{error} ({sent} of {total} messages were stored, {wait})", left) from error
+        return None
+
+    def _upload(self, upload: Upload) -> None:
+        """Send an upload until it is acknowledged; ValueError if it was not."""
+        token = upload.token
+        if token is None and self._tokens:
+            token = self._tokens[0]
+        stated = upload.messages if self.campaign.shuffling is None else 1  # person
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Idempotency-Key": upload.key,
+            "SSTQ-Count": str(stated),
+            "SSTQ-Digest": self.campaign.digest,
+        }
+        receipt = self._request("POST", f"{self._url}/messages", token=token, headers=headers, body=upload.body)
+        if receipt.json() != {"count": stated}:
+            raise RequestError(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
+
+    def _packed(self, messages: Messages) -> Iterator[Upload]:
+        """Iterate over the uploads of messages that are not sealed, as large as the campaign allows."""
         most = self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
+        tokens = self._single_use_tokens()
         for start in range(0, len(messages), most):
             some = messages[start : start + most]
-            yield some.to_bytes(), len(some)
+            yield Upload(secrets.token_hex(16), len(some), some.to_bytes(), next(tokens))
 
-    def _sealed(self, messages: Messages, terms: Shuffling) -> Iterator[tuple[bytes, int]]:
+    def _sealed(self, messages: Messages, terms: Shuffling) -> Iterator[Upload]:
         """Iterate over the people: their messages sealed for the collector's newest key, covered for the shuffler."""
-        campaign, newest = self.campaign, self._document.sealing_keys[0]
-        crowd, cover = campaign.crowd(newest), bytes.fromhex(terms.sealing_key)
-        rows, people = payloads(messages), len(messages) // campaign.slots
+        campaign = self.campaign
+        newest = self._document.sealing_keys[0]
+        crowd = campaign.crowd(newest)
+        cover = bytes.fromhex(terms.sealing_key)
+        rows = payloads(messages)
+        people = len(messages) // campaign.slots
+        tokens = self._single_use_tokens()
         for person in range(people):
-            yield seal_person(rows[person::people], crowd, newest, cover), campaign.slots
+            body = seal_person(rows[person::people], crowd, newest, cover)
+            yield Upload(secrets.token_hex(16), campaign.slots, body, next(tokens))
+
+    def _single_use_tokens(self) -> Iterator[str | None]:
+        """The tokens that belong to one upload each and wait with it; None without end where there are none."""
+        return iter(self._tokens) if self.campaign.senders == "single-use" else repeat(None)
 
     def _request(self, method: str, url: str, **options: Any) -> Answer:
         """Repeat a request, with growing pauses, until a further try would not change the answer."""
-        ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        ends = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE
         while True:
             try:
                 return request(method, url, **options)
@@ -226,6 +375,14 @@ class Client:
                     _LOG.warning("%s; retrying for %g seconds", error, self._patience)
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _checked_tokens(token: str | Sequence[str] | None) -> list[str]:
+    tokens = [token] if isinstance(token, str) else list(token or ())
+    for one in tokens:
+        if not isinstance(one, str) or not re.fullmatch("[!-~]([ -~]*[!-~])?", one):
+            raise ArgumentError("token", "must be printable ASCII characters, got another")  # which is secret
+    return tokens
 
 
 def _refusal(problem: str, remedy: str = "") -> ValueError:

@@ -1,0 +1,188 @@
+"""Messages that were paid for and not acknowledged yet: they wait here, and the same bytes are sent again.
+
+An answer is everything that one call of `Client.send` encoded: one or more uploads. It is written here before a ledger
+is charged, and leaves when its last upload was acknowledged or refused for good. So whatever kills the process, nothing
+is encoded or paid for twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sstq.files.atomic import locked_file
+
+__all__ = ["Outbox", "Upload"]
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS outbox (salt BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS uploads (
+    number INTEGER PRIMARY KEY,
+    campaign TEXT NOT NULL,
+    answer TEXT NOT NULL,
+    key TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    token TEXT,
+    ledger INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_campaign ON uploads (campaign, number);
+CREATE TABLE IF NOT EXISTS names (
+    campaign TEXT NOT NULL,
+    answer TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    sent INTEGER NOT NULL DEFAULT 0
+);
+"""
+_VERSION = 1
+
+
+class Upload(NamedTuple):
+    """The body of an upload with the key that makes it count once, and its single-use token if it has one."""
+
+    key: str
+    messages: int
+    body: bytes
+    token: str | None = None
+
+
+class Waiting(NamedTuple):
+    """An upload that waits: its place in the outbox, its answer, and whether a ledger pays for that."""
+
+    number: int
+    answer: str
+    needs_ledger: bool
+    upload: Upload
+
+
+class Outbox:
+    """The answers to one campaign that wait, in a private SQLite file; without a path they are kept in memory.
+
+    Args:
+        campaign: the campaign, as precisely as the client knows it. Several campaigns may share a file.
+        path: the file; created, readable by its owner only, if it does not exist. Its folder must.
+
+    Examples:
+        >>> outbox = Outbox("steps")
+        >>> outbox.put("answer 1", [Upload("00" * 16, 1, b"message")], ["week 12"], needs_ledger=False)
+        >>> [waiting] = outbox.waiting()
+        >>> waiting.upload.body
+        b'message'
+        >>> outbox.finish(waiting, acknowledged=True)
+        >>> list(outbox.waiting()), outbox.were_sent(["week 12", "week 13"])
+        ([], ['week 12'])
+    """
+
+    def __init__(self, campaign: str, path: str | os.PathLike[str] | None = None) -> None:
+        self._campaign = campaign
+        self.path = None if path is None else Path(path).resolve()
+        if self.path is None:
+            self._lock: AbstractContextManager[Any] = threading.Lock()
+        else:
+            # SQLite would create a file that others may read.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        try:
+            self._database = sqlite3.connect(self.path or ":memory:", timeout=60.0, check_same_thread=False)
+            # An answer must last as soon as it is here; what has left must not be readable.
+            self._database.executescript("PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;")
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{self}: this is not an outbox, or it is damaged: {error}") from error
+
+    def _prepare(self) -> None:
+        with self._database:
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise ValueError(f"{self}: the outbox has version {version}, this library reads {_VERSION}")
+        self._database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+        with self._database:
+            salt = secrets.token_bytes(16)
+            self._database.execute("INSERT INTO outbox SELECT ? WHERE NOT EXISTS (SELECT * FROM outbox)", (salt,))
+        (self._salt,) = self._database.execute("SELECT salt FROM outbox").fetchone()
+
+    def __str__(self) -> str:
+        return "memory" if self.path is None else str(self.path)
+
+    def locked(self) -> AbstractContextManager[Any]:
+        """Hold the outbox against other threads and processes while an answer is on its way."""
+        if self.path is None:
+            return self._lock
+        return locked_file(self.path.with_name(f"{self.path.name}.lock"))
+
+    def put(self, answer: str, uploads: Iterable[Upload], names: Iterable[str], *, needs_ledger: bool) -> None:
+        """Keep an answer; when this returns, it lasts.
+
+        Args:
+            answer: a name of its own; its expense in the ledger has the same.
+            uploads: its uploads, in the order to send them.
+            names: what it was made of, such as hashes of files.
+            needs_ledger: whether a ledger pays for it, so that no client without one may send it.
+        """
+        with self._database:
+            self._database.executemany(
+                "INSERT INTO uploads (campaign, answer, ledger, key, count, body, token) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                ((self._campaign, answer, needs_ledger, *upload) for upload in uploads),
+            )
+            self._database.executemany(
+                "INSERT INTO names (campaign, answer, hash) VALUES (?, ?, ?)",
+                [(self._campaign, answer, self._hash(name)) for name in names],
+            )
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Iterate over the uploads that wait, oldest first; they may be finished meanwhile."""
+        number = 0
+        query = (
+            "SELECT number, answer, ledger, key, count, body, token FROM uploads "
+            "WHERE campaign = ? AND number > ? ORDER BY number LIMIT 1"
+        )
+        while row := self._database.execute(query, (self._campaign, number)).fetchone():
+            number, answer, needs_ledger, *upload = row
+            yield Waiting(number, answer, bool(needs_ledger), Upload(*upload))
+
+    def messages(self) -> int:
+        """Return how many messages wait."""
+        query = "SELECT COALESCE(SUM(count), 0) FROM uploads WHERE campaign = ?"
+        (count,) = self._database.execute(query, (self._campaign,)).fetchone()
+        return int(count)
+
+    def finish(self, waiting: Waiting, *, acknowledged: bool) -> None:
+        """Remove an upload that was acknowledged or refused for good; names count as sent from the first receipt on."""
+        with self._database:
+            self._database.execute("DELETE FROM uploads WHERE number = ?", (waiting.number,))
+            if acknowledged:
+                self._database.execute("UPDATE names SET sent = 1 WHERE answer = ?", (waiting.answer,))
+            left = "SELECT * FROM uploads WHERE answer = ?"
+            self._database.execute(
+                f"DELETE FROM names WHERE answer = ? AND sent = 0 AND NOT EXISTS ({left})",  # noqa: S608
+                (waiting.answer, waiting.answer),
+            )
+
+    def drop(self, answer: str) -> None:
+        """Remove an answer that was not paid for."""
+        with self._database:
+            for table in ("uploads", "names"):
+                self._database.execute(f"DELETE FROM {table} WHERE answer = ?", (answer,))  # noqa: S608
+
+    def were_sent(self, names: Iterable[str]) -> list[str]:
+        """Return those names of which something was acknowledged."""
+        return self._named(names, "sent = 1")
+
+    def still_wait(self, names: Iterable[str]) -> list[str]:
+        """Return those names of which something waits."""
+        return self._named(names, "answer IN (SELECT answer FROM uploads)")
+
+    def _named(self, names: Iterable[str], condition: str) -> list[str]:
+        query = f"SELECT hash FROM names WHERE campaign = ? AND {condition}"  # noqa: S608 (a constant)
+        hashes = {row[0] for row in self._database.execute(query, (self._campaign,))}
+        return [name for name in names if self._hash(name) in hashes]
+
+    def _hash(self, name: str) -> str:
+        """A salted hash: whoever reads the file cannot compare it with that of another machine."""
+        return hashlib.sha256(self._salt + name.encode()).hexdigest()
