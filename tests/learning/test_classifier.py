@@ -179,31 +179,17 @@ def corners(count, seed):
     return X, (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
-def test_features_are_chosen_by_people_who_try_them(seed):
+def test_random_cosines_learn_what_no_line_separates(seed):
     X, y = corners(20_000, seed)
-    model = PrivateClassifier(6.0, features="auto", public=X[:500], random_state=seed).fit(X[500:], y[500:])
-    report = model.report(X, y)
-    # Nothing can be learned from columns. Measured over four seeds: 0.47 to 0.54 beside 0.80 to 0.85, with standard
-    # errors of about 0.04, and 0.87 in the end. Seven joint standard errors: fails for one seed in 10¹¹.
-    assert isinstance(model.features_, FourierFeatures)
-    assert report.trials["fourier"] > report.trials["columns"]
-    assert report.true_accuracy > 0.75
-    assert report.people["trials"] == 3900
-    assert sum(report.people.values()) == 19_500
-    assert "features by trial: columns" in str(report)
-
-
-def test_trials_come_first_in_a_deployment():
-    X, y = corners(300, 0)
-    server = PrivateClassifier(6.0, features="auto", public=X[:100], classes=[0, 1])
-    assert server.cohorts_left == 3 * ("pilot", "main", "check", "classes")
-    while server.cohorts_left:
-        server.learn(server.question(300).encode(X, y))
-    assert server.report_.people["trials"] == 2 * 4 * 300
-    with pytest.raises(ValueError, match="public must be given for features='auto'"):
-        PrivateClassifier(features="auto", bounds=BOUNDS).fit(X, y)
-    with pytest.raises(ValueError, match="features must be"):
-        PrivateClassifier(features="best", bounds=BOUNDS).fit(X, y)
+    cosines = FourierFeatures([0.0] * 3, [1.0] * 3)
+    model = PrivateClassifier(6.0, features=cosines, public=X[:500], random_state=seed).fit(X[500:], y[500:])
+    # Measured over four seeds: 0.87 to 0.9 with standard errors of 0.01; columns have 0.5.
+    assert model.report(X, y).true_accuracy > 0.75
+    for name in ("auto", "best"):
+        with pytest.raises(
+            ValueError, match=f"features must be None, a callable or a fitted transformer, got '{name}'"
+        ):
+            PrivateClassifier(features=name, bounds=BOUNDS).fit(X, y)
 
 
 # --- scikit-learn's manners

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,15 +20,13 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.learning.cohorts import CohortEstimator, Rng, generator_of
 from sstq.learning.directions import Basis, energy_profile, fixed_basis, public_basis
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
-from sstq.learning.features import FeatureMap, Floats, FourierFeatures, apply_features, scaled_columns, unit_rows
+from sstq.learning.features import FeatureMap, Floats, apply_features, scaled_columns, unit_rows
 from sstq.learning.questions import Question
 from sstq.learning.report import LearningReport, accuracy_by_class, judged_forms
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
 
-# The share of all people who try each feature map, and of these the share who judge it.
-_TRIAL_PEOPLE, _TRIAL_CHECKS = 0.1, 0.2
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
 _CENTRE_PEOPLE, _PILOT_PEOPLE = 0.15, 0.1
 # The directions at which the noise of a message is predicted; it hardly depends on them.
@@ -52,9 +50,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         delta: the total δ per person behind a shuffler.
         messages: the messages per person to a shuffler, each mixed with those of its own slot.
         features: the public feature map: a callable or a fitted transformer, whose features need no scaling; None for
-            the columns of a table. Built-in maps are `Pixels`, `GradientHistograms` and `FourierFeatures`. "auto" tries
-            columns and `FourierFeatures` on a tenth of the people each, who answer nothing else; those of them who
-            check choose, and all others send what was chosen.
+            the columns of a table. Built-in maps are `Pixels`, `GradientHistograms` and `FourierFeatures`.
         bounds: public ends of the columns: {name: (low, high)}, an array (D, 2), or one pair for all of them. Columns
             are scaled by them, or by `public` if they are None.
         public: public examples without labels, like `X` of `fit`, for the centre, the directions and their covariance;
@@ -121,20 +117,11 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         if len(unknown):
             got = f"got {y[unknown[0]].item()!r} in row {unknown[0]}"
             raise ValueError(f"y must be among the classes {self.classes_.tolist()}, {got}")
-        if self._trials:
-            tried = round(_TRIAL_PEOPLE * len(X))
-            order = (rng or np.random.default_rng()).permutation(len(X))
-            *parts, rest = np.split(order, [tried * number for number in range(1, len(self._trials) + 1)])
-            for trial, part in zip(self._trials, parts, strict=True):
-                trial._simulate(X[part], y[part], rng)
-            X, y = X[rest], y[rest]
-        self._simulate(X, y, rng)
-        return self
-
-    def _simulate(self, X: Any, y: Any, rng: Rng) -> None:
-        sizes, mapped = self.cohort_sizes(len(X)), apply_features(self._features(), X)
+        sizes = self.cohort_sizes(len(X))
+        mapped = apply_features(self._map, X)
         self._width = mapped.shape[1]
         self._teach(mapped, y, rng, sizes)
+        return self
 
     def _answers(self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng) -> Estimate:
         if self.trust == "local":
@@ -166,39 +153,16 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         self._report = LearningReport(self.epsilon, self.delta if shuffled else 0.0)
 
     def _begin_features(self, columns: int | None) -> None:
-        """Choose the feature map, or the classifiers that try maps on people of their own."""
-        self._trials: list[PrivateClassifier] = []
-        auto, self._map = isinstance(self.features, str), self.features
-        if auto:
-            check_option("features", self.features, ("auto",))
-            if self.public is None:
-                raise ValueError("public must be given for features='auto', got None: their directions come from it")
-        elif self.features is not None:
-            if self.bounds is not None:
-                raise ValueError("bounds must be left out: features have a scale already")
+        """Take the given feature map, or scale the columns of a table."""
+        if self.features is None:
+            names = getattr(self, "feature_names_in_", None)
+            self._map = scaled_columns(self.bounds, self.public, columns, names)
             return
-        names = getattr(self, "feature_names_in_", None)
-        self._map = scaled_columns(self.bounds, self.public, columns, names)
-        for each in (self._map, FourierFeatures(self._map.centre, self._map.spread)) if auto else ():
-            trial = clone(self).set_params(features=each, bounds=None, check_people=_TRIAL_CHECKS)
-            trial._begin(self.classes_)
-            self._trials.append(trial)
-
-    def _features(self) -> FeatureMap:
-        """The feature map: after the trials that of the best one, and the report says what they took."""
-        if self._trials and not self._report.trials:
-            best = max(self._trials, key=lambda trial: trial.report_.predicted_accuracy)
-            reports = {trial._map.name: trial.report_ for trial in self._trials}
-            self._map, self._report = (
-                best._map,
-                replace(
-                    self._report,
-                    people={"trials": sum(sum(tried.people.values()) for tried in reports.values())},
-                    local_epsilon=max(tried.local_epsilon for tried in reports.values()),
-                    trials={name: tried.predicted_accuracy for name, tried in reports.items()},
-                ),
-            )
-        return self._map
+        if isinstance(self.features, str):
+            raise ValueError(f"features must be None, a callable or a fitted transformer, got {self.features!r}")
+        if self.bounds is not None:
+            raise ValueError("bounds must be left out: features have a scale already")
+        self._map = self.features
 
     def cohort_sizes(self, clients: int) -> dict[str, int]:
         """Return the sizes of the cohorts for this many people, in the order of the questions.
@@ -235,7 +199,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         return replace(self._main, kind="recall", mechanism=mechanism, scores=[(self.coef_, self.intercept_)])
 
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
-        features, groups = self._features(), len(self.classes_)
+        features, groups = self._map, len(self.classes_)
         if self._basis is None:
             self._basis = public_basis(apply_features(features, cast(ArrayLike, self.public)))
         # The pilot is asked along the directions that all people would be asked along.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -39,7 +39,6 @@ class CohortEstimator(BaseEstimator):  # type: ignore[misc]
 
     _cohorts: list[str]  # still to be asked
     _asked: Question | None = None  # waiting for answers
-    _trials: Sequence[CohortEstimator] = ()  # asked before this one, each with cohorts of its own
 
     # --- a deployment
 
@@ -51,7 +50,7 @@ class CohortEstimator(BaseEstimator):  # type: ignore[misc]
     def cohorts_left(self) -> tuple[str, ...]:
         """The cohorts still to be asked, in a deployment."""
         self._begin_once()
-        return tuple(cohort for one in (*self._trials, self) for cohort in one._cohorts)
+        return tuple(self._cohorts)
 
     def question(self, people: int) -> Question:
         """Return the question for the next cohort of this many people; publish its `to_json`.
@@ -59,8 +58,7 @@ class CohortEstimator(BaseEstimator):  # type: ignore[misc]
         Call `learn` with the messages of the cohort, then ask the next one, until `cohorts_left` is empty.
         """
         self._begin_once()
-        asking = next((trial for trial in self._trials if trial._cohorts), self)
-        return asking._question(people, generator_of(self.random_state))
+        return self._question(people, generator_of(self.random_state))
 
     def learn(self, messages: Messages) -> Self:
         """Learn from the messages of the cohort that was asked last.
@@ -68,12 +66,10 @@ class CohortEstimator(BaseEstimator):  # type: ignore[misc]
         With a shuffler they must have been mixed, slot by slot, before the server got them; this is not checked.
         Fewer people than the question was for are then refused: the privacy guarantee depends on their number.
         """
-        askers: tuple[CohortEstimator, ...] = (*self._trials, self)
-        for one in askers:
-            if one._asked is not None:
-                one._learn(one._asked.mechanism.aggregator().update(messages).mean())
-                return self
-        raise ValueError("learn needs the messages of a question: call question first")
+        if self._asked is None:
+            raise ValueError("learn needs the messages of a question: call question first")
+        self._learn(self._asked.mechanism.aggregator().update(messages).mean())
+        return self
 
     def _question(self, people: int, rng: Rng) -> Question:
         people = check_argument("people", people, of="clients")

@@ -37,8 +37,6 @@ class LearningReport:
         accuracy_stderr: its standard error, widened so that 95 % intervals of all forms hold at once.
         accuracies: the reported accuracy of every form.
         by_class: the accuracy of every class and its standard error; nan for classes too rare to tell.
-        trials: the reported accuracy of every feature map that was tried, with `features="auto"`; how many people that
-            took is in `people`.
         true_accuracy: the accuracy on labelled examples given to `report`, in simulations.
         true_stderr: its standard error, which is that of so many examples.
     """
@@ -55,7 +53,6 @@ class LearningReport:
     accuracy_stderr: float = math.nan
     accuracies: dict[Form, float] = field(default_factory=dict)
     by_class: dict[Any, tuple[float, float]] = field(default_factory=dict)
-    trials: dict[str, float] = field(default_factory=dict)
     true_accuracy: float = math.nan
     true_stderr: float = math.nan
 
@@ -86,9 +83,6 @@ class LearningReport:
             parts.append(_percent(*self.balanced_accuracy, "balanced over classes"))
         if not math.isnan(self.true_accuracy):
             parts.append(_percent(self.true_accuracy, self.true_stderr, "true"))
-        if self.trials:
-            tried = ", ".join(f"{name} {100 * accuracy:.1f} %" for name, accuracy in self.trials.items())
-            parts.append(f"features by trial: {tried}")
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
         return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
 
