@@ -7,6 +7,8 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sstq
 from sstq.accounting import shuffled_epsilon
@@ -84,6 +86,52 @@ def test_the_bound_is_the_claim_in_small_crowds(ratio, part, clients):
         assert exact * (1 - 1e-9) <= bound(blanket, clients, total) <= exact * 1.01 + 1e-10
 
 
+@pytest.mark.parametrize(
+    ("ratio", "part"),
+    [(Fraction(11, 10), Fraction(1)), (Fraction(11, 10), Fraction(1, 4)), (Fraction(4), Fraction(1, 2))],
+)
+def test_wide_groups_and_cells_err_on_the_safe_side(monkeypatch, ratio, part):
+    """Groups and cells so wide that small crowds, which are enumerated, have several numbers in each."""
+    monkeypatch.setattr("sstq.accounting.blanket._CLONES_WIDTH", 0.3)
+    monkeypatch.setattr("sstq.accounting.blanket._REST_WIDTH", 0.3)
+    blanket = Blanket(float(ratio), float(part / (ratio + 1)))
+    for share in (0.0, 0.2, 0.5, 0.8):
+        total = share * math.log(ratio)
+        exact = claimed(Fraction(blanket.ratio), Fraction(blanket.inside), 20, Fraction(math.exp(total)))
+        assert exact <= bound(blanket, 20, total)
+
+
+@pytest.mark.parametrize(("ratio", "inside"), [(3.0, 0.2), (20.0, 0.04)])
+def test_what_is_left_out_counts_as_infinite(ratio, inside):
+    """Clones outside of Bernstein's interval, the rest below its own, and the tail of the split of the clones."""
+    clients, tail = 30, 0.3
+    blanket = Blanket(ratio, inside)
+    clones = range(1, clients + 1)
+    likely = [binomial_mass(clients - 1, 2 * inside, count - 1) for count in clones]
+    low, high = bernstein(clients - 1, 2 * inside, tail)
+    lost = sum(mass for count, mass in zip(clones, likely, strict=True) if not low <= count - 1 <= high)
+    expected = inside * (ratio + 1) * lost
+    chance = blanket.elsewhere / (1 - 2 * inside)
+    for count, mass in zip(clones, likely, strict=True):
+        if low <= count - 1 <= high:
+            rest = clients - count
+            missed = sum(binomial_mass(rest, chance, r) for r in range(int(bernstein(rest, chance, tail)[0])))
+            expected += 2 * inside * mass * (missed * (ratio + 1) / 2 + tail * (rest * chance / count + ratio))
+    assert lost > 0.005
+    assert blanket.losses(clients, tail).infinite == pytest.approx(expected, rel=1e-3)
+
+
+def binomial_mass(trials, chance, successes):
+    return math.comb(trials, successes) * chance**successes * (1 - chance) ** (trials - successes)
+
+
+def bernstein(trials, chance, tail):
+    """Where a binomial number is but for `tail` on each side."""
+    mean, log = trials * chance, -math.log(tail)
+    reach = math.sqrt(2 * log * mean * (1 - chance)) + log
+    return max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
+
+
 @pytest.mark.parametrize(("epsilon", "share"), [(3.0, 0.05), (9.0, 0.0005)])
 @pytest.mark.parametrize("delta", [1e-4, 1e-12])
 def test_groups_and_cells_cost_little(epsilon, share, delta):
@@ -155,6 +203,27 @@ def test_the_numbers_of_every_kind_of_law():
     mixed = Blanket.of_law(EitherLaw([draw, coin], [Fraction(1, 2), Fraction(1, 2)]))
     assert mixed.inside == pytest.approx((1 - 7 / 12) / 2, rel=1e-8)
     assert Blanket.of_law(EitherLaw([draw, coin])).inside == pytest.approx(0.25, rel=1e-15)
+
+
+@pytest.mark.parametrize("ratio", [Fraction(7, 3), Fraction(10**20 + 1, 10**19), Fraction(math.nextafter(5.0, 6.0))])
+@pytest.mark.parametrize("apart", [Fraction(1, 5), Fraction(1, 7), Fraction(10**17 - 1, 10**18)])
+def test_both_numbers_of_a_blanket_are_rounded_up(ratio, apart):
+    blanket = Blanket.exact(ratio, apart)
+    assert Fraction(math.nextafter(blanket.ratio, 0)) < ratio <= Fraction(blanket.ratio)
+    assert Fraction(math.nextafter(blanket.inside, 0)) < apart / (ratio - 1) <= Fraction(blanket.inside)
+
+
+@given(st.fractions(min_value=1, max_value=1000))
+def test_both_inside_sets_fit_into_what_all_share(ratio):
+    blanket = Blanket.exact(ratio, Fraction(1))
+    assert 0 <= 1 - Fraction(blanket.inside) * (Fraction(blanket.ratio) + 1) < Fraction(1, 2**50)
+
+
+def test_frames_cost_a_margin_for_how_they_are_drawn():
+    draw = Law("two-level", 8, [(2, TOTAL // 2)])
+    mixed = Blanket.of_law(EitherLaw([draw, draw], [Fraction(1, 2), Fraction(1, 2)]))
+    margin = Fraction(mixed.inside) - Fraction(Blanket.of_law(draw).inside)  # (1 − γ)/(E − 1) at E = 3
+    assert Fraction(1, 2**32) <= margin <= Fraction(1, 2**32) + Fraction(1, 2**50)
 
 
 @pytest.mark.parametrize(
