@@ -77,6 +77,19 @@ def test_the_cap_of_a_round(path):
     ledger.spend(0.5, "a")
 
 
+def test_the_sum_is_that_of_the_doubles_and_not_a_sum_in_doubles(path):
+    """Ten times the double 0.1, which is a little above a tenth, is more than 1; added up in doubles it is less."""
+    ledger = Ledger(path, epsilon=1.0)
+    for name in range(9):
+        ledger.spend(0.1, name)
+        spent, left = (name + 1) * Fraction(0.1), 1 - (name + 1) * Fraction(0.1)
+        assert Fraction(math.nextafter(ledger.spent, 0)) < spent <= Fraction(ledger.spent)
+        assert Fraction(ledger.remaining) <= left < Fraction(math.nextafter(ledger.remaining, 1))
+    assert ledger.rounds_left(0.1) == 0
+    with pytest.raises(BudgetExhausted):
+        ledger.spend(0.1, "the tenth")
+
+
 @given(st.lists(st.floats(1e-9, 3), min_size=1, max_size=12), st.floats(0.1, 10))
 def test_the_sum_never_drifts_over_the_total(tmp_path_factory, epsilons, total):
     ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l", epsilon=total)
@@ -297,6 +310,16 @@ def test_an_expense_is_on_the_disk_before_spend_returns(path, monkeypatch):
     assert done == ["file", "rename", "folder"]
 
 
+def test_that_there_was_a_ledger_is_on_the_disk_before_it_opens(path, monkeypatch):
+    """The lock's mark, by which a lost ledger is told from a new one, is synced as well."""
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino) or fsync(descriptor))
+    Ledger(path, epsilon=2.0)
+    assert lock_of(path).stat().st_ino in synced
+    assert lock_of(path).read_bytes()
+
+
 # Several at once
 
 
@@ -482,6 +505,9 @@ def test_the_price_is_what_was_agreed_or_more():
     for name in ("frameunit", "sstq", "privunitg"):
         assert price(sstq.mechanism(name, dim=6, epsilon=2.0)) == 2.0
     assert price(LEAKING) == ledger_price(LEAKING) == 2.5
+    for messages in range(2, 30):
+        whole = price(SimpleNamespace(epsilon=0.1, messages=messages, privacy_loss=lambda: 0.1))
+        assert Fraction(math.nextafter(whole, 0)) < messages * Fraction(0.1) <= Fraction(whole)
     assert price(sstq.mechanism("clean", dim=6)) == float("inf")
 
 

@@ -1,7 +1,9 @@
 """The public functions: bounds of one and of many shuffled messages, their inverses and their errors."""
 
 import itertools
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.accounting import shuffled_epsilon, two_level_local_epsilon
+from sstq.mechanisms.laws import Law
+from sstq.scalar.channels import flat_channel_of_size
 from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 
 WORSE = {
@@ -62,6 +66,30 @@ def test_many_messages_against_numbers_computed_elsewhere(clients, messages, exp
 def test_slots_and_rounds_are_the_same():
     slots = shuffled_epsilon(1.0, 100_000, 1e-6, messages=100)
     assert slots == shuffled_epsilon(1.0, 100_000, 1e-6, messages=4, rounds=25)
+
+
+def test_without_a_crowd_a_person_spends_the_sum_of_all_messages():
+    """The exact sum is the most that is ever stated, and a δ of 1e-30 hides next to nothing of it."""
+    for messages, rounds in ((1, 1), (3, 1), (1, 4), (2, 3)):
+        total = shuffled_epsilon(0.7, 1, 1e-30, messages=messages, rounds=rounds)
+        exact = messages * rounds * Fraction(0.7)
+        assert exact * (1 - Fraction(1, 10**12)) < Fraction(total) <= exact * (1 + Fraction(1, 2**52))
+
+
+def test_a_law_that_does_not_explain_the_whole_loss_is_not_used():
+    """A mechanism of ε = 2 whose draw alone has 0.5: only its whole privacy loss counts."""
+    draw = flat_channel_of_size(4, 0.5)
+    partly = SimpleNamespace(
+        name="partly",
+        coin="private",
+        trust="local",
+        exact=True,
+        law=lambda: Law("flat", 4, [(draw.own, draw.other)]),
+        privacy_loss=lambda: 2.0,
+    )
+    assert shuffled_epsilon(partly, 1000, 1e-6) == shuffled_epsilon(2.0, 1000, 1e-6)
+    partly.privacy_loss = draw.privacy_loss
+    assert shuffled_epsilon(partly, 1000, 1e-6) < shuffled_epsilon(0.5, 1000, 1e-6)
 
 
 def test_a_mechanisms_own_number_of_messages_counts():

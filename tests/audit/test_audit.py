@@ -10,9 +10,9 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import sstq
-from sstq.audit import check_encoder, empirical_audit, exact_audit, worst_pairs
+from sstq.audit import ExactAudit, check_encoder, empirical_audit, exact_audit, worst_pairs
 from sstq.cli import app
-from sstq.exactness import TOTAL, exp_lower, log_interval, log_upper
+from sstq.exactness import TOTAL, exp_lower, exp_upper, log_interval, log_upper
 from sstq.mechanisms.laws import Law, law_from_dict, mass
 from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import EXACT, build
@@ -50,6 +50,7 @@ def test_cells_share_out_all_words(case):
         lambda: Law("flat", 2, [(TOTAL, 0)]),
         lambda: Law("table", 2, [[TOTAL, 0], [TOTAL - 1, 1]]),
         lambda: Law("table", 1, [[TOTAL + 1, -1]]),
+        lambda: Law("table", 2, [[TOTAL // 2, TOTAL // 2], [TOTAL // 2, TOTAL // 2 - 1]]),
         lambda: Law("two-level", 4, []),
         lambda: Law("two-level", 4, [(2, TOTAL)]),
         lambda: Law("two-level", 4, [(0, 5)]),
@@ -63,6 +64,17 @@ def test_cells_share_out_all_words(case):
 def test_laws_that_are_none_are_refused(refused):
     with pytest.raises(ValueError, match=r"must|weight|law"):
         refused()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 20.0])
+def test_ratios_are_compared_with_e_to_the_epsilon_exactly(epsilon):
+    """Both ratios are the same double."""
+    law = build("sstq").law()
+    for ratio, holds in ((exp_lower(epsilon), True), (exp_upper(epsilon), False)):
+        assert ExactAudit(law, epsilon, 1, ratio, Decimal(0), Decimal(0)).holds == holds
+    totals = {count: ExactAudit(law, epsilon, count, ratio, Decimal(0), Decimal(0)).total for count in range(1, 60)}
+    for count, total in totals.items():
+        assert Fraction(math.nextafter(total, 0)) < count * Fraction(epsilon) <= Fraction(total)
 
 
 @pytest.mark.parametrize("ratio", [Fraction(1), Fraction(TOTAL + 1, TOTAL), Fraction(20), Fraction(10**13, 3)])

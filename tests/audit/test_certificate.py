@@ -2,11 +2,13 @@
 
 import functools
 import json
+import math
 import runpy
 import subprocess
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -15,7 +17,8 @@ import pytest
 
 import sstq
 from sstq.audit import certify, exact_audit, verify
-from sstq.exactness import log_interval
+from sstq.exactness import TOTAL, log_interval
+from sstq.mechanisms.laws import Law
 from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import EXACT, build
 
@@ -85,6 +88,42 @@ def test_certificates_of_all_exact_mechanisms_are_valid(case, tmp_path):
     )
     # All in a few thousand characters, however many outcomes there are.
     assert len(certificate) < 100 * (30 + mechanism.law().cases * 8)
+
+
+def by_hand(law, epsilon, interval):
+    """A certificate of these integers, which no mechanism needs to have."""
+    ratio = [*map(str, law.ratio().as_integer_ratio())]
+    fields = {"format": "sstq-certificate", "version": 3, "mechanism": "theirs", "digest": "0" * 64}
+    fields |= {"epsilon": epsilon, "messages": 1, "total": epsilon, "decides": "code"}
+    return fields | {"law": law.to_dict(), "ratio": ratio, "interval": interval}
+
+
+def test_the_script_bounds_what_it_leaves_out_of_the_exponential(tmp_path):
+    """At ε = 86 terms 160 and later are about 1e-11 of the sum: a lower end above the logarithm by less is refused."""
+    law = Law("two-level", TOTAL, [(1, TOTAL - 1)])
+    lower, _ = log_interval(law.ratio())
+    wide = [f"{lower - Decimal('1e-9'):f}", f"{lower + Decimal('1e-9'):f}"]
+    assert check_alone(tmp_path, json.dumps(by_hand(law, 86.0, wide))).returncode == 0
+    too_high = [f"{lower + Decimal('1e-13'):f}", wide[1]]
+    assert "a wrong interval" in assert_invalid(tmp_path, json.dumps(by_hand(law, 86.0, too_high)))
+
+
+def test_the_script_compares_the_ratio_with_e_to_the_epsilon(tmp_path):
+    """Alone, of a total that fits: 4 doubles below the loss are too little."""
+    law, loss = build("sstq").law(), build("sstq").privacy_loss()
+    ends = [f"{end:f}" for end in log_interval(law.ratio())]
+    assert check_alone(tmp_path, json.dumps(by_hand(law, loss, ends))).returncode == 0
+    less = loss - 4 * math.ulp(loss)
+    assert "above e^epsilon" in assert_invalid(tmp_path, json.dumps(by_hand(law, less, ends)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 2**30])
+def test_the_script_counts_the_tokens_of_a_flat_law(size, tmp_path):
+    """Alone, without a mechanism's file: the weights of `size` tokens sum to 2^62."""
+    data = json.loads(certificate_of("sstq"))
+    assert data["law"]["size"] == 4
+    data["law"]["size"] = size
+    assert "do not sum to 2^62" in assert_invalid(tmp_path, json.dumps(data))
 
 
 @functools.cache

@@ -56,7 +56,7 @@ def test_bounds_are_part_of_the_json_only_if_given(name):
     assert again.replace(clip=2.0) == bounded.replace(clip=2.0)
     ends = np.array(list(BOUNDS.values()))
     assert [pair[1:] for pair in plain.replace(bounds=ends).bounds] == [tuple(pair) for pair in ends.tolist()]
-    for wrong in ([], [["a", 0, 1]], [["a", 1, 0]] * 4, [[1, 0, 1]] * 4, [["a", 0]] * 4, "word", 3):
+    for wrong in ([], [["a", 0, 1]], [["a", 1, 0]] * 4, [["a", 1, 1]] * 4, [[1, 0, 1]] * 4, [["a", 0]] * 4, "word", 3):
         with pytest.raises(ValueError, match="bounds"):
             reread(bounded, bounds=wrong)
 

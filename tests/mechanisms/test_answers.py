@@ -69,6 +69,15 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog
     assert "b.npy: 150 of 300 vectors cannot be encoded" in caplog.text
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), "x", None, b"1", object(), 1j, np.datetime64("NaT")])
+def test_no_value_makes_a_device_refuse(value):
+    """Of one person in three the value is no number that a double holds."""
+    values = np.array([[1.0, 0.0], [0.0, value], [0.5, 0.5]], dtype=object)
+    assert len(answer(sstq.FrameUnit(2, 1.0), values)) == 3
+    labels = np.array([1, value, 2], dtype=object)
+    assert len(answer(sstq.Frequencies(3, 1.0), labels)) == 3
+
+
 @pytest.mark.parametrize("groups", [[0, np.nan], [1.5, 2], [None, 1], [True, 10**30], ["a", 1], [-1, 7]])
 def test_no_group_makes_a_device_refuse(groups):
     assert len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, 0.0], [0.0, 1.0]], groups)) == 2
