@@ -64,12 +64,12 @@ def cache_folder() -> Path | None:
 @cache
 def _target() -> str:
     """A digest of the sources of all kernels, and what Numba compiles for."""
-    from numba.core.registry import cpu_target
+    from sstq.kernels.vectors import TARGET
 
     digest = hashlib.sha256(__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    return f"{digest.hexdigest()}{cpu_target.target_context.codegen().magic_tuple()}"
+    return f"{digest.hexdigest()}{TARGET}"
 
 
 @cache

@@ -7,6 +7,11 @@ All butterflies are variations of one pass over a *column*, R vectors at a const
 
     load R vectors, radix-R butterfly [, middle operation, radix-R butterfly], store R vectors
 
+No other module of the library uses what Numba does not document. Plain loops would need none of it: in blocks, with
+radix-4 passes and interleaved loads for the lowest bits, they transform in 1.2 × the time. But the step of a Kashin
+representation with its sums in a fixed order is not vectorised, and unfused sweeps cost the rest: encoding of SSTQ at
+d = 25,450 would take about 1.5 × as long.
+
 The radix-R butterfly is the unnormalised R×R Hadamard matrix applied across the vectors. Arrays are addressed by
 element offsets without bounds checks: callers own the geometry. Offsets and strides are int64.
 """
@@ -23,9 +28,10 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-_triple, _processor, _features = cpu_target.target_context.codegen().magic_tuple()
+TARGET: tuple[str, str, str] = cpu_target.target_context.codegen().magic_tuple()
+"""What Numba compiles for: the triple, the processor and its features."""
 
-VECTOR_WIDTH = 16 if "+avx512f" in _features.split(",") else 8
+VECTOR_WIDTH = 16 if "+avx512f" in TARGET[2].split(",") else 8
 """The floats of a vector: 16 where Numba targets AVX-512, elsewhere 8 (AVX2, two NEON registers)."""
 
 MAX_RADIX_BITS = 3
