@@ -16,6 +16,7 @@ from sstq.kernels.api import accumulate_vectors as accumulate_vectors
 from sstq.kernels.api import box_muller as box_muller
 from sstq.kernels.api import clip_to_ball as clip_to_ball
 from sstq.kernels.api import count_passed as count_passed
+from sstq.kernels.api import count_walks as count_walks
 from sstq.kernels.api import draw_around as draw_around
 from sstq.kernels.api import hadamard_transform as hadamard_transform
 from sstq.kernels.api import kashin_pick as kashin_pick

@@ -30,6 +30,7 @@ def main() -> int:
     kernels.accumulate(np.zeros((1, 4), np.int64), zero, zero, np.zeros((1, 3), np.int64))
     kernels.accumulate_vectors(np.zeros((2, 3), np.int64), np.eye(2), 1.0, 1.0, 1, 1)
     kernels.count_passed(single, one, 1.0)
+    kernels.count_walks(zero, zero, zero, 1, 1)
     print(f"kept in {folder}")  # noqa: T201
     return 0
 

@@ -305,3 +305,20 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
     counts = np.empty(len(rows), np.int64)
     _run_rows("sums.count_passed_sums", rows.shape[1], (rows, uniforms, counts), float(scale))
     return counts
+
+
+def count_walks(first: Integers, step: Integers, times: Integers, length: int, size: int) -> Integers:
+    """How often walks visit each place, (size,): walk i is at (first[i] + j·step[i]) mod size for j < length."""
+    first, step, times = _take("first i8 n, step i8 n, times i8 n", first, step, times)
+    _check_range("first", first, size)
+    _check_range("step", step, size)
+    parts = []
+
+    def count(part: slice) -> None:
+        counts = np.zeros(size, np.int64)
+        walks = first[part], step[part], times[part], length, counts
+        _kernel("sums.count_walks", *walks)(*walks)
+        parts.append(counts)
+
+    run_in_chunks(count, len(first), max(1, length))
+    return np.asarray(sum(parts, np.zeros(size, np.int64)))

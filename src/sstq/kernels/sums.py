@@ -1,4 +1,4 @@
-"""Sums: messages added to an aggregator's exact state, and how many partial sums of a row stay below a number."""
+"""Sums: messages added to an aggregator's exact state, members of sets, and how many partial sums stay below a number."""
 
 from typing import Any
 
@@ -52,3 +52,15 @@ def count_passed_sums(rows: Any, uniforms: Any, counts: Any, scale: float) -> No
             total += abs(np.float64(rows[row, j]))
             passed += np.int64(total * scale <= uniforms[row])
         counts[row] = passed
+
+
+def count_walks(first: Any, step: Any, times: Any, length: int, counts: Any) -> None:
+    """counts[(first[i] + j·step[i]) mod size] += times[i] for j < length and every walk i; all are below the size."""
+    size = counts.size
+    for i in range(first.size):
+        place, stride, many = first[i], step[i], times[i]
+        for _ in range(length):
+            counts[place] += many
+            place += stride
+            if place >= size:
+                place -= size

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq import kernels
 from sstq.exactness import TOTAL
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Floats, Ints, Words
@@ -141,8 +142,19 @@ class AffineSets(_Sets):
         return np.asarray((turned - place[:, None]) % self.points < self.width)
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
-        """How many of these messages hold each category, (categories,)."""
+        """How many of these messages hold each category, (categories,), by the shorter of two ways."""
+        if len(codes) * self.width < min(len(codes), self.multipliers) * self.categories:
+            return self._listed_hits(codes, counts)
         return np.asarray(sum((hits.sum(axis=0) for hits, _ in self._hits(codes, counts)), np.zeros(self.categories)))
+
+    def _listed_hits(self, codes: Ints, counts: Ints) -> Floats:
+        """The hits, by listing the members of each set: h = (t + j)/a mod P for j < w."""
+        pair, place = np.divmod(codes, self.points)
+        pairs, which = np.unique(pair, return_inverse=True)
+        inverses = [pow(int(a), -1, self.points) for a in self._multiplier(pairs)]
+        step = np.array(inverses, dtype=np.int64)[which]
+        members = kernels.count_walks(step * place % self.points, step, counts, self.width, self.points)
+        return members[: self.categories].astype(np.float64)
 
     def spread(self, codes: Ints, counts: Ints) -> Floats | None:
         """The variance of `hits` between pairs of frame and slot, of messages frame·codes + code.

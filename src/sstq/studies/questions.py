@@ -1,0 +1,147 @@
+"""Questions: everything that a device needs to answer once, published as JSON.
+
+A document has a format, a version and a kind, which says how a value becomes what the mechanism encodes. A device that
+answers refuses documents, never values: whatever it cannot use is answered as something harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar
+
+from sstq.accounting import Ledger
+from sstq.accounting.ledger import ledger_price
+from sstq.checks import check_argument, check_option
+from sstq.files.strict_json import read_json
+from sstq.mechanisms import Mechanism
+from sstq.mechanisms import from_json as mechanism_from_json
+from sstq.mechanisms.answers import answer as encode_or_substitute
+from sstq.messages.batch import Messages
+from sstq.randomness.secret import RngLike
+
+FORMAT, VERSION = "sstq-study-question", 1
+_KINDS: dict[str, type[Question]] = {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question(ABC):
+    """A question to a cohort of people, each of whom sends one message.
+
+    A subclass is a dataclass whose fields are JSON values; `register_question` makes devices know its kind.
+
+    Attributes:
+        kind: the name of the class in documents.
+        study: the identifier of the study, 32 hexadecimal digits; a person answers once per study.
+        mechanism: the mechanism of the message.
+    """
+
+    kind: ClassVar[str]
+    study: str
+    mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        identified = isinstance(self.study, str) and re.fullmatch("[0-9a-f]{32}", self.study)
+        require(bool(identified), f"study must be 32 hexadecimal digits, got {self.study!r}")
+        private = isinstance(self.mechanism, Mechanism) and self.mechanism.trust == "local"
+        require(private, f"mechanism must be a locally private one, got {self.mechanism!r}")
+        self.check()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ValueError (see `require`) unless all fields are within their bounds."""
+
+    @abstractmethod
+    def held(self, values: Sequence[Any]) -> Any:
+        """Return what the mechanism encodes, for one value per person; no value may raise an error."""
+
+    def encode(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
+        """Return one private message per value; the number of random words does not depend on the values."""
+        return encode_or_substitute(self.mechanism, self.held(values), rng=rng)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as JSON values."""
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "mechanism"}
+        head = {"format": FORMAT, "version": VERSION, "kind": self.kind}
+        return head | own | {"mechanism": json.loads(self.mechanism.to_json())}
+
+    def to_json(self) -> str:
+        """Return the document as canonical JSON (RFC 8785)."""
+        import rfc8785
+
+        return rfc8785.dumps(self.to_dict()).decode()
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Read a document; ValueError unless all of it is what `to_dict` returns."""
+        require(isinstance(data, dict), f"the document must be a JSON object, got {type(data).__name__}")
+        found = data.get("format"), data.get("version")
+        wanted = f"the document must be of format {FORMAT!r}, version {VERSION}, got {found!r}"
+        require(found == (FORMAT, VERSION), wanted)
+        check_option("kind", data.get("kind"), tuple(_KINDS))
+        own = {name: value for name, value in data.items() if name not in ("format", "version", "kind")}
+        try:
+            own["mechanism"] = mechanism_from_json(json.dumps(own["mechanism"]))
+            question = _KINDS[data["kind"]](**own)
+        except (TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+            raise ValueError(f"the document is not a question of a study: {error!r}") from error
+        require(question.to_dict() == data, "the document must be as its own JSON form has it")
+        require(isinstance(question, cls), f"the document must be a {cls.kind if cls is not Question else 'question'}")
+        return question  # type: ignore[return-value]
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a document from its JSON."""
+        return cls.from_dict(read_json(text))
+
+
+_Q = TypeVar("_Q", bound=type[Question])
+
+
+def register_question(cls: _Q) -> _Q:
+    """Make devices know a class of questions; use it as a decorator."""
+    if _KINDS.setdefault(cls.kind, cls).__qualname__ != cls.__qualname__:
+        raise ValueError(f"kind must be a new one, got {cls.kind!r}, which is that of {_KINDS[cls.kind].__name__}")
+    _KINDS[cls.kind] = cls
+    return cls
+
+
+def require(fine: bool, otherwise: str) -> None:
+    """Raise ValueError with a sentence unless it is fine."""
+    if not fine:
+        raise ValueError(otherwise)
+
+
+def answer(
+    document: str, value: Any, *, most_epsilon: float, ledger: Ledger | None = None, rng: RngLike = None
+) -> bytes:
+    """Answer the published document of a study on a device: one private message, whatever the value is.
+
+    Args:
+        document: the JSON of the question.
+        value: what the person holds; a value that cannot be used is answered as something harmless.
+        most_epsilon: the most ε that the person allows. A document that asks for more is refused, which depends on the
+            document alone.
+        ledger: the person's ledger. It has one entry per study, so nobody answers two questions of one study.
+        rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
+
+    Returns:
+        The bytes of the message.
+
+    Examples:
+        >>> from sstq.studies import Words
+        >>> document = Words(epsilon=2.0).question(people=1000)
+        >>> len(answer(document, "hello", most_epsilon=2.0)), len(answer(document, None, most_epsilon=2.0))
+        (4, 4)
+    """
+    most = check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
+    question = Question.from_json(document)
+    price = ledger_price(question.mechanism)
+    if price > most:
+        raise ValueError(f"the study asks for epsilon = {price!r} per person, more than most_epsilon = {most!r}")
+    if ledger is not None:
+        ledger.spend(price, f"study {question.study}")
+    return question.encode([value], rng).to_bytes()

@@ -1,0 +1,109 @@
+"""The results of studies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def frame(columns: dict[str, Any]) -> Any:
+    """Return a pandas DataFrame."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install pandas") from error
+    return pandas.DataFrame(columns)
+
+
+@dataclass(frozen=True, repr=False)
+class WordsResult:
+    """The strings that were found, the most frequent first.
+
+    Attributes:
+        words: the strings.
+        shares: the share of people who hold each.
+        stderr: the standard errors.
+        others: the share of people who hold none of them, and its standard error.
+        people: the number of people who answered.
+        epsilon: the total ε per person.
+        false_share: the expected share of false strings among those listed.
+    """
+
+    words: tuple[str, ...]
+    shares: Floats
+    stderr: Floats
+    others: tuple[float, float]
+    people: int
+    epsilon: float
+    false_share: float
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{word!r} {100 * share:.2g} %" for word, share in zip(self.words[:5], self.shares, strict=False))
+        return f"<{len(self.words)} strings from {self.people:,} people at a total ε of {self.epsilon:g}: {best}>"
+
+    @classmethod
+    def from_cohorts(cls, cohorts: Sequence[dict[str, Any]], epsilon: float, false_share: float) -> WordsResult:
+        """Pool the cohorts that were asked about a string, and list what is surely there."""
+        kept = cohorts[-1]["words"]
+        people = np.array([cohort["people"] for cohort in cohorts])
+        own, other = np.array([cohort["rates"] for cohort in cohorts]).T
+        places = [dict(zip(cohort["words"], cohort["hits"], strict=True)) for cohort in cohorts]
+        hits = np.array([[place.get(word, math.nan) for place in places] for word in kept]).reshape(-1, len(cohorts))
+        asked = ~np.isnan(hits)
+        gap = own - other
+        weights = np.where(asked, people * gap**2 / (other * (1 - other)), 0.0)
+        weights /= weights.sum(axis=1, keepdims=True)
+        shares = np.sum(weights * np.nan_to_num((hits / people - other) / gap), axis=1)
+        rates = np.clip(other + shares[:, None] * gap, other, own)
+        stderr = np.sqrt(np.sum(weights**2 * rates * (1 - rates) / (people * gap**2), axis=1))
+        found = cls._found(shares, weights / (people * gap), people, other, false_share, cohorts)
+        order = found[np.argsort(-shares[found], kind="stable")]
+        left = 1 - float(shares[order].sum()), float(np.linalg.norm(stderr[order]))
+        words = tuple(kept[place] for place in order)
+        return cls(words, shares[order], stderr[order], left, int(people.sum()), epsilon, false_share)
+
+    @staticmethod
+    def _found(shares: Floats, factors: Floats, people: Any, other: Floats, false_share: float, cohorts: Any) -> Any:
+        """Which strings are not there by chance (Benjamini and Hochberg, of all that were asked about).
+
+        The hits of one that nobody holds are binomial. Their skewness γ matters for rare hits: the normal quantile z is
+        about where z + γ(z² − 1)/6 standard errors are (Cornish and Fisher).
+        """
+        from scipy.special import ndtr
+
+        variance = np.sum(factors**2 * people * other * (1 - other), axis=1)
+        third = np.sum(factors**3 * people * other * (1 - other) * (1 - 2 * other), axis=1)
+        skewness = np.maximum(third / variance**1.5, 1e-9)
+        seen = np.maximum(shares / np.sqrt(variance), 0.0)
+        z = (np.sqrt(1 + 2 * skewness / 3 * (seen + skewness / 6)) - 1) / (skewness / 3)
+        chance = ndtr(-z)
+        tested = sum(cohort["tested"] for cohort in cohorts)
+        order = np.argsort(chance, kind="stable")
+        passed = np.flatnonzero(chance[order] <= false_share * np.arange(1, len(order) + 1) / tested)
+        return order[: passed[-1] + 1] if len(passed) else order[:0]
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Return a pandas DataFrame: word, share, stderr, and the ends of an interval of this level for each share."""
+        low, high = self.interval(level)
+        return frame({"word": self.words, "share": self.shares, "stderr": self.stderr, "low": low, "high": high})
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of intervals that contain the shares of all strings listed at once (Šidák)."""
+        from scipy.special import ndtri
+
+        reach = -ndtri(-math.expm1(math.log(level) / max(1, len(self.words))) / 2) * self.stderr
+        return np.clip(self.shares - reach, 0, 1), np.clip(self.shares + reach, 0, 1)
+
+    def plot(self, *, level: float = 0.95, most: int = 25) -> Any:
+        """Draw the most frequent strings with their intervals; returns the Matplotlib figure."""
+        from sstq.plots.studies import draw_words
+
+        return draw_words(self, level, most)

@@ -1,0 +1,269 @@
+"""Words: the strings that many people hold, which nobody listed. Each cohort is asked about longer prefixes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.accounting import shuffled_epsilon
+from sstq.accounting.bounds import check_delta, furthest
+from sstq.aggregation import Aggregator
+from sstq.checks import check_argument, check_number, check_option
+from sstq.mechanisms import Frequencies
+from sstq.studies.base import Study, StudyPlan, register_study
+from sstq.studies.questions import Question, register_question, require
+from sstq.studies.results import WordsResult
+from sstq.studies.spelling import END, LETTERS, Spelling
+
+_FIRST, _STEP = 3, 2  # symbols of the first cohort, and how many more of each later one
+_LONGEST, _MOST_WORDS = 64, 1 << 16
+# A message of so many categories has 33 bits, and two cores estimate them in seconds.
+_MOST_CATEGORIES = 1 << 17
+# Prefixes and strings are asked about again from so many standard errors on; at the end a share of the strings that are
+# listed may be false.
+_GATE, _FALSE_SHARE = 2.5, 0.01
+# Each cohort has so many people for each one of the cohort before.
+_DECLINE = 0.7
+# Behind a shuffler: the largest ε of a message, and the relative precision of the one that it allows.
+_MOST_EPSILON, _PRECISION = 16.0, 1e-4
+
+
+@register_question
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WordsQuestion(Question):
+    """Which string, or which prefix with its next symbols, a person holds.
+
+    The categories are the strings, then each prefix with all next symbols, and one for everything else.
+
+    Attributes:
+        alphabet, case: how strings are spelled (`sstq.studies.spelling.Spelling`).
+        words: strings that have a category each.
+        prefixes: rows of symbols, all of one length.
+        step: the number of next symbols.
+    """
+
+    kind = "words"
+    mechanism: Frequencies
+    alphabet: str
+    case: str
+    words: Sequence[str]
+    prefixes: Sequence[Sequence[int]]
+    step: int
+
+    def check(self) -> None:
+        """Check the fields."""
+        spelling = self.spelling
+        texts = isinstance(self.words, list) and all(spelling.normalised(word) == word for word in self.words)
+        require(texts and len(set(self.words)) == len(self.words), "words must be different normalised strings")
+        rows = isinstance(self.prefixes, list) and all(isinstance(row, list) for row in self.prefixes)
+        require(rows and len(set(map(len, self.prefixes))) <= 1, "prefixes must be lists of one length")
+        numbers = {symbol for row in self.prefixes for symbol in row}
+        require(all(type(one) is int and END < one < spelling.size for one in numbers), "prefixes must be of symbols")
+        require(len(set(map(tuple, self.prefixes))) == len(self.prefixes), "prefixes must be different")
+        check_number("step", self.step, 1, _FIRST, integer=True)
+        require(isinstance(self.mechanism, Frequencies), f"mechanism must be Frequencies, got {self.mechanism!r}")
+        wanted = len(self.words) + len(self.prefixes) * self.spelling.size**self.step + 1
+        wanted = max(2, wanted)
+        require(self.mechanism.categories == wanted, f"categories must be {wanted}, got {self.mechanism.categories}")
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How strings are spelled."""
+        return Spelling(self.alphabet, self.case)
+
+    @cached_property
+    def _places(self) -> tuple[dict[Any, int], dict[Any, int], int]:
+        """The number of each word and of each prefix, and the length of a prefix."""
+        words = {word: place for place, word in enumerate(self.words)}
+        prefixes = {tuple(row): place for place, row in enumerate(self.prefixes)}
+        return words, prefixes, len(self.prefixes[0]) if self.prefixes else 0
+
+    def held(self, values: Sequence[Any]) -> NDArray[np.int64]:
+        """The category of each value; what is no string, or has no category of its own, is something else."""
+        known: dict[str, int] = {}
+        categories = np.full(len(values), self.mechanism.categories - 1)
+        for row, value in enumerate(values):
+            if isinstance(value, str):
+                text = str(value)
+                if text not in known:
+                    known[text] = self._category(text)
+                categories[row] = known[text]
+        return categories
+
+    def _category(self, value: str) -> int:
+        words, prefixes, length = self._places
+        other = self.mechanism.categories - 1
+        text = self.spelling.normalised(value)
+        if text is None:
+            return other
+        if text in words:
+            return words[text]
+        symbols = self.spelling.symbols(text)
+        place = prefixes.get(symbols[:length])
+        if place is None:
+            return other
+        size = self.spelling.size
+        following = [*symbols[length : length + self.step], *[END] * self.step][: self.step]
+        return len(words) + place * size**self.step + sum(n * size**i for i, n in enumerate(reversed(following)))
+
+    def symbols_of(self, category: int) -> tuple[int, ...]:
+        """The symbols of a category that is that of a prefix."""
+        size = self.spelling.size
+        place, rest = divmod(category - len(self.words), size**self.step)
+        following = [rest // size**i % size for i in reversed(range(self.step))]
+        return (*self.prefixes[place], *following)
+
+
+@register_study
+class Words(Study):
+    """Find the strings that many people hold, and their shares, from one private message per person.
+
+    People are split into cohorts. The first is asked for the first three letters, each later one for two more of the
+    prefixes that were found (`Frequencies` over prefixes with their next letters). Strings that are complete are asked
+    about again, and the answers of all their cohorts count. In the end those strings are listed of which 1 % are
+    expected to be false (Benjamini and Hochberg).
+
+    Strings are texts in Unicode, normalised (NFC) and, by default, in lower case. One longer than `longest` is counted
+    as “other”, as is everything that is no string. A letter that is not in the alphabet counts as two letters per byte
+    of its UTF-8.
+
+    Args:
+        epsilon: the ε of a person's only message, and so the person's total; behind a shuffler that of what it mixes.
+        longest: the most letters of a string, 3 to 64.
+        candidates: public strings, such as a dictionary. They are asked about in every cohort, and others are found as
+            without them. A candidate may be longer than `longest`.
+        alphabet: the letters of most strings; others need more cohorts.
+        case: "lower" or "keep".
+        trust: "local", or "shuffler": then each cohort's messages are mixed before the server sees them.
+        delta: the total δ per person behind a shuffler.
+
+    Examples:
+        >>> rng = np.random.default_rng(1)
+        >>> study = Words(epsilon=4.0, longest=5)
+        >>> found = study.simulate(rng.choice(["tea", "coffee", "Tee"], 20_000, p=[0.5, 0.3, 0.2]), rng=1)
+        >>> found.words, found.shares.round(1).tolist()
+        (('tea', 'tee'), [0.5, 0.2])
+    """
+
+    kind = "words"
+
+    def __init__(
+        self,
+        epsilon: float,
+        longest: int = 16,
+        *,
+        candidates: Sequence[str] = (),
+        alphabet: str = LETTERS,
+        case: str = "lower",
+        trust: str = "local",
+        delta: float = 1e-6,
+    ) -> None:
+        self.spelling = Spelling(alphabet, case)
+        texts = [self.spelling.normalised(one) for one in candidates]
+        require(None not in texts, "candidates must be strings")
+        require(len(texts) <= _MOST_WORDS, f"candidates must be at most {_MOST_WORDS:,} strings, got {len(texts):,}")
+        super().__init__(
+            epsilon=check_argument("epsilon", epsilon),
+            longest=check_number("longest", longest, _FIRST, _LONGEST, integer=True),
+            candidates=list(dict.fromkeys(texts)),
+            alphabet=alphabet,
+            case=case,
+            trust=check_option("trust", trust, ("local", "shuffler")),
+            delta=check_delta(delta, positive=True),
+        )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One cohort per prefix length; none once nothing is left to ask about."""
+        ends = [*range(_FIRST, self.options["longest"], _STEP), self.options["longest"]]
+        left = {f"letters 1 to {end}": _DECLINE**number for number, end in enumerate(ends)}
+        if self.learned and not self.learned[-1]["words"] and not self.learned[-1]["prefixes"]:
+            return {}
+        return dict(list(left.items())[len(self.learned) :])
+
+    def ask(self, cohort: str, people: int) -> WordsQuestion:
+        """Ask about what was kept."""
+        end = int(cohort.rpartition(" ")[2])
+        words, prefixes = self.options["candidates"], [[]]
+        if self.learned:
+            words, prefixes = self.learned[-1]["words"], self.learned[-1]["prefixes"]
+        step = max(1, end - len(prefixes[0])) if prefixes else 1
+        categories = len(words) + len(prefixes) * self.spelling.size**step + 1
+        return WordsQuestion(
+            study=self.identifier,
+            mechanism=self._frequencies(max(2, categories), people),
+            alphabet=self.options["alphabet"],
+            case=self.options["case"],
+            words=words,
+            prefixes=prefixes,
+            step=step,
+        )
+
+    def _frequencies(self, categories: int, people: int) -> Frequencies:
+        """The mechanism; behind a shuffler that of the largest local ε."""
+        epsilon, delta = self.options["epsilon"], self.options["delta"]
+        if self.options["trust"] == "local":
+            return Frequencies(categories, epsilon)
+
+        def private(local: float) -> bool:
+            return shuffled_epsilon(Frequencies(categories, local), people, delta) <= epsilon
+
+        return Frequencies(categories, furthest(private, epsilon, max(epsilon, _MOST_EPSILON), _PRECISION))
+
+    def take(self, cohort: str, question: Question, aggregator: Aggregator) -> dict[str, Any]:
+        """Keep what may be there, and how often messages hit the strings that are complete."""
+        assert isinstance(question, WordsQuestion)
+        people = aggregator.count
+        enough = self.options["trust"] == "local" or people >= self._people
+        require(enough, f"messages must be those of {self._people} people, for whom the ε is, got {people}")
+        rates, end = question.mechanism.sets.rates, int(cohort.rpartition(" ")[2])
+        shares = aggregator.mean().value[:-1]
+        gate = _GATE * math.sqrt(rates.variance_at(0.0) / people)
+        words = list(zip(question.words, shares, strict=False))
+        prefixes = []
+        room = _MOST_CATEGORIES - len(words)
+        following = len(words) + np.flatnonzero(shares[len(words) :] > gate)
+        for place in following[np.argsort(-shares[following], kind="stable")]:
+            symbols = question.symbols_of(int(place))
+            text = question.spelling.text(symbols)
+            if END not in symbols and len(symbols) < end:
+                continue
+            if END not in symbols and end < self.options["longest"]:
+                if room > self.spelling.size**_STEP:
+                    prefixes.append(list(symbols))
+                    room -= self.spelling.size**_STEP
+            elif text is not None and room:
+                words.append((text, shares[place]))
+                room -= 1
+        return {
+            "people": people,
+            "rates": list(rates),
+            "tested": len(shares) - len(question.words) * bool(self.learned),
+            "words": [word for word, _ in words],
+            "hits": [round((rates.other + share * rates.gap) * people) for _, share in words],
+            "prefixes": prefixes,
+        }
+
+    def conclude(self) -> WordsResult:
+        """List the strings that are surely there."""
+        return WordsResult.from_cohorts(self.learned, self.options["epsilon"], _FALSE_SHARE)
+
+    def plan(self, people: int) -> StudyPlan:
+        """Tell which share a string needs to be found in 19 of 20 studies."""
+        people = check_argument("people", people, of="clients")
+        sizes = self.cohort_sizes(people)
+        least = min(sizes.values())
+        if least < 2:
+            return StudyPlan(people, sizes, problem=f"each of {len(sizes)} cohorts needs 2 people or more")
+        mechanism = self._frequencies(_MOST_CATEGORIES, least)
+        # As likely as a false one of a hundred that are listed among so many, and 1.64 standard errors above.
+        share = (4.7 + 1.64) * math.sqrt(mechanism.sets.rates.variance_at(0.0) / least)
+        if share > 1 / 2:
+            return StudyPlan(people, sizes, problem=f"only strings of {share:.0%} of the people would be found")
+        return StudyPlan(people, sizes, share, "the share of a string that is found in 19 of 20 studies")
