@@ -32,6 +32,7 @@ from sstq.mechanisms.records import RecordMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.files import write_messages
 from sstq.randomness.secret import bit_source
+from sstq.testing_studies import check_study as check_study
 
 Z = 6.0
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sstq import kernels
 from sstq.kernels import accumulate, accumulate_vectors, count_passed
 
 
@@ -77,3 +78,21 @@ def test_partial_sums_against_numpy(seed):
     rows, uniforms = rng.standard_normal((300, 40)).astype(np.float32), rng.random(300)
     sums = np.cumsum(np.abs(rows), axis=1, dtype=np.float64) * 0.03
     np.testing.assert_array_equal(count_passed(rows, uniforms, 0.03), np.sum(sums <= uniforms[:, None], axis=1))
+
+
+@pytest.mark.parametrize(("size", "length", "count"), [(1, 1, 3), (7, 0, 2), (13, 5, 40), (101, 300, 5000)])
+def test_walks_visit_places_as_counted_one_by_one(size, length, count, seed):
+    rng = np.random.default_rng(seed)
+    first, step = rng.integers(size, size=(2, count))
+    times = rng.integers(5, size=count)
+    expected = np.zeros(size, np.int64)
+    for place, stride, many in zip(first, step, times, strict=True):
+        np.add.at(expected, (place + stride * np.arange(length)) % size, many)
+    np.testing.assert_array_equal(kernels.count_walks(first, step, times, length, size), expected)
+
+
+def test_walks_outside_of_the_places_are_refused():
+    one = np.ones(1, np.int64)
+    for first, step in ((7 * one, one), (one, 7 * one), (-one, one)):
+        with pytest.raises(ValueError, match="must lie in"):
+            kernels.count_walks(first, step, one, 1, 7)

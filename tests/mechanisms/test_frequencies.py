@@ -264,3 +264,16 @@ def test_covariances_are_those_of_the_decoded_messages(options, seed):
     alone = mechanism.aggregator().update(sent[:1])
     assert np.isnan(alone.covariance()).all()
     assert np.isnan(alone.covariance_with(0)).all()
+
+
+@pytest.mark.parametrize(("categories", "epsilon"), [(53, 3.0), (1000, 6.0), (1000, 0.5)])
+def test_both_ways_to_count_hits_agree(categories, epsilon, seed):
+    """Few messages have their members listed; of many, each multiplier is gone through once."""
+    sets = sstq.Frequencies(categories, epsilon).sets
+    rng = np.random.default_rng(seed)
+    codes = np.unique(rng.integers(sets.codes, size=300))
+    counts = rng.integers(1, 9, size=len(codes))
+    by_multiplier = sum(hits.sum(axis=0) for hits, _ in sets._hits(codes, counts))
+    np.testing.assert_array_equal(sets._listed_hits(codes, counts), by_multiplier)
+    held = sets.held(codes, np.arange(categories))
+    np.testing.assert_array_equal(by_multiplier, counts @ held)

@@ -1,4 +1,4 @@
-"""Sums: messages added to an aggregator's exact state, members of sets, and how many partial sums stay below a number."""
+"""Sums: messages added to an aggregator's exact state, members of sets, and partial sums below a number."""
 
 from typing import Any
 

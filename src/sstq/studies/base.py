@@ -72,7 +72,7 @@ class Study(ABC):
         self.identifier = secrets.token_hex(16)
         self.learned: list[dict[str, Any]] = []
         self._asked: Question | None = None
-        self._people = 0
+        self.people_asked = 0
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -90,7 +90,7 @@ class Study(ABC):
         """Return the question for a cohort of so many people."""
 
     @abstractmethod
-    def take(self, cohort: str, question: Question, aggregator: Aggregator) -> dict[str, Any]:
+    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
         """Return what the answers of a cohort tell, as JSON values, which are appended to `learned`."""
 
     @abstractmethod
@@ -133,8 +133,10 @@ class Study(ABC):
             if not self.cohorts_left:
                 raise ValueError("all cohorts have answered: the result is there")
             self._asked = self.ask(self.cohorts_left[0], people)
-            self._people = people
-        require(people == self._people, f"people must be {self._people}, for whom the question is, got {people}")
+            self.people_asked = people
+        require(
+            people == self.people_asked, f"people must be {self.people_asked}, for whom the question is, got {people}"
+        )
         return self._asked.to_json()
 
     @property
@@ -182,7 +184,12 @@ class Study(ABC):
         """Return all of the study as JSON, for `from_json`."""
         asked = None if self._asked is None else self._asked.to_dict()
         head = {"format": FORMAT, "version": VERSION, "kind": self.kind, "study": self.identifier}
-        state = {"options": self.options_to_dict(), "learned": self.learned, "asked": asked, "people": self._people}
+        state = {
+            "options": self.options_to_dict(),
+            "learned": self.learned,
+            "asked": asked,
+            "people": self.people_asked,
+        }
         return json.dumps(head | state, ensure_ascii=False, allow_nan=False)
 
     @classmethod
@@ -199,7 +206,7 @@ class Study(ABC):
             study.identifier = data["study"]
             study.learned = data["learned"]
             study._asked = None if data["asked"] is None else Question.from_dict(data["asked"])
-            study._people = data["people"]
+            study.people_asked = data["people"]
             require(json.loads(study.to_json()) == data, "the JSON must be as `to_json` writes it")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"the JSON is not a study: {error!r}") from error

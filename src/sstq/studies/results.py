@@ -46,7 +46,9 @@ class WordsResult:
     false_share: float
 
     def __repr__(self) -> str:
-        best = ", ".join(f"{word!r} {100 * share:.2g} %" for word, share in zip(self.words[:5], self.shares, strict=False))
+        best = ", ".join(
+            f"{word!r} {100 * share:.2g} %" for word, share in zip(self.words[:5], self.shares, strict=False)
+        )
         return f"<{len(self.words)} strings from {self.people:,} people at a total ε of {self.epsilon:g}: {best}>"
 
     @classmethod

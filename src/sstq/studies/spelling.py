@@ -1,7 +1,7 @@
 """Spelling: strings as short rows of symbols, which a cohort can be asked about some at a time.
 
-Symbol 0 is the end. Each letter of the alphabet is one symbol. Any other character is its bytes in UTF-8, of two symbols
-each: an escape and one of the others. Every row of symbols is that of at most one string.
+Symbol 0 is the end. Each letter of the alphabet is one symbol. Any other character is its bytes in UTF-8, of two
+symbols each: an escape and one of the others. Every row of symbols is that of at most one string.
 """
 
 import unicodedata
@@ -30,7 +30,7 @@ class Spelling:
     Examples:
         >>> spelling = Spelling("abc")
         >>> spelling.symbols("Cab"), spelling.symbols("é"), spelling.text(spelling.symbols("é"))
-        ((3, 1, 2), (15, 6, 13, 10), 'é')
+        ((3, 1, 2), (14, 16, 13, 8), 'é')
     """
 
     alphabet: str = LETTERS

@@ -23,8 +23,8 @@ from sstq.studies.spelling import END, LETTERS, Spelling
 
 _FIRST, _STEP = 3, 2  # symbols of the first cohort, and how many more of each later one
 _LONGEST, _MOST_WORDS = 64, 1 << 16
-# A message of so many categories has 33 bits, and two cores estimate them in seconds.
-_MOST_CATEGORIES = 1 << 17
+# A message of so many categories has 37 bits. With sets of so many members a million messages take less than a minute.
+_MOST_CATEGORIES, _WIDEST_SET = 1 << 19, 1 << 15
 # Prefixes and strings are asked about again from so many standard errors on; at the end a share of the strings that are
 # listed may be false.
 _GATE, _FALSE_SHARE = 2.5, 0.01
@@ -39,13 +39,15 @@ _MOST_EPSILON, _PRECISION = 16.0, 1e-4
 class WordsQuestion(Question):
     """Which string, or which prefix with its next symbols, a person holds.
 
-    The categories are the strings, then each prefix with all next symbols, and one for everything else.
+    The categories are the strings, then per prefix all next symbols after which a string goes on, and all after which
+    it ends, and one for everything else.
 
     Attributes:
         alphabet, case: how strings are spelled (`sstq.studies.spelling.Spelling`).
         words: strings that have a category each.
         prefixes: rows of symbols, all of one length.
         step: the number of next symbols.
+        longest: the most symbols of a string that is not one of `words`.
     """
 
     kind = "words"
@@ -55,6 +57,7 @@ class WordsQuestion(Question):
     words: Sequence[str]
     prefixes: Sequence[Sequence[int]]
     step: int
+    longest: int
 
     def check(self) -> None:
         """Check the fields."""
@@ -67,15 +70,20 @@ class WordsQuestion(Question):
         require(all(type(one) is int and END < one < spelling.size for one in numbers), "prefixes must be of symbols")
         require(len(set(map(tuple, self.prefixes))) == len(self.prefixes), "prefixes must be different")
         check_number("step", self.step, 1, _FIRST, integer=True)
+        check_number("longest", self.longest, _FIRST, _LONGEST, integer=True)
         require(isinstance(self.mechanism, Frequencies), f"mechanism must be Frequencies, got {self.mechanism!r}")
-        wanted = len(self.words) + len(self.prefixes) * self.spelling.size**self.step + 1
-        wanted = max(2, wanted)
+        wanted = max(2, len(self.words) + len(self.prefixes) * self._following + 1)
         require(self.mechanism.categories == wanted, f"categories must be {wanted}, got {self.mechanism.categories}")
 
     @cached_property
     def spelling(self) -> Spelling:
         """How strings are spelled."""
         return Spelling(self.alphabet, self.case)
+
+    @property
+    def _following(self) -> int:
+        """The number of categories of a prefix."""
+        return 2 * int(self.spelling.size**self.step)
 
     @cached_property
     def _places(self) -> tuple[dict[Any, int], dict[Any, int], int]:
@@ -106,18 +114,20 @@ class WordsQuestion(Question):
             return words[text]
         symbols = self.spelling.symbols(text)
         place = prefixes.get(symbols[:length])
-        if place is None:
+        if place is None or len(symbols) > self.longest:
             return other
-        size = self.spelling.size
         following = [*symbols[length : length + self.step], *[END] * self.step][: self.step]
-        return len(words) + place * size**self.step + sum(n * size**i for i, n in enumerate(reversed(following)))
+        number = 0 if len(symbols) > length + self.step else 1
+        for symbol in following:
+            number = number * self.spelling.size + symbol
+        return len(words) + place * self._following + number
 
-    def symbols_of(self, category: int) -> tuple[int, ...]:
-        """The symbols of a category that is that of a prefix."""
+    def symbols_of(self, category: int) -> tuple[tuple[int, ...], bool]:
+        """The symbols of a category that is that of a prefix, and whether strings end after them."""
         size = self.spelling.size
-        place, rest = divmod(category - len(self.words), size**self.step)
-        following = [rest // size**i % size for i in reversed(range(self.step))]
-        return (*self.prefixes[place], *following)
+        place, number = divmod(category - len(self.words), self._following)
+        following = [number // size**i % size for i in reversed(range(self.step))]
+        return (*self.prefixes[place], *following), number >= size**self.step
 
 
 @register_study
@@ -190,11 +200,12 @@ class Words(Study):
     def ask(self, cohort: str, people: int) -> WordsQuestion:
         """Ask about what was kept."""
         end = int(cohort.rpartition(" ")[2])
-        words, prefixes = self.options["candidates"], [[]]
+        words: list[str] = self.options["candidates"]
+        prefixes: list[list[int]] = [[]]
         if self.learned:
             words, prefixes = self.learned[-1]["words"], self.learned[-1]["prefixes"]
         step = max(1, end - len(prefixes[0])) if prefixes else 1
-        categories = len(words) + len(prefixes) * self.spelling.size**step + 1
+        categories = len(words) + len(prefixes) * 2 * self.spelling.size**step + 1
         return WordsQuestion(
             study=self.identifier,
             mechanism=self._frequencies(max(2, categories), people),
@@ -203,6 +214,7 @@ class Words(Study):
             words=words,
             prefixes=prefixes,
             step=step,
+            longest=self.options["longest"],
         )
 
     def _frequencies(self, categories: int, people: int) -> Frequencies:
@@ -212,35 +224,33 @@ class Words(Study):
             return Frequencies(categories, epsilon)
 
         def private(local: float) -> bool:
-            return shuffled_epsilon(Frequencies(categories, local), people, delta) <= epsilon
+            return bool(shuffled_epsilon(Frequencies(categories, local), people, delta) <= epsilon)
 
         return Frequencies(categories, furthest(private, epsilon, max(epsilon, _MOST_EPSILON), _PRECISION))
 
-    def take(self, cohort: str, question: Question, aggregator: Aggregator) -> dict[str, Any]:
+    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
         """Keep what may be there, and how often messages hit the strings that are complete."""
-        assert isinstance(question, WordsQuestion)
         people = aggregator.count
-        enough = self.options["trust"] == "local" or people >= self._people
-        require(enough, f"messages must be those of {self._people} people, for whom the ε is, got {people}")
+        enough = self.options["trust"] == "local" or people >= self.people_asked
+        require(enough, f"messages must be those of {self.people_asked} people, for whom the ε is, got {people}")
         rates, end = question.mechanism.sets.rates, int(cohort.rpartition(" ")[2])
         shares = aggregator.mean().value[:-1]
         gate = _GATE * math.sqrt(rates.variance_at(0.0) / people)
         words = list(zip(question.words, shares, strict=False))
         prefixes = []
-        room = _MOST_CATEGORIES - len(words)
+        wide = 2 * self.spelling.size**_STEP
+        room = min(_MOST_CATEGORIES, int(_WIDEST_SET * (1 + math.exp(question.mechanism.epsilon)))) - len(words)
+        known = {None, *question.words}
         following = len(words) + np.flatnonzero(shares[len(words) :] > gate)
         for place in following[np.argsort(-shares[following], kind="stable")]:
-            symbols = question.symbols_of(int(place))
+            symbols, ends = question.symbols_of(int(place))
             text = question.spelling.text(symbols)
-            if END not in symbols and len(symbols) < end:
-                continue
-            if END not in symbols and end < self.options["longest"]:
-                if room > self.spelling.size**_STEP:
-                    prefixes.append(list(symbols))
-                    room -= self.spelling.size**_STEP
-            elif text is not None and room:
+            if ends and text not in known and room > 0:
                 words.append((text, shares[place]))
                 room -= 1
+            elif not ends and END not in symbols and end < self.options["longest"] and room > wide:
+                prefixes.append(list(symbols))
+                room -= wide
         return {
             "people": people,
             "rates": list(rates),
