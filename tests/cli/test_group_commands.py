@@ -172,7 +172,7 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
     table = lines(run("aggregate", files / "few.sstq", "-m", private, "-o", files / "few"))
     arrays, rows = read_archive(files / "few" / "groups.npz"), listed(files / "few")
     few = np.isnan(arrays["means"]).all(axis=1)
-    # An empty group is beyond two standard errors in 2.3 % of runs: all six in 1e-10.
+    # An empty group is beyond three standard errors in 0.1 % of runs: all six in 1e-17.
     assert few[2:].any()
     assert np.isfinite(arrays["sums"]).all()
     for row in rows:

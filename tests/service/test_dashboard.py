@@ -151,7 +151,7 @@ def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
     assert page.evaluate("document.activeElement.id") == "campaign"
     means = table(page, "Mean of each group")
     estimate = server.estimate("travel", 10_000)
-    # A group of nobody has no mean, but in 2.3 % of runs.
+    # A group of nobody has no mean, but in 0.1 % of runs.
     shown = [mean for mean in estimate["groups"]["means"] if mean[0] is not None]
     assert [[float(cell) for cell in row[1::2]] for row in means] == pytest.approx(np.transpose(shown), rel=1e-3)
     if len(shown) == 3:

@@ -185,3 +185,12 @@ class Estimate:
         total, fourth = float(np.sum(self.noise2)), float(np.sum(self.noise2**2))
         spread = total**2 / fourth if fourth else 1.0
         return spread if self.directions is None else max(1.0, min(spread, self.directions))
+
+
+def student(level: float, items: int, count: int) -> float:
+    """Student's quantile for so many items at once (Šidák); nan for fewer than two messages."""
+    from scipy.special import stdtrit
+
+    if not 0 < level < 1:
+        raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
+    return -float(stdtrit(count - 1, -math.expm1(math.log(level) / items) / 2)) if count > 1 else math.nan

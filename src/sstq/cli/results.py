@@ -140,7 +140,7 @@ def _report_private(estimate: Any, folder: Path) -> None:
     for group, (share, stderr) in enumerate(zip(estimate.shares, estimate.shares_stderr, strict=True)):
         numbers = _numbers(estimate.means[group], estimate.means_stderr[group], bool(estimate.too_few[group]))
         rows.append({"group": str(group), "share": float(share), "share_stderr": float(stderr), **numbers})
-    few = "too few: the share is within two standard errors of zero; the sum is in groups.npz."
+    few = "too few: the share is not clearly above zero; the sum is in groups.npz."
     _show_rows("private groups", folder / "groups.csv", rows, rows, f"{_ERROR} {few}")
 
 

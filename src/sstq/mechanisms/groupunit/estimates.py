@@ -1,14 +1,19 @@
 """Estimates from people with private groups: shares, sums and means of every group."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate
+from sstq.aggregation.estimates import student
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.subsets import HitRates, onto_simplex
+from sstq.mechanisms.subsets import onto_simplex
+
+# The probability of intervals of all means at once that decides which groups have a mean.
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -16,8 +21,8 @@ class GroupEstimate(Estimate):
     """Shares, sums and means of groups; `value` is the mean of all people's e_group ⊗ x, (groups·dim,).
 
     Standard errors come from the messages themselves. A mean is a quotient, sum over share, and its standard error is
-    to first order. A share within two standard errors of zero bounds no quotient (Fieller's theorem): these groups are
-    `too_few`, their means are nan, and `note` says so. Their sums are as good as all others.
+    to first order: intervals are those of `mean_ends`. A share that is not clearly above zero bounds no quotient: these
+    groups are `too_few`, their means are nan, and `note` says so. Their sums are as good as all others.
 
     Attributes:
         shares: the share of people in every group, (groups,); may be negative, and may not sum to 1. nan
@@ -68,8 +73,37 @@ class GroupEstimate(Estimate):
 
     @property
     def too_few(self) -> NDArray[np.bool_]:
-        """Whether a group has too few people for a mean, (groups,): its share is not beyond two standard errors."""
-        return np.asarray(~(self.shares > 2 * self.shares_stderr))
+        """Whether a group has too few people for a mean, (groups,).
+
+        Its share is not above zero by as many standard errors as 95 % intervals of all means at once have.
+        """
+        return np.asarray(~(self.shares > student(_LEVEL, len(self.value), self.count) * self.shares_stderr))
+
+    def mean_ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of intervals, (groups, dim) each, that contain all means at once with this probability.
+
+        A mean r is in its interval if the sum less r times the share is within z standard errors of zero (Fieller), z
+        being Student's simultaneous quantile. Of few people the scatter of messages may miss what is rare, so the
+        variance is the average of the measured one and of the one that r would have (a score test, as in Wilson's
+        interval). The bias of frames is in it. nan for groups of `too_few` people; infinite where at this level the
+        share is not clearly above zero.
+        """
+        z = student(level, len(self.value), self.count)
+        share, share2 = self.shares[:, None], self.shares_stderr[:, None] ** 2
+        sums, sums2 = self._by_group(self.value), (self._by_group(self.region(level).half_width) / z) ** 2
+        covariance = sums * (self.tie - share) / self.count
+        # What the sum is for, r·share in place of it, changes the variance by so much: a constant, and a factor of r².
+        constant, factor = sums**2 / self.count, share * (share - 2 * self.tie) / self.count
+        # The interval is between the roots of a·r² − 2·b·r + c.
+        a = share**2 - z**2 * (share2 + factor / 2)
+        b = sums * share - z**2 * covariance / 2
+        c = sums**2 - z**2 * (sums2 + constant / 2)
+        bounded = np.where(a > 0, a, np.nan)
+        root = np.sqrt(np.maximum(b**2 - bounded * c, 0.0))
+        none = self.too_few[:, None]
+        ends = (((b + sign * root) / bounded, sign * math.inf) for sign in (-1, 1))
+        low, high = (np.where(none, np.nan, np.where(np.isnan(end), beyond, end)) for end, beyond in ends)
+        return low, high
 
     @property
     def _divisors(self) -> NDArray[np.float64]:
@@ -102,17 +136,16 @@ class GroupUnitAggregator(FamilyAggregator):
         elif mechanism.blocks == mechanism.groups:
             block_size = 2 * mechanism.frame.size
             hits = np.bincount(codes % mechanism.choice.size // block_size, counts, mechanism.groups)
-            other = block_size * mechanism.choice.probabilities[1]  # how often a block is sent by people of another
-            rates = HitRates(1 - (mechanism.blocks - 1) * other, other)
+            rates, _ = mechanism.share_rates
             shares, errors = rates.shares(hits, self._count)
-            tie = (1 - other) / rates.gap
+            tie = (1 - rates.other) / rates.gap
         grouped = GroupEstimate(**vars(super().mean()), shares=shares, shares_stderr=errors, tie=tie)
         few = int(grouped.too_few.sum())
         if not few:
             return grouped
         note = (
-            f"{few} of {len(shares)} groups have too few people for a mean: the share is within two standard errors "
-            "of zero; read their sums, merge groups or collect more messages"
+            f"{few} of {len(shares)} groups have too few people for a mean: the share is not clearly above zero; read "
+            "their sums, merge groups or collect more messages"
         )
         if np.isnan(shares).all():
             note = "there are sums and no means, because nobody sent their group only (share_people=0)"

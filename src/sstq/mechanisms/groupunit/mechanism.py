@@ -21,7 +21,7 @@ from sstq.mechanisms.frameunit.rows import (
 from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.parameters import Word
-from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
+from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 
@@ -166,6 +166,17 @@ class GroupUnit(RowMechanism):
         solved: Any = self.parameters
         draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
         return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
+
+    @property
+    def share_rates(self) -> tuple[HitRates, float]:
+        """How often messages hit the own group and another one, and the share of the people whose messages tell.
+
+        Blocks of one group tell by how often each is sent; otherwise those people do who send their group only.
+        """
+        if self.share_sets is not None:
+            return self.share_sets.rates, 1 - self.vector_frames / self.frames
+        other = 2 * self.frame.size * self.choice.probabilities[1]
+        return HitRates(1 - (self.blocks - 1) * other, other), 1.0
 
     @property
     def secret_draw(self) -> Law | EitherLaw:

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sstq.aggregation import Estimate
+from sstq.aggregation.estimates import student
 from sstq.mechanisms.base import Floats
+from sstq.mechanisms.groupunit.estimates import GroupEstimate
 
 _QUARTILES = (0.25, 0.5, 0.75)
 
@@ -70,6 +72,19 @@ class QuestionEstimate:
     def rows(self, level: float = 0.95) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield item, estimate, standard error, and the ends of the interval."""
         yield from zip(self.items, self.estimate, self.stderr, *self.interval(level), strict=True)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class GroupMeans(QuestionEstimate):
+    """The means of groups, around the `middle` of their range."""
+
+    raw: GroupEstimate
+    middle: float = 0.0
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of `GroupEstimate.mean_ends`; nan for groups of too few people."""
+        low, high = (self.middle + ends[:-1].ravel() for ends in self.raw.mean_ends(level))
+        return np.clip(low, *self.limits), np.clip(high, *self.limits)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -213,12 +228,3 @@ class SurveyEstimate(Estimate):
         from sstq.plots.estimates import draw_questions
 
         return draw_questions(list(self.results.values()), level)
-
-
-def student(level: float, items: int, count: int) -> float:
-    """Student's quantile for so many items at once (Šidák); nan for fewer than two messages."""
-    from scipy.special import stdtrit
-
-    if not 0 < level < 1:
-        raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
-    return -float(stdtrit(count - 1, -math.expm1(math.log(level) / items) / 2)) if count > 1 else math.nan

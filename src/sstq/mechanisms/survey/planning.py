@@ -3,10 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
+from sstq.aggregation.estimates import student
 from sstq.mechanisms.frequencies import Frequencies
+from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.survey.parts import Part
 from sstq.mechanisms.survey.questions import By, Mean, Ranged, Vector
 
@@ -14,6 +17,8 @@ PLAN_HEADER = ("question", "people", "error", "works", "people needed")
 # A distribution function this far off says little about quantiles.
 _USEFUL_CDF = 0.1
 _USEFUL_MEAN = 0.05
+# How likely a group's mean must be told, and the confidence that tells it.
+_MOSTLY, _LEVEL = 0.9, 0.95
 
 
 @dataclass(frozen=True)
@@ -28,17 +33,19 @@ class QuestionPlan:
         useful: the largest error with which it works: half of an average share, 0.1 of the distribution function, 0.05
             of the range, clip itself, or half of it.
         needed: the number of people in the whole survey with whom it works.
+        told: how likely a group's mean is told at all (`GroupEstimate.too_few`), if all groups are alike.
     """
 
     clients: int
     error: float
     useful: float
     needed: int
+    told: float = 1.0
 
     @property
     def works(self) -> bool:
-        """Whether the error is at most the useful one."""
-        return self.error <= self.useful
+        """Whether the error is at most the useful one, and nine of ten groups have a mean."""
+        return self.error <= self.useful and self.told >= _MOSTLY
 
 
 class SurveyPlan(dict[str, QuestionPlan]):
@@ -70,8 +77,22 @@ def plan_survey(parts: Iterable[Part], clients: int, messages: int) -> SurveyPla
         answers = clients * messages * part.share
         variance, useful = _variance(part, max(1, round(answers)))
         error = math.sqrt(variance / answers)
-        plans[part.name] = QuestionPlan(round(answers), error, useful, math.ceil(clients * (error / useful) ** 2))
+        needed, told = clients * (error / useful) ** 2, 1.0
+        if isinstance(part.mechanism, GroupUnit):
+            needed_to_tell, told = _telling(part.mechanism, answers)
+            needed = max(needed, clients * needed_to_tell)
+        plans[part.name] = QuestionPlan(round(answers), error, useful, math.ceil(needed), told)
     return plans
+
+
+def _telling(mechanism: GroupUnit, answers: float) -> tuple[float, float]:
+    """How many times these answers tell nine of ten groups of one size, and how likely a group is told."""
+    rates, part = mechanism.share_rates
+    share = 1 / mechanism.groups
+    beyond = share / math.sqrt(rates.variance_at(share) / (part * answers))
+    limit = student(_LEVEL, mechanism.estimate_dim, max(2, round(answers)))
+    normal = NormalDist()
+    return ((limit + normal.inv_cdf(_MOSTLY)) / beyond) ** 2, normal.cdf(beyond - limit)
 
 
 def _variance(part: Part, answers: int) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from sstq.inputs.tables import Label, as_label, cells_of, vector_of, writable
 from sstq.mechanisms.base import ClippedWarning, Floats, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.survey.estimates import NumberEstimate, QuestionEstimate
+from sstq.mechanisms.survey.estimates import GroupMeans, NumberEstimate, QuestionEstimate
 from sstq.randomness.secret import unit_interval
 
 NO_ANSWER = "no answer"
@@ -495,11 +495,13 @@ class By(AnyQuestion):
         if not isinstance(first, GroupEstimate):
             unknown = np.full(len(items), np.nan)
             return QuestionEstimate(name, items, unknown, unknown, 0, "answers")
-        means, errors = first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
-        answered, limits = (1 - float(first.shares[-1]), float(first.shares_stderr[-1])), (-math.inf, math.inf)
+        middle, limits = 0.0, (-math.inf, math.inf)
         if isinstance(value, Ranged):
-            means, limits = means + value.middle, (value.low, value.high)
-        return QuestionEstimate(name, items, means, errors, first.count, "answers", answered, limits, first)
+            middle, limits = value.middle, (value.low, value.high)
+        means, errors = middle + first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
+        answered = 1 - float(first.shares[-1]), float(first.shares_stderr[-1])
+        more = {"answered": answered, "limits": limits, "middle": middle}
+        return GroupMeans(name, items, means, errors, first.count, "answers", raw=first, **more)
 
 
 Question = SurveyQuestion | Mean | By
