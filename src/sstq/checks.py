@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_EPSILON_MAX, _MESSAGES_MAX = 20.0, 4096
+_EPSILON_MAX = 20.0
+_MESSAGES_MAX = 4096
 
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "dim": (1, 2**30, True),
@@ -49,7 +50,8 @@ class ArgumentError(ValueError):
 
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(argument, problem)
-        self.argument, self.problem = argument, problem
+        self.argument = argument
+        self.problem = problem
 
     def __str__(self) -> str:
         return f"{self.argument} {self.problem}"
@@ -69,7 +71,8 @@ def check_argument(
         sstq.checks.ArgumentError: dim must be an integer in [2, 1073741824], got 1
     """
     least, largest, integer = RANGES[of or name]
-    low, high = least if low is None else low, largest if high is None else high
+    low = least if low is None else low
+    high = largest if high is None else high
     return check_number(name, value, low, high, integer=integer)
 
 

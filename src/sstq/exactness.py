@@ -53,7 +53,8 @@ def log_interval(ratio: Fraction, digits: int = 30) -> tuple[Decimal, Decimal]:
         raise ValueError(f"ratio must be at least 1, got {ratio}")
     if ratio == 1:
         return Decimal(0), Decimal(0)
-    top, bottom = Decimal(ratio.numerator), Decimal(ratio.denominator)
+    top = Decimal(ratio.numerator)
+    bottom = Decimal(ratio.denominator)
     down, up = (Context(prec=_DIGITS, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
     # ln is within half a unit of the last place, so one whole unit settles the direction.
     least = down.next_minus(down.ln(down.divide(top, bottom)))
@@ -90,7 +91,8 @@ def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
 
     The halves of each weight are added separately: a plain int64 sum of tampered weights could wrap around to 2^62.
     """
-    half, mask = WORD_BITS // 2, (1 << WORD_BITS // 2) - 1
+    half = WORD_BITS // 2
+    mask = (1 << WORD_BITS // 2) - 1
     low = (weights & mask).sum(axis=1)
     high = (weights >> half).sum(axis=1) + (low >> half)
     exact: NDArray[np.bool_] = (high == 1 << half) & (low & mask == 0)
@@ -99,8 +101,10 @@ def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def largest_ratio(tops: NDArray[np.int64], bottoms: NDArray[np.int64]) -> Fraction:
     """Return the largest tops/bottoms over the columns, exactly; columns of zeros do not count."""
-    best_top, best_bottom = 0, 1
+    best_top = 0
+    best_bottom = 1
     for top, bottom in zip(tops.tolist(), bottoms.tolist(), strict=True):
         if top * best_bottom > best_top * bottom:
-            best_top, best_bottom = top, bottom
+            best_top = top
+            best_bottom = bottom
     return Fraction(best_top, best_bottom)

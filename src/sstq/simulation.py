@@ -107,7 +107,8 @@ def simulate(
         raise ValueError(f"mechanism must have no private groups, got {mechanism!r}")
     aggregator = built.aggregator()
     aggregator.update(built.encode(rows, rng))
-    estimate, truth = aggregator.mean(), rows.mean(axis=0)
+    estimate = aggregator.mean()
+    truth = rows.mean(axis=0)
     scale = 1.0 if built.bounds is None else Bounds(built.bounds, built.clip).scale
     some = rows[:: -(-len(rows) // _ROWS)]
     expected = built.expected_mse(some)

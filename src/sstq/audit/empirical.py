@@ -25,8 +25,10 @@ Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Pair = tuple[ArrayLike, ArrayLike]
 
-_NEAR, _SHORT = 1e-3, 0.3
-_BINS, _BINS_PER_SIDE = 64, 12
+_NEAR = 1e-3
+_SHORT = 0.3
+_BINS = 64
+_BINS_PER_SIDE = 12
 _WORD_BITS = 62
 
 
@@ -139,7 +141,8 @@ def empirical_audit(
     pairs = worst_pairs(mechanism, generator) if pairs is None else pairs
     if not pairs:
         raise ValueError("pairs must not be empty, got none")
-    share, tested = alpha / (2 * len(pairs)), samples - samples // 2
+    share = alpha / (2 * len(pairs))
+    tested = samples - samples // 2
     # One stream for all encodings, so that a seed repeats them; without a seed the operating system's randomness.
     source = None if rng is None else generator
     results = []

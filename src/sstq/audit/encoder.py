@@ -24,9 +24,11 @@ from sstq.mechanisms.records import RecordMechanism
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-_CELLS_AT_LEAST, _CELLS_AT_MOST = 8, 4096
+_CELLS_AT_LEAST = 8
+_CELLS_AT_MOST = 4096
 # Fewer vectors and cells are tried if a message is expensive: about this many numbers are computed in total.
-_WORK, _COSTLY = 1 << 27, 1 << 16
+_WORK = 1 << 27
+_COSTLY = 1 << 16
 _SAMPLE = 4
 
 
@@ -39,7 +41,8 @@ class _Script:
     simulated = True
 
     def words(self, count: int) -> Words:
-        start, self.asked = self.asked, self.asked + count
+        start = self.asked
+        self.asked = self.asked + count
         return np.zeros(count, dtype=np.uint64) if self.given is None else self.given[start : self.asked].copy()
 
 
@@ -142,7 +145,8 @@ def check_encoder(
         >>> check.complete, check.problem, check.ratio == mechanism.law().ratio()
         (True, '', True)
     """
-    law, generator = mechanism.law(), np.random.default_rng(rng)
+    law = mechanism.law()
+    generator = np.random.default_rng(rng)
     tried = _situations(mechanism, generator)
     widths = {_words_of(mechanism, situation.row) for situation in tried}
     affordable = _WORK // (mechanism._row_cost * len(tried) * (1 + 2 ** len(law.words)))

@@ -17,7 +17,8 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import EitherLaw, Law, law_from_dict
 
-FORMAT, VERSION = "sstq-certificate", 3
+FORMAT = "sstq-certificate"
+VERSION = 3
 _DECIMAL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,60})?")
 _FIELDS = ["format", "version", "mechanism", "digest", "epsilon", "messages"]
 _FIELDS += ["total", "decides", "law", "ratio", "interval"]
@@ -88,7 +89,8 @@ def certify(mechanism: Mechanism) -> str:
     audit = exact_audit(mechanism)
     if not audit.holds:
         raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
-    decides, interval = mechanism.layout.fields[0].name, [str(audit.lower), str(audit.upper)]
+    decides = mechanism.layout.fields[0].name
+    interval = [str(audit.lower), str(audit.upper)]
     spent = (audit.epsilon, audit.messages, audit.total, decides, audit.law.to_dict(), _written(audit.ratio), interval)
     claim = (FORMAT, VERSION, mechanism.name, mechanism.digest(), *spent)
     return json.dumps(dict(zip(_FIELDS, claim, strict=True)), indent=1) + "\n"

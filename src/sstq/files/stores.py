@@ -25,7 +25,8 @@ class _Object:
     """An open object with the name that errors give."""
 
     def __init__(self, opened: Any, name: str) -> None:
-        self._opened, self.name = opened, name
+        self._opened = opened
+        self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._opened, attribute)

@@ -38,7 +38,8 @@ class FrameFamily:
 
     def signs(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The signs before the first transform, (n, d), and before the later ones, (n, rounds − 1, N)."""
-        seeds, base = self.seeds(numbers), self.base
+        seeds = self.seeds(numbers)
+        base = self.base
         # Words are stacked before they are signs: they are a thirty-second of the memory.
         later = [streams.word_rows(seeds, f"signs{k}", -(-base.size // 64)) for k in range(2, base.rounds + 1)]
         rows = np.stack(later, axis=1).reshape(len(seeds) * len(later), -1)

@@ -32,14 +32,19 @@ from sstq.kernels.threads import row_chunks
 CERTIFIED_RESIDUAL = 1e-5
 """The relative residual ‖x − (d/N)Uᵀy‖/‖x‖ up to which a representation counts as exact."""
 
-PAPER_LEVEL, PAPER_ROUNDS = 2.0, 30
+PAPER_LEVEL = 2.0
+PAPER_ROUNDS = 30
 
 # Lengths of steps, in units of the way to x: the first; those in turns with the long ones, for redundant frames and for
 # others; and the long ones at least. To the same certificate ADMM, Nesterov's momentum, Chebyshev's step lengths,
 # Douglas and Rachford's scheme and Anderson acceleration took 18 to 30 transforms at d = 819 … 25,450; this takes 12.
-_FIRST_STEP, _SHORT_STEP, _PLAIN_STEP, _LONG_STEP = 1.2, 1.4, 1.0, 3.0
+_FIRST_STEP = 1.2
+_SHORT_STEP = 1.4
+_PLAIN_STEP = 1.0
+_LONG_STEP = 3.0
 # A frame is redundant from N = 2d on. The quotient is a mean over the components of the error; the slowest need more.
-_REDUNDANT, _STRETCH = 2.0, 2.5
+_REDUNDANT = 2.0
+_STRETCH = 2.5
 # By how much of β the box grows in all, times the number of steps. Smaller ones leave less room for the last steps;
 # larger ones clamp more, and the representation's norm and with it the estimate's error grow.
 _GROWTH = 0.36
@@ -57,7 +62,9 @@ _LOWERED_LEVELS = {2.5: 1.7, 3.2: 1.65, 4.0: 1.6, 5.0: 1.55}
 _LOWERED_SIZE = 4096
 
 # Large frames are regular enough for fewer steps, and they are where steps cost. Lower levels leave less room.
-_STEPS, _STEPS_LARGE, _STEPS_LOWERED = 10, 8, 16
+_STEPS = 10
+_STEPS_LARGE = 8
+_STEPS_LOWERED = 16
 _LARGE_SIZE = 8192
 
 Floats32 = NDArray[np.float32]
@@ -80,7 +87,8 @@ def default_steps(dim: int, size: int, level: float | None = None) -> int:
 
 def least_level(dim: int, size: int) -> float:
     """The lowest level K that certifies, by measurement; the default level where nothing better is known."""
-    redundancy, level = size / dim, default_level(dim, size)
+    redundancy = size / dim
+    level = default_level(dim, size)
     if size < _LOWERED_SIZE or redundancy < min(_LOWERED_LEVELS):
         return level
     lowered = float(np.interp(redundancy, list(_LOWERED_LEVELS), list(_LOWERED_LEVELS.values())))
@@ -175,7 +183,8 @@ def represent(
 def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
     """The recipe for any frame, as it is written in the module's description."""
     residual = vectors = x.astype(np.float64)
-    root, t = frame.dim**0.5, np.zeros((len(x), frame.size))
+    root = frame.dim**0.5
+    t = np.zeros((len(x), frame.size))
     # ‖a‖², ⟨a, s⟩ and ‖s‖² of the last step, and the quotient of the step before it.
     power = product = moved = quotient = np.zeros(len(x))
     for relaxation, stretch, cap, bound in schedule.astype(np.float64):
@@ -183,7 +192,9 @@ def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tup
         rate = np.maximum(relaxation, np.minimum(stretch * quotient, kernels.LONGEST_STEP))
         new = np.clip(t + np.clip(rate[:, None] * a, -cap, cap), -bound, bound)
         quotient = moved / np.maximum(2 * product - power + np.sum(a**2, axis=1), kernels.LEAST_REDUCTION)
-        power, product, moved = np.sum(a**2, axis=1), np.sum(a * (new - t), axis=1), np.sum((new - t) ** 2, axis=1)
+        power = np.sum(a**2, axis=1)
+        product = np.sum(a * (new - t), axis=1)
+        moved = np.sum((new - t) ** 2, axis=1)
         t = new
         residual = vectors - frame.synthesize(t / root)
     return t.astype(np.float32), np.linalg.norm(residual, axis=1)

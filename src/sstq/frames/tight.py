@@ -85,7 +85,8 @@ class Frame(ABC):
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Σ_j weights_j·U_ji² for every column i, (d,), from which standard errors are computed."""
-        power, chosen = np.zeros(self.dim), np.flatnonzero(weights)
+        power = np.zeros(self.dim)
+        chosen = np.flatnonzero(weights)
         for part in row_chunks(len(chosen), self.size):
             power += weights[chosen[part]] @ self.rows(chosen[part]) ** 2
         return power
@@ -152,7 +153,8 @@ class HadamardFrame(Frame):
 
     def analyze(self, x: Floats) -> Floats:
         """Return the least-norm coefficients y = U x of each row."""
-        y, scale = np.zeros((len(x), self.size), dtype=x.dtype), self._analysis_scale
+        y = np.zeros((len(x), self.size), dtype=x.dtype)
+        scale = self._analysis_scale
         y[:, self._places] = x * self.signs
         transform_rounds(y, self._later_signs)
         y *= scale
@@ -160,7 +162,9 @@ class HadamardFrame(Frame):
 
     def synthesize(self, y: Floats) -> Floats:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
-        places, signs, scale = self._places, self.signs, self.synthesis_scale
+        places = self._places
+        signs = self.signs
+        scale = self.synthesis_scale
         x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, places] * signs
         x *= scale
         return x
@@ -181,7 +185,8 @@ class HadamardFrame(Frame):
             return super().squared_row_norms()
         if self.rounds == 2:
             return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))
-        indices, parts = np.arange(self.size), row_chunks(self.size, self.size)
+        indices = np.arange(self.size)
+        parts = row_chunks(self.size, self.size)
         return np.concatenate([np.sum(self.rows(indices[part]) ** 2, axis=1) for part in parts])
 
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -247,10 +252,13 @@ class FourierFrame(Frame):
 
     def analyze(self, x: Floats) -> Floats:
         """Return the least-norm coefficients y = U x of each row."""
-        pairs, signed = self._pairs, x * self.signs
+        pairs = self._pairs
+        signed = x * self.signs
         spectrum = np.zeros((len(x), self.size // 2 + 1), dtype=np.result_type(x.dtype, np.complex64))
         # The inverse real FFT counts every frequency but 0 and N/2 twice, and divides by N.
-        cosines, sines, singles = signed[:, :pairs], signed[:, pairs : 2 * pairs], signed[:, 2 * pairs :]
+        cosines = signed[:, :pairs]
+        sines = signed[:, pairs : 2 * pairs]
+        singles = signed[:, 2 * pairs :]
         spectrum[:, self.frequencies] = (cosines - 1j * sines) * (self.size * (2 * self.dim) ** -0.5)
         spectrum[:, self._single_frequencies] = singles * (self.size * self.dim**-0.5)
         return np.fft.irfft(spectrum, n=self.size, axis=1).astype(x.dtype, copy=False)
@@ -274,7 +282,8 @@ class FourierFrame(Frame):
     def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Σ_j weights_j·U_ji², from cos² = (1 + cos 2θ)/2 and one FFT of the weights."""
         spectrum = np.fft.fft(weights).real
-        total, doubled = spectrum[0], spectrum[2 * self.frequencies % self.size]
+        total = spectrum[0]
+        doubled = spectrum[2 * self.frequencies % self.size]
         single = np.full(len(self._single_frequencies), total)
         return np.asarray(np.concatenate([total + doubled, total - doubled, single]) / self.dim)
 

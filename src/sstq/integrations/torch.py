@@ -75,7 +75,8 @@ def encode_update(
         >>> encode_update(layer, before, sstq.mechanism("frameunit", dim=62, epsilon=4.0))
         <1 messages of 9 bits for ...>
     """
-    now, then = _trainable(model), _trainable(before)
+    now = _trainable(model)
+    then = _trainable(before)
     if [parameter.shape for parameter in now] != [parameter.shape for parameter in then]:
         raise ValueError("before must have the trainable parameters of model, got others")
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is sent as zero

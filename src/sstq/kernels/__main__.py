@@ -18,8 +18,10 @@ def main() -> int:
     if folder is None:
         print("no folder is writable: set NUMBA_CACHE_DIR to a writable folder", file=sys.stderr)  # noqa: T201
         return 1
-    one, zero = np.zeros(1), np.zeros(1, np.int64)
-    single, words = np.ones((1, 2), np.float32), np.zeros((1, 2), np.uint64)
+    one = np.zeros(1)
+    zero = np.zeros(1, np.int64)
+    single = np.ones((1, 2), np.float32)
+    words = np.zeros((1, 2), np.uint64)
     for x in (single, single.astype(np.float64)):
         kernels.hadamard_transform(x.copy())
         kernels.clip_to_ball(x, 1.0)

@@ -131,7 +131,8 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
     Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
     """
     (x,) = _take("x f n d", x)
-    unit, longer = np.empty(x.shape, np.float32), np.empty(len(x), np.bool_)
+    unit = np.empty(x.shape, np.float32)
+    longer = np.empty(len(x), np.bool_)
     _run_rows("clipping.clip_rows", x.shape[1], (x, unit, longer), float(clip))
     return unit, longer
 
@@ -165,7 +166,8 @@ def pick_signed_rows(
     """
     shapes = "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, places i8 n"
     x, first, later, uniforms, which, places = _take(shapes, x, *signs, uniforms, which, places)
-    count, size = len(x), later.shape[2]
+    count = len(x)
+    size = later.shape[2]
     bits = _log2("the number of rows", size)
     _check_range("the last column of x", np.array(x.shape[1] - 1), size)
     _check_range("inside - 1", np.array(inside - 1), size)
@@ -173,9 +175,12 @@ def pick_signed_rows(
     _check_range("places", places, 2 * size)
     # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
     expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * size))
-    picked, longer = np.empty(count, np.int64), np.empty(count, np.bool_)
+    picked = np.empty(count, np.int64)
+    longer = np.empty(count, np.bool_)
     by_row = x, uniforms, which, places, picked, longer
-    cost, frames, ranks = size * (later.shape[1] + 2), (first, later, bits), (int(inside), expected)
+    cost = size * (later.shape[1] + 2)
+    frames = (first, later, bits)
+    ranks = (int(inside), expected)
     _run_rows("selection.pick_rows", cost, by_row, float(clip), frames, ranks)
     return picked, longer
 
@@ -225,7 +230,8 @@ def kashin_pick(
     _check_range("columns", columns, size)
     _check_range("picks", chosen, size)
     width = size if picks is None else chosen.shape[1]
-    values, residuals = np.empty((len(x), width), np.float32), np.empty(len(x) if certify else 0)
+    values = np.empty((len(x), width), np.float32)
+    residuals = np.empty(len(x) if certify else 0)
     _run_rows("kashin.solve_rows", size * (2 * len(schedule) + 1), (x, chosen, values, residuals), frame, schedule)
     return values, residuals
 

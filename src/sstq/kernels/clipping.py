@@ -12,14 +12,16 @@ from numba import njit
 from sstq.kernels.vectors import add_squares
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
-_SAFE_LOW, _SAFE_HIGH = 1e-140, 1e150
+_SAFE_LOW = 1e-140
+_SAFE_HIGH = 1e150
 _LEAST_EXPONENT = -1022
 
 
 @njit
 def norm(row: Any, scale: float) -> float:
     """Return the Euclidean norm of scale·row, in double precision."""
-    s, whole = np.zeros(8), row.size // 8
+    s = np.zeros(8)
+    whole = row.size // 8
     add_squares(row, np.int64(whole), scale, s)
     for i in range(whole * 8, row.size):
         s[0] += (scale * np.float64(row[i])) ** 2

@@ -34,10 +34,12 @@ from sstq.kernels.vectors import CACHE_LINE, MAX_RADIX_BITS, SUM_LANES, VECTOR_W
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
 # A block and its part of t fill half of a 32 KiB L1 cache; a column of vectors is gathered into a tile of 8 or 16 KiB.
-BLOCK_BITS, MAX_ROW_COUNT_BITS = 11, 8
+BLOCK_BITS = 11
+MAX_ROW_COUNT_BITS = 8
 # The most bits of a pass that does more than butterflies, and the least of a block below those of its clipping pass:
 # the widest vectors take 8 at once.
-_PASS_BITS, _LEAST_LOW_BITS = 3, 8
+_PASS_BITS = 3
+_LEAST_LOW_BITS = 8
 # The fused loop needs one bit above these for its clipping pass and one for its rows.
 MIN_FUSED_BITS = _LEAST_LOW_BITS + 2
 
@@ -55,7 +57,9 @@ def _mask_words(columns: Any, size: int) -> Any:
 def _step_block(a: Any, offset: int, t: Any, t_offset: int, split: Any, factors: Any, lanes: Any) -> None:
     """The bits of a block forward, one step, the same bits backward; the last pass each way is fused with the step."""
     low_bits, block_bits, _, _, _ = split
-    fused_bits, size, stride = block_bits - low_bits, 1 << block_bits, 1 << low_bits
+    fused_bits = block_bits - low_bits
+    size = 1 << block_bits
+    stride = 1 << low_bits
     _transform_low(a, offset, size, low_bits)
     for k in range(0, stride, VECTOR_WIDTH):
         vectors.clipped(fused_bits, a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
@@ -75,9 +79,11 @@ def _transform_low(a: Any, offset: int, size: int, bits: int) -> None:
 def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Row by row: all bits forward, one step, all bits backward; ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums."""
     _, block_bits, row_bits, row_count_bits, pitch = split
-    row_size, block_size = 1 << row_bits, 1 << block_bits
+    row_size = 1 << row_bits
+    block_size = 1 << block_bits
     for row in range(1 << row_count_bits):
-        offset, t_offset = row * pitch, row << row_bits
+        offset = row * pitch
+        t_offset = row << row_bits
         transform_bits(a, offset, row_size, block_bits, row_bits)
         for block in range(0, row_size, block_size):
             lanes[:] = 0
@@ -101,11 +107,14 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     # _PASS_BITS high bits of a row's number are done on the way between a and the tile, the rest inside the tile; of
     # the rest the lowest bits are fused with the mask.
     inner_bits = row_count_bits - _PASS_BITS
-    inner_count, outer_stride = 1 << inner_bits, pitch << inner_bits
-    tile_stride, tile_size = inner_count * VECTOR_WIDTH, VECTOR_WIDTH << row_count_bits
+    inner_count = 1 << inner_bits
+    outer_stride = pitch << inner_bits
+    tile_stride = inner_count * VECTOR_WIDTH
+    tile_size = VECTOR_WIDTH << row_count_bits
     masked_bits = min(inner_bits, _PASS_BITS)
     masked_size = VECTOR_WIDTH << masked_bits
-    first_bit, last_bit = VECTOR_BITS + masked_bits, VECTOR_BITS + inner_bits
+    first_bit = VECTOR_BITS + masked_bits
+    last_bit = VECTOR_BITS + inner_bits
     for word in range(words_per_row):
         column = word * VECTOR_WIDTH
         for k in range(inner_count):
@@ -169,12 +178,14 @@ def _solve(x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: A
         column = columns[i]
         a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
     _transform_row_numbers(a, split)
-    scale, sums = np.float32(1), np.zeros((2, 3))
+    scale = np.float32(1)
+    sums = np.zeros((2, 3))
     for step in range(schedule.shape[0]):
         if step > 0:
             _project_rows(a, split, mask, tile)
             scale = np.float32(1 / (1 << bits))  # a arrives from H·mask·H, without the factor of P
-        before, last = sums[step & 1], sums[~step & 1]
+        before = sums[step & 1]
+        last = sums[~step & 1]
         relaxation, stretch, cap, box = schedule[step]
         quotient = before[2] / max(2 * before[1] - before[0] + last[0], LEAST_REDUCTION)
         rate = max(relaxation, np.float32(min(stretch * quotient, LONGEST_STEP)))
@@ -193,7 +204,8 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     for k in range(t.size):
         doubles[k] = t[k]
     transform(doubles, np.int64(0), bits)
-    scale, squares = 1.0 / t.size, 0.0
+    scale = 1.0 / t.size
+    squares = 0.0
     for i in range(x.size):
         error = np.float64(x[i]) - scale * np.float64(signs[i]) * doubles[columns[i]]
         squares += error * error

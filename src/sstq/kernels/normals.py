@@ -12,11 +12,15 @@ import numpy as np
 from numba import njit
 
 _ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0; with others as its fraction, a number in [1, 2)
-_FRACTION, _UNUSED = np.uint64(52), np.uint64(12)
+_FRACTION = np.uint64(52)
+_UNUSED = np.uint64(12)
 # Added to the bits of a number, it raises the exponent from √2 times a power of two on.
 _FROM_ROOT = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _TO_FLOAT = np.uint64(0x4330000000000000)  # the bits of 2^52; an integer as its fraction is added to that
-_SIGN, _QUARTER, _EIGHTH, _TWO = np.uint64(63), np.uint64(62), np.uint64(1 << 61), np.uint64(2)
+_SIGN = np.uint64(63)
+_QUARTER = np.uint64(62)
+_EIGHTH = np.uint64(1 << 61)
+_TWO = np.uint64(2)
 
 
 @njit(inline="always")
@@ -64,9 +68,11 @@ def box_muller_row(radii: Any, angles: Any, cosines: Any, sines: Any) -> None:
         turned = angles[i] + _EIGHTH
         place = np.uint64(turned << _TWO >> _UNUSED | _ONE).view(np.float64) - 1.5 + 2.0**-53
         a = place * (math.pi / 2)
-        sine, cosine = radius * _sine(a), radius * _cosine(a)
+        sine = radius * _sine(a)
+        cosine = radius * _cosine(a)
         # Quarters: (c, s), (−s, c), (−c, −s), (s, −c).
-        second, odd = turned >> _SIGN, turned >> _QUARTER & np.uint64(1)
+        second = turned >> _SIGN
+        odd = turned >> _QUARTER & np.uint64(1)
         first = np.float64(sine if odd else cosine).view(np.uint64)
         other = np.float64(cosine if odd else sine).view(np.uint64)
         cosines[i] = np.uint64(first ^ (second ^ odd) << _SIGN).view(np.float64)
@@ -83,7 +89,8 @@ def box_muller_rows(words: Any, numbers: Any) -> None:
 @njit
 def _products(x: Any, y: Any) -> Any:
     """Return ⟨x, x⟩ and ⟨x, y⟩, added in an order that does not depend on the processor."""
-    squares, products = np.zeros(8), np.zeros(8)
+    squares = np.zeros(8)
+    products = np.zeros(8)
     whole = x.size // 8 * 8
     for i in range(0, whole, 8):
         for k in range(8):
@@ -103,12 +110,14 @@ def draw_around(
     The Householder reflection I − 2hhᵀ/‖h‖², h = u + s·e₁, takes e₁ to −s·u, s being the sign of u₁, so that ‖h‖² =
     2(1 + |u₁|) ≥ 2. It takes (−s·t, w) of R × R^(d−1) to its place, and nothing cancels.
     """
-    dim, half = directions.shape[1], directions.shape[1] // 2
+    dim = directions.shape[1]
+    half = directions.shape[1] // 2
     numbers = np.empty(2 * half)
     for row in range(words.shape[0]):
         radii_and_angles = words[row, first : first + 2 * half]
         box_muller_row(radii_and_angles[:half], radii_and_angles[half:], numbers[:half], numbers[half:])
-        u, used = directions[row], numbers[: dim - 1]
+        u = directions[row]
+        used = numbers[: dim - 1]
         square, product = _products(used, u[1:])
         scale = across[row] / math.sqrt(square) if to_length else across[row]
         factor = scale * product / (1 + abs(u[0])) - along[row]

@@ -15,11 +15,13 @@ from sstq.kernels.clipping import measure
 from sstq.kernels.hadamard import bits_of_block, transform_block
 from sstq.kernels.vectors import aligned
 
-_MAGNITUDE, _ABOVE_ALL = np.int32(0x7FFFFFFF), 0x7F800001
+_MAGNITUDE = np.int32(0x7FFFFFFF)
+_ABOVE_ALL = 0x7F800001
 # The first step from the expected magnitude, in units of its last place: about the deviation at N = 2^15.
 _STEP = 1 << 16
 # So many scores between the bars are few. They are looked for in groups, most of which have none.
-_FEW, _GROUP = 32, 64
+_FEW = 32
+_GROUP = 64
 
 
 @njit
@@ -35,7 +37,8 @@ def _count_at_least(bits: Any, bar: Any) -> Any:
 def _members(bits: Any, low: Any, high: Any, members: Any) -> Any:
     """Write the indices of the scores with low ≤ magnitude < high, ascending; return how many there are."""
     count: Any = 0
-    least, width = np.int32(low), np.uint32(high - low)
+    least = np.int32(low)
+    width = np.uint32(high - low)
     for start in range(0, bits.size, _GROUP):
         group = bits[start : start + _GROUP]
         inside = np.int32(0)
@@ -56,26 +59,31 @@ def last_inside(scores: Any, expected: float, inside: int, members: Any) -> Any:
     `expected` is about its magnitude; another number costs time, not correctness. members, int32 (N + 1,), is working
     memory.
     """
-    bits, middle = scores.view(np.int32), np.empty(1, np.float32)
+    bits = scores.view(np.int32)
+    middle = np.empty(1, np.float32)
     middle[0] = expected
     # The k-th largest magnitude is in [low, high); so many are at least low, and at least high.
     low: Any = 0
     high: Any = _ABOVE_ALL
-    at_low, at_high = bits.size, low
+    at_low = bits.size
+    at_high = low
     bar: Any = np.int64(middle.view(np.int32)[0])
     step = _STEP
     while at_low - at_high > _FEW and high - low > 1:
         reached: Any = np.int64(_count_at_least(bits, np.int32(bar)))
         if reached >= inside:
-            low, at_low = bar, reached
+            low = bar
+            at_low = reached
         else:
-            high, at_high = bar, reached
+            high = bar
+            at_high = reached
         # Longer and longer steps until the magnitude lies between two bars, then halves.
         bar = low + step if high == _ABOVE_ALL else high - step
         step *= 4
         if (low > 0 and high < _ABOVE_ALL) or not low < bar < high:
             bar = (low + high) >> 1
-    count, rank = _members(bits, low, high, members), inside - 1 - at_high
+    count = _members(bits, low, high, members)
+    rank = inside - 1 - at_high
     larger: Any = 0
     while high - low > 1:
         bar = (low + high) >> 1
@@ -85,7 +93,8 @@ def last_inside(scores: Any, expected: float, inside: int, members: Any) -> Any:
         if reached > rank:
             low = bar
         else:
-            high, larger = bar, reached
+            high = bar
+            larger = reached
     rank -= larger
     for i in range(count):
         if (bits[members[i]] & _MAGNITUDE) == low:
@@ -100,7 +109,8 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
     bits = scores.view(np.int32)
     # Up to `last` a magnitude as large as that of the last is inside; after it, only larger ones are.
-    bar_of_last, start = np.int32(bits[last] & _MAGNITUDE), 0
+    bar_of_last = np.int32(bits[last] & _MAGNITUDE)
+    start = 0
     while start < bits.size:
         bar = bar_of_last if start <= last else np.int32(bar_of_last + 1)
         stop = min(start + 256, bits.size)
@@ -128,8 +138,11 @@ def _mix(
     block_bits = bits_of_block(scores, bits)
     for block in range(1 << (bits - block_bits)):
         # Slices: for indices from a variable start LLVM finds no vectors.
-        start, stop = block << block_bits, (block + 1) << block_bits
-        part, given, signs = scores[start:stop], x[start:stop], first_signs[start:stop]
+        start = block << block_bits
+        stop = (block + 1) << block_bits
+        part = scores[start:stop]
+        given = x[start:stop]
+        signs = first_signs[start:stop]
         for i in range(given.size):
             # In this order, so that neither overflows nor underflows: only the scale can be huge or tiny.
             part[i] = np.float32(scale * np.float64(given[i]) * factor) * signs[i]
@@ -141,8 +154,10 @@ def _mix(
         transform_block(scores, np.int64(0), block, block_bits, bits)
     for step in range(later_signs.shape[0]):
         for block in range(1 << (bits - block_bits)):
-            start, stop = block << block_bits, (block + 1) << block_bits
-            part, signs = scores[start:stop], later_signs[step, start:stop]
+            start = block << block_bits
+            stop = (block + 1) << block_bits
+            part = scores[start:stop]
+            signs = later_signs[step, start:stop]
             for i in range(part.size):
                 part[i] *= signs[i]
             transform_block(scores, np.int64(0), block, block_bits, bits)
@@ -173,7 +188,8 @@ def pick_rows(
         longer[client] = natural * length > 1
         share = 1.0 if longer[client] else natural * length
         sign = -1.0 if uniforms[client] < (1 - share) / 2 else 1.0
-        first, later = first_signs[which[client]], later_signs[which[client]]
+        first = first_signs[which[client]]
+        later = later_signs[which[client]]
         _mix(x[client], scale, length, sign, first, later, bits, scores)
         last = last_inside(scores, expected, inside, members)
         place = places[client]

@@ -16,10 +16,16 @@ def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
     store may change the next increment.
     """
     for i in range(index.size):
-        row, kind = index[i], code[i]
-        a, b = state[row, 0] + increments[kind, 0], state[row, 1] + increments[kind, 1]
-        c, d = state[row, 2] + increments[kind, 2], state[row, 3] + increments[kind, 3]
-        state[row, 0], state[row, 1], state[row, 2], state[row, 3] = a, b, c, d
+        row = index[i]
+        kind = code[i]
+        a = state[row, 0] + increments[kind, 0]
+        b = state[row, 1] + increments[kind, 1]
+        c = state[row, 2] + increments[kind, 2]
+        d = state[row, 3] + increments[kind, 3]
+        state[row, 0] = a
+        state[row, 1] = b
+        state[row, 2] = c
+        state[row, 3] = d
 
 
 def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_factor: float, square_factor: float) -> bool:
@@ -47,7 +53,8 @@ def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_facto
 def count_passed_sums(rows: Any, uniforms: Any, counts: Any, scale: float) -> None:
     """Set counts[i] to the number of j with scale·(|rows[i, 0]| + … + |rows[i, j]|) ≤ uniforms[i], in doubles."""
     for row in range(rows.shape[0]):
-        total, passed = 0.0, np.int64(0)
+        total = 0.0
+        passed = np.int64(0)
         for j in range(rows.shape[1]):
             total += abs(np.float64(rows[row, j]))
             passed += np.int64(total * scale <= uniforms[row])

@@ -54,7 +54,8 @@ def _shrinking_chunks(rows: int, threads: int, elements_per_row: int) -> Iterato
 
     Long ones first, so that there are few; short ones last, so that no thread waits long for a slower one.
     """
-    start, least = 0, -(-MIN_ELEMENTS_A_THREAD // elements_per_row)
+    start = 0
+    least = -(-MIN_ELEMENTS_A_THREAD // elements_per_row)
     while start < rows:
         stop = min(rows, start + max(least, (rows - start) // (2 * threads)))
         yield slice(start, stop)

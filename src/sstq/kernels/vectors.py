@@ -43,14 +43,17 @@ SUM_LANES = 16
 
 CACHE_LINE = 16  # float32 in 64 bytes
 
-_INDEX, _LANE = ir.IntType(64), ir.IntType(32)
+_INDEX = ir.IntType(64)
+_LANE = ir.IntType(32)
 _SQUARE_LANES = 8
 _DOUBLES = ir.VectorType(ir.DoubleType(), _SQUARE_LANES)
 _PREDICATE = ir.VectorType(ir.IntType(1), VECTOR_WIDTH)
 _FUSED = ("contract",)  # lets LLVM join a product and a sum into one instruction
 
 # The types of an intrinsic's arguments.
-_ARRAY, _PLACE, _FACTORS = None, types.int64, types.UniTuple(types.float32, 4)
+_ARRAY = None
+_PLACE = types.int64
+_FACTORS = types.UniTuple(types.float32, 4)
 
 
 def _emits(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -139,8 +142,10 @@ def _butterfly_across(builder: Any, vectors: list[Any]) -> list[Any]:
     while half < len(vectors):
         for start in range(0, len(vectors), 2 * half):
             for k in range(start, start + half):
-                upper, lower = vectors[k], vectors[k + half]
-                vectors[k], vectors[k + half] = builder.fadd(upper, lower), builder.fsub(upper, lower)
+                upper = vectors[k]
+                lower = vectors[k + half]
+                vectors[k] = builder.fadd(upper, lower)
+                vectors[k + half] = builder.fsub(upper, lower)
         half *= 2
     return vectors
 
@@ -228,7 +233,8 @@ def clipped(
     t_pointers = _column(builder, t, t_offset, stride, count)
     sum_pointers = _column(builder, sums, lane, ir.Constant(_INDEX, SUM_LANES), 3)
     scale, rate, cap, box = (_splat(builder, builder.extract_value(factors, k)) for k in range(4))
-    minus_cap, minus_box = builder.fneg(cap), builder.fneg(box)
+    minus_cap = builder.fneg(cap)
+    minus_box = builder.fneg(box)
     totals = [_load(builder, pointer) for pointer in sum_pointers]
 
     def step(k: int, vector: Any) -> Any:

@@ -73,7 +73,8 @@ def best_candidate(dim: int, epsilon: float, clients: int, bits: int | None, sla
 
 def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> list[Candidate]:
     """SSTQ and vqSGD, which have no bias, as far as the bits are enough."""
-    most, candidates = float("inf") if bits is None else bits, []
+    most = float("inf") if bits is None else bits
+    candidates = []
     flat = [one for one in _flat_channels(dim, epsilon) if one[1] <= most]
     if flat:
         enough = (1 + slack) * min(variance for *_, variance in flat)

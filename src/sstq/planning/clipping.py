@@ -27,7 +27,8 @@ from sstq.mechanisms import Mechanism
 Floats = NDArray[np.float64]
 
 # A clip is found up to this part of the largest norm; a bin counts as so many norms.
-_PRECISION, _STEPS = 1e-6, 20
+_PRECISION = 1e-6
+_STEPS = 20
 
 __all__ = ["ClipChoice", "relative_error", "suggest_clip"]
 

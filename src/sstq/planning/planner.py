@@ -109,12 +109,15 @@ def _plan_once(request: Request) -> Plan:
     for name in ("clients", "epsilon"):
         if getattr(request, name) is None:
             raise ArgumentError(name, "must be given with trust='shuffler' or classes, got None")
-    clients, classes, dim = cast("int", request.clients), request.classes, request.dim
+    clients = cast("int", request.clients)
+    classes = request.classes
+    dim = request.dim
     if classes is not None:
         first = _mechanism(request, min(dim, FIRST_DIRECTIONS))
         dim = usual_directions(classes * first.typical_error(clients).total / first.dim, dim)
     mechanism = _mechanism(request, dim)
-    error, many = mechanism.typical_error(clients), mechanism.messages
+    error = mechanism.typical_error(clients)
+    many = mechanism.messages
     label = "FrameUnit" if classes is None else f"GroupUnit, {classes} groups"
     if request.trust == "shuffler":
         label = f"{label}, {many} message{'s' * (many > 1)} per person"
@@ -129,7 +132,9 @@ def _plan_once(request: Request) -> Plan:
 
 
 def _mechanism(request: Request, dim: int) -> FrameUnit | GroupUnit:
-    clients, epsilon, groups = cast("int", request.clients), cast("float", request.epsilon), request.classes
+    clients = cast("int", request.clients)
+    epsilon = cast("float", request.epsilon)
+    groups = request.classes
     if request.trust == "local":
         return GroupUnit(dim, epsilon, groups=cast("int", groups), clients=clients)
     messages = fewest_messages(ShuffleBudget(epsilon, request.delta, clients, MOST_MESSAGES), groups or 1)
@@ -138,15 +143,18 @@ def _mechanism(request: Request, dim: int) -> FrameUnit | GroupUnit:
 
 
 def _solve(request: Request) -> Plan:
-    clients, target = request.clients, request.target_error
+    clients = request.clients
+    target = request.target_error
     epsilon = None if request.epsilon is None else request.message_epsilon(request.epsilon)
     if sum(given is None for given in (epsilon, clients, target)) > 1:
         raise ValueError("at least two of epsilon=, clients= and target_error= must be given")
     solved_for = "error" if target is None else "bits"
     if epsilon is None:
-        solved_for, epsilon = "epsilon", _least_epsilon(request, cast("int", clients))
+        solved_for = "epsilon"
+        epsilon = _least_epsilon(request, cast("int", clients))
     if clients is None:
-        solved_for, clients = "clients", _least_clients(request, epsilon)
+        solved_for = "clients"
+        clients = _least_clients(request, epsilon)
     best = (_least_bits if solved_for == "bits" else _best)(request, epsilon, clients)
     return Plan(
         request=request,
@@ -195,7 +203,8 @@ def _least_epsilon(request: Request, clients: int) -> float:
         epsilon = min(max(math.exp(log_epsilon), EPSILON_MIN), EPSILON_MAX)
         return math.log(_best(request, epsilon, clients).mse / _enough(request))
 
-    low, high = math.log(EPSILON_MIN), math.log(EPSILON_MAX)
+    low = math.log(EPSILON_MIN)
+    high = math.log(EPSILON_MAX)
     if excess(high) > 0:
         _refuse_target(request, EPSILON_MAX, clients)
     if excess(low) <= 0:
@@ -241,7 +250,8 @@ def _explanation(request: Request, best: Candidate, solved_for: str, allowed: fl
     chosen = f"{best.label} has {what}{within}: {math.sqrt(best.mse):.3g} of clip."
     if best.name != "frameunit":
         return f"{chosen} It is unbiased for every vector."
-    bias, spent = f"{math.sqrt(best.error.bias2):.3g} of clip", best.options["epsilon"]
+    bias = f"{math.sqrt(best.error.bias2):.3g} of clip"
+    spent = best.options["epsilon"]
     if best.frames < best.wanted_frames:
         more = best.bits + (best.wanted_frames // best.frames).bit_length() - 1
         less = "" if spent == allowed else f" Only ε = {spent:g} is spent, because more would increase the bias."

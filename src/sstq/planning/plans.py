@@ -22,7 +22,8 @@ _REMEDIES = {"clients": "{:,} people", "epsilon": "ε = {:g}", "dim": "at most {
 # Remedies are short to type, and within 1 % of what is needed.
 _THREE_DIGITS = tuple(float(f"{digits}e{power}") for power in range(-4, 11) for digits in range(100, 1000))
 # A remedy is accepted if the squared error is this part of what is needed, or after so many corrections.
-_CLOSE, _CORRECTIONS = 0.97, 5
+_CLOSE = 0.97
+_CORRECTIONS = 5
 # Replacing one person changes the sum of all vectors by this many times clip.
 _SENSITIVITY = 2.0
 
@@ -151,14 +152,16 @@ class Plan:
         options: dict[str, Any] = {"clients": self.clients, "clip": self.request.clip}
         kind: type[FrameUnit | GroupUnit] = FrameUnit
         if self.mechanism.groups is not None:
-            kind, options["groups"] = GroupUnit, self.mechanism.groups
+            kind = GroupUnit
+            options["groups"] = self.mechanism.groups
         alone = kind(self.mechanism.dim, self.total_epsilon, **options)
         return math.sqrt(alone.typical_error(self.clients).total)
 
     @property
     def central_error(self) -> float:
         """For a plan with a shuffler: the error of (ε, δ)-private Gaussian noise added by a trusted server."""
-        size, delta = self.mechanism.dim * (self.mechanism.groups or 1), self.request.delta
+        size = self.mechanism.dim * (self.mechanism.groups or 1)
+        delta = self.request.delta
         return self.request.clip * central_error(size, self.total_epsilon, delta, self.clients)
 
     @property
@@ -197,7 +200,8 @@ class Plan:
             infeasible: signal-to-noise 0.66 if the mean is as long as clip, 0.22 if a third of that; its error is
             1.51 × clip; any one of these helps: 231 people; ε = 4.72; at most 130 dimensions
         """
-        ratio, request = self.signal_to_noise, self.request
+        ratio = self.signal_to_noise
+        request = self.request
         what = "mean" if self.mechanism.groups is None else "class mean"
         reached = "" if request.target_error is None else "the target error is reached; "
         assumed = f"if the {what} is as long as clip, {ratio / 3:.3g} if a third of that"
@@ -215,7 +219,9 @@ class Plan:
         for it. A classifier chooses its directions by their worth, so that fewer features are none either.
         """
         request = self.request
-        dim, clients, epsilon = request.dim, self.clients, request.epsilon or self.total_epsilon
+        dim = request.dim
+        clients = self.clients
+        epsilon = request.epsilon or self.total_epsilon
         # The squared error grows about with the dimension, so that no more than twice this many can suffice.
         most_dim = dim if request.once else min(dim, 100 + math.floor(2 * dim * self.signal_to_noise**2))
 
@@ -237,14 +243,16 @@ class Plan:
         def mse(place: int, rough: bool) -> float:
             return self.request.likely_mse(**{**task, name: values[place]}, rough=rough) / self._needed_mse
 
-        factor, enough = 1.0, None
+        factor = 1.0
+        enough = None
         for _ in range(_CORRECTIONS if values else 0):
             place = bisect_left(range(len(values) - 1), True, key=lambda at: factor * mse(at, True) <= 1)
             true = mse(place, False)
             enough = values[place] if true <= 1 else enough
             if _CLOSE <= true <= 1 or (true > 1 and place == len(values) - 1):
                 break
-            last, factor = factor, true / mse(place, True)
+            last = factor
+            factor = true / mse(place, True)
             if factor == last:
                 break
         return enough

@@ -50,5 +50,6 @@ def poisoning_bound(mechanism: Mechanism, fraction: float) -> PoisoningBound:
         (0.02, 0.7)
     """
     fraction = check_number("fraction", fraction, 0, 1)
-    message, honest = mechanism.largest_message(), mechanism.largest_honest_mean()
+    message = mechanism.largest_message()
+    honest = mechanism.largest_honest_mean()
     return PoisoningBound(fraction, message, fraction * (message + honest), 2 * fraction * honest)

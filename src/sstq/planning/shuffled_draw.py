@@ -31,7 +31,8 @@ from sstq.mechanisms.frameunit.alignment import RowDraw, bias_matters
 from sstq.mechanisms.frameunit.rows import usual_size
 from sstq.mechanisms.two_level_draw import whole_budget
 
-MESSAGE_BITS, MOST_MESSAGES = 32, 16
+MESSAGE_BITS = 32
+MOST_MESSAGES = 16
 """The default maximum of bits per message and of messages per person."""
 
 # Shares of candidates inside for which the accounting is asked; between them ε₀ is interpolated.
@@ -39,7 +40,8 @@ _RATIO = 1.5
 _MOST_ROWS = 1 << 16
 # The share of the squared error that is given up for a shorter message, and for frames of half as many rows: where
 # everybody has a frame of their own, the work of devices and of the server is proportional to the rows.
-_SLACK, _SIZE_SLACK = 0.002, 0.03
+_SLACK = 0.002
+_SIZE_SLACK = 0.03
 # The increase in squared error that is accepted for half as many messages.
 _MESSAGES_SLACK = 0.02
 # Of ε₀, where the integers of a law have a little more than the draw that was searched with.
@@ -136,7 +138,8 @@ def shuffled_mechanism(
     checked: dict[str, Any] = {"epsilon": epsilon, "clients": clients, "messages": messages, "rounds": rounds}
     checked = {name: check_argument(name, value) for name, value in checked.items()}
     budget = ShuffleBudget(delta=check_delta(delta, positive=True), **checked)
-    dim, blocks = check_argument("dim", dim), 1 if groups is None else check_argument("groups", groups)
+    dim = check_argument("dim", dim)
+    blocks = 1 if groups is None else check_argument("groups", groups)
     size, frames, inside = _best_frames(budget, dim, blocks, bits)
     options: dict[str, Any] = {"frames": frames, "frame_size": size, "inside": inside}
     # Defaults are left out, so that the line of Python is short.
@@ -144,15 +147,18 @@ def shuffled_mechanism(
     options |= {name: value for name, (value, usual) in unusual.items() if value != usual}
     kind: type[FrameUnit | GroupUnit] = FrameUnit
     if groups is not None:
-        kind, options = GroupUnit, {"groups": groups, "blocks": groups, **options}
-    local, step = _local_epsilon(budget, inside / (2 * size * blocks)), _SHRINK
+        kind = GroupUnit
+        options = {"groups": groups, "blocks": groups, **options}
+    local = _local_epsilon(budget, inside / (2 * size * blocks))
+    step = _SHRINK
     while local >= _EPSILON_MIN:
         # Few digits, rounded down, are easy to type.
         built = kind(dim, math.floor(local * 1e5) / 1e5, **options)
         if shuffled_epsilon(built, clients, delta, rounds=rounds) <= epsilon:
             return built
         # The law of the integers needs slightly less than the whole budget.
-        local, step = local * (1 - step), 2 * step
+        local = local * (1 - step)
+        step = 2 * step
     raise ValueError(
         f"messages must be fewer, got {budget.slots} in total: each would need an epsilon below {_EPSILON_MIN} to be "
         f"({epsilon:g}, {delta:g})-private in total among {clients} people"
@@ -204,7 +210,8 @@ def _variance(local: float, place: int, blocks: int) -> float:
     from scipy.special import ndtri
 
     share = _RATIO**-place
-    inside, grown = share * blocks, math.expm1(local)
+    inside = share * blocks
+    grown = math.expm1(local)
     if inside > 0.5:
         return math.inf
     density = math.exp(-(float(ndtri(inside)) ** 2) / 2) / math.sqrt(2 * math.pi)
@@ -213,10 +220,12 @@ def _variance(local: float, place: int, blocks: int) -> float:
 
 def _valley(values: Callable[[int], float], start: int) -> int:
     """The place of the least of values that fall to it and rise from it, in either direction from `start`."""
-    place, best = start, values(start)
+    place = start
+    best = values(start)
     for step in (1, -1):
         while (value := values(place + step)) < best:
-            place, best = place + step, value
+            place = place + step
+            best = value
     return place
 
 
@@ -242,7 +251,8 @@ def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, bits: int) -> tup
 
 def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int) -> RowDraw:
     """The draw from frames of N rows whose k has the least error, searched from where its variance is least."""
-    candidates, total = 2 * size * blocks, budget.clients * budget.messages
+    candidates = 2 * size * blocks
+    total = budget.clients * budget.messages
     usual = _RATIO ** -_usual_place(budget, blocks)
     power, exponent = _powers(budget, blocks)
 

@@ -8,7 +8,10 @@ from typing import Any, Literal
 
 from sstq.files.atomic import atomic_file
 
-INK, FAINT, ACCENT, SECOND = "#222222", "#777777", "#b3400f", "#1f5fa8"
+INK = "#222222"
+FAINT = "#777777"
+ACCENT = "#b3400f"
+SECOND = "#1f5fa8"
 
 
 def require_matplotlib() -> None:

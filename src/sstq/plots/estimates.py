@@ -9,12 +9,15 @@ from sstq.plots.canvas import ACCENT, INK, require_matplotlib, tidy
 
 # Beyond so many bars a line with a band is easier to read. Names have at most so many letters, and so many fit side by
 # side.
-_MOST_BARS, _LONGEST_NAME, _LETTERS = 40, 28, 75
+_MOST_BARS = 40
+_LONGEST_NAME = 28
+_LETTERS = 75
 
 
 def draw_estimate(estimate: Any, labels: Sequence[str] | None, level: float, axes: Any) -> Any:
     """Draw an estimate on these axes, or new ones if None; returns the figure."""
-    dim, half_width = len(estimate.value), estimate.region(level).half_width
+    dim = len(estimate.value)
+    half_width = estimate.region(level).half_width
     labels = estimate.names or None if labels is None else labels
     if labels is not None and len(labels) != dim:
         raise ValueError(f"labels must be {dim}, one per coordinate, got {len(labels)}")
@@ -30,7 +33,8 @@ def draw_questions(results: Sequence[Any], level: float) -> Any:
     """Draw one panel per question of a survey; returns the figure."""
     panels = _new_axes(len(results), 2.6)
     for axes, result in zip(panels, results, strict=True):
-        edges, (low, high) = getattr(result, "edges", np.arange(len(result.items) + 1) - 0.5), result.interval(level)
+        edges = getattr(result, "edges", np.arange(len(result.items) + 1) - 0.5)
+        (low, high) = result.interval(level)
         _draw(axes, (edges[1:] + edges[:-1]) / 2, result.estimate, low, high, edges[1] - edges[0])
         if hasattr(result, "edges"):
             middle = result.quantile(0.5, level)

@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 _PHILOX_ROUNDS = 10
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL_STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
-_WORD, _COUNTERS = 1 << 64, 1 << 256
+_WORD = 1 << 64
+_COUNTERS = 1 << 256
 # For so few streams a generator each is faster than arithmetic on arrays.
 _FEW = 8
-_LOW_HALF, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
 # A table is ten times as fast as arithmetic with bits.
 _OCTETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _SIGNS_OF_OCTETS = 1 - 2 * _OCTETS.astype(np.float32)
@@ -56,9 +58,13 @@ def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
 
 def _multiply_high_low(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The 128-bit products a·b as (high word, low word), by 32-bit halves."""
-    a_high, a_low = a >> _HALF, a & _LOW_HALF
-    b_high, b_low = b >> _HALF, b & _LOW_HALF
-    low_low, low_high, high_low = a_low * b_low, a_low * b_high, a_high * b_low
+    a_high = a >> _HALF
+    a_low = a & _LOW_HALF
+    b_high = b >> _HALF
+    b_low = b & _LOW_HALF
+    low_low = a_low * b_low
+    low_high = a_low * b_high
+    high_low = a_high * b_low
     middle = (low_low >> _HALF) + (low_high & _LOW_HALF) + (high_low & _LOW_HALF)
     high = a_high * b_high + (low_high >> _HALF) + (high_low >> _HALF) + (middle >> _HALF)
     return high, (middle << _HALF) | (low_low & _LOW_HALF)
@@ -68,12 +74,17 @@ def _philox_block(counter: NDArray[np.uint64], seeds: NDArray[np.uint64], purpos
     """Philox4x64-10 of many counters at once: (n, 4) counters to (n, 4) outputs, with one seed or a seed each."""
     c0, c1, c2, c3 = (np.ascontiguousarray(counter[:, i]) for i in range(4))
     # As arrays, which wrap around in silence.
-    k0, k1 = seeds, np.array([purpose], dtype=np.uint64)
+    k0 = seeds
+    k1 = np.array([purpose], dtype=np.uint64)
     for _ in range(_PHILOX_ROUNDS):
         high0, low0 = _multiply_high_low(_MULTIPLIERS[0], c0)
         high1, low1 = _multiply_high_low(_MULTIPLIERS[1], c2)
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0, k1 = k0 + _WEYL_STEPS[0], k1 + _WEYL_STEPS[1]
+        c0 = high1 ^ c1 ^ k0
+        c1 = low1
+        c2 = high0 ^ c3 ^ k1
+        c3 = low0
+        k0 = k0 + _WEYL_STEPS[0]
+        k1 = k1 + _WEYL_STEPS[1]
     return np.stack([c0, c1, c2, c3], axis=1)
 
 

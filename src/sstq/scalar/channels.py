@@ -84,7 +84,8 @@ class Channel(ABC):
         """
         # Bisection for #{cumulative weights ≤ word}, in as many steps for every token and word.
         remaining = self.shape[1]
-        weights, before = self._cumulative.reshape(-1), tokens * remaining - 1
+        weights = self._cumulative.reshape(-1)
+        before = tokens * remaining - 1
         place = before.copy()
         while remaining > 1:
             half = remaining // 2

@@ -100,7 +100,8 @@ def optimized_codebook(bits: int, epsilon: float) -> Codebook:
         >>> optimized_codebook(2, 3.0).values.round(4)
         array([-1.   , -0.301,  0.301,  1.   ])
     """
-    half, strength = 1 << (bits - 1), 8 / math.expm1(epsilon)
+    half = 1 << (bits - 1)
+    strength = 8 / math.expm1(epsilon)
     # Without zeros the middle gap is 2·p_1; with zeros in the middle the gap before p_1 is p_1.
     if _outward(_SMALLEST, 2.0, strength, half)[-1] <= 1:
         positive = _solve_outward(2.0, strength, half)
@@ -113,7 +114,8 @@ def optimized_codebook(bits: int, epsilon: float) -> Codebook:
 
 def _outward(first: float, gap_factor: float, strength: float, count: int) -> list[float]:
     """Up to ``count`` positive codewords from p_1 = first outward; stop at the first beyond 1."""
-    value, gap = first, gap_factor * first
+    value = first
+    gap = gap_factor * first
     values = [value]
     while len(values) < count and value <= 1:
         gap = math.sqrt(gap * gap + strength * value)
@@ -124,7 +126,8 @@ def _outward(first: float, gap_factor: float, strength: float, count: int) -> li
 
 def _solve_outward(gap_factor: float, strength: float, count: int) -> Vector:
     """The ``count`` positive codewords whose last is 1, by bisection on log p_1 (p_count increases with p_1)."""
-    low, high = math.log(_SMALLEST), 0.0
+    low = math.log(_SMALLEST)
+    high = 0.0
     while low < (middle := (low + high) / 2) < high:
         values = _outward(math.exp(middle), gap_factor, strength, count)
         if len(values) == count and values[-1] <= 1:
@@ -169,7 +172,8 @@ def rounding_moments(values: Vector, density: Density) -> tuple[Vector, Vector]:
 
     The codewords are distinct; the point masses of the density are not in these integrals.
     """
-    start, stop = values[:-1], values[1:]
+    start = values[:-1]
+    stop = values[1:]
     whole = density.integrals(start, stop)
     upper = (whole[1:] - start * whole[:2]) / (stop - start)
     return whole[:2] - upper, upper

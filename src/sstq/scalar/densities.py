@@ -109,14 +109,17 @@ class Density:
     @cached_property
     def _cumulative(self) -> Vector:
         """The primitives at the boundaries of the cells: a row each for 1, y and y²."""
-        left, right, height = self.grid[:-1], self.grid[1:], self.masses * (self.masses.size / 2)
+        left = self.grid[:-1]
+        right = self.grid[1:]
+        height = self.masses * (self.masses.size / 2)
         steps = [height * (right**power - left**power) / power for power in (1, 2, 3)]
         return np.concatenate([np.zeros((3, 1)), np.cumsum(steps, axis=1)], axis=1)
 
     def _primitives(self, points: ArrayLike) -> Vector:
         y = np.asarray(points, dtype=np.float64)
         cell = self._cell(y)
-        left, height = self.grid[cell], self.masses[cell] * (self.masses.size / 2)
+        left = self.grid[cell]
+        height = self.masses[cell] * (self.masses.size / 2)
         inner = np.stack([height * (y**power - left**power) / power for power in (1, 2, 3)])
         return np.asarray(self._cumulative[:, cell] + inner)
 

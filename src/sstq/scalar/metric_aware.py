@@ -58,7 +58,9 @@ def laplace_probabilities(values: Vector, rate: float) -> Vector:
     The codewords are strictly increasing from -1 to 1, the rate is the decay r > 0 of the kernel in units of 1/B.
     """
     half_gaps = np.diff(values) / 2
-    middles, left, right = values[:-1] + half_gaps, np.append(0.0, half_gaps), np.append(half_gaps, 0.0)
+    middles = values[:-1] + half_gaps
+    left = np.append(0.0, half_gaps)
+    right = np.append(half_gaps, 0.0)
     distance = np.maximum(np.append(-1.0, middles) - values[:, None], values[:, None] - np.append(middles, 1.0))
     np.fill_diagonal(distance, 0.0)  # from inside its cell a codeword's distance is negative, and exp could overflow
     distance *= -rate

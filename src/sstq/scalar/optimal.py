@@ -36,13 +36,16 @@ OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
 
 # More codes than 2^5 gain a thousandth at most; flat channels are candidates up to 2^8.
-_SEARCHED_BITS, _FLAT_BITS = 5, 8
+_SEARCHED_BITS = 5
+_FLAT_BITS = 8
 _LARGEST_BIAS = Fraction(1, 1 << 51)
 # Codes of less weight are left out, as are tokens that are closer.
-_THIN, _CLOSE = 1 << 22, 1e-6
+_THIN = 1 << 22
+_CLOSE = 1e-6
 # In the search, closer tokens are the same.
 _SAME = 1e-11
-_SEARCH, _LOG_BOUNDS = {"gtol": 1e-6, "maxiter": 300}, (math.log(1e-9), 5.0)
+_SEARCH = {"gtol": 1e-6, "maxiter": 300}
+_LOG_BOUNDS = (math.log(1e-9), 5.0)
 
 
 class Windows(NamedTuple):
@@ -89,7 +92,8 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
         >>> solved.values.round(2), solved.codebook.size
         (array([-1.2 , -0.33,  0.33,  1.2 ]), 6)
     """
-    codes, half = 1 << bits, 1 << (bits - 1)
+    codes = 1 << bits
+    half = 1 << (bits - 1)
     shapes = []
     if bits <= _SEARCHED_BITS:
         # Near the window of the piecewise mechanism (Wang et al., ICDE 2019), which has infinitely many codes.
@@ -112,7 +116,8 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     floor = 1 / (1 + math.expm1(epsilon) * windows.width)
     lows = [round(float(length) * floor * TOTAL) for length in windows.lengths]
     thick = [place for place, low in enumerate(lows) if low >= _THIN]
-    lows, heights = [lows[place] for place in thick], windows.heights[thick] / windows.heights[-1]
+    lows = [lows[place] for place in thick]
+    heights = windows.heights[thick] / windows.heights[-1]
     limit = exp_lower(epsilon)
     low = np.array(lows[::-1] + lows, dtype=object)
     ends = np.append(0, np.cumsum(low * limit.numerator // limit.denominator - low))
@@ -123,7 +128,8 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     matrix = (low + np.maximum(overlap, 0)).astype(np.int64)
     values = _reaching_one(matrix[-1], np.concatenate([-heights[::-1], heights]))
     positions = np.array([float(mean) for mean in _exact_means(matrix, values)])
-    positions[0], positions[-1] = -1.0, 1.0
+    positions[0] = -1.0
+    positions[-1] = 1.0
     kept = _apart(positions)
     return _padded(matrix[kept], epsilon, Codebook(OPTIMAL, positions[kept]), values, outputs)
 
@@ -175,7 +181,8 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
     """
     from scipy.optimize import minimize
 
-    top, heights = slice(half - codes_at_top, None), (np.arange(half) + 0.5) / half
+    top = slice(half - codes_at_top, None)
+    heights = (np.arange(half) + 0.5) / half
     steps = np.diff(heights, prepend=0.0) / heights[-1]
     point = np.log(np.concatenate([steps, np.full(half, 0.5 / half)]))
 
@@ -188,7 +195,8 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
 
     def objective(free: Vector) -> tuple[float, Vector]:
         logs = np.clip(free, *_LOG_BOUNDS)
-        windows, steps = windows_of(logs), np.exp(logs[:half])
+        windows = windows_of(logs)
+        steps = np.exp(logs[:half])
         loss, by_height, by_length, by_width = second_moment(windows, epsilon, density)
         by_length[top] += by_width
         by_step = np.cumsum(by_height[::-1])[::-1]  # a step raises every value above it
@@ -204,7 +212,8 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
 
     They are by the heights, the lengths (moving a positive code and its mirror image) and the width.
     """
-    boost, width = math.expm1(epsilon), windows.width
+    boost = math.expm1(epsilon)
+    width = windows.width
     v = np.concatenate([-windows.heights[::-1], windows.heights])
     lengths = np.concatenate([windows.lengths[::-1], windows.lengths])
     ends = np.append(0.0, np.cumsum(lengths))
@@ -216,10 +225,12 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
     positions = probabilities @ v
     reach = float(positions[-1])
     positions = np.maximum.accumulate(np.clip(positions / reach, -1.0, 1.0))
-    positions[0], positions[-1] = -1.0, 1.0
+    positions[0] = -1.0
+    positions[-1] = 1.0
     # Where the window slides within one code nothing changes: the gaps between tokens are elsewhere.
     gaps = np.flatnonzero(np.diff(positions) > _SAME)
-    below, above = probabilities[gaps], probabilities[gaps + 1]
+    below = probabilities[gaps]
+    above = probabilities[gaps + 1]
     middles = (starts[gaps] + starts[gaps + 1]) / 2
     positions = np.append(positions[gaps], 1.0)
     positions[0] = -1.0
@@ -231,7 +242,8 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
     left = v[np.searchsorted(ends[1:-1], middles)]
     right = v[np.searchsorted(ends[1:-1], middles + width)]
     slope = left + right
-    mass, first = lower[0] + upper[0], lower[1] + upper[1]
+    mass = lower[0] + upper[0]
+    first = lower[1] + upper[1]
     # Derivatives of the moment at a fixed mean: those of Σ P·(v² − slope·v), as the window's place adapts.
     mean_probabilities = lower[0] @ below + upper[0] @ above
     sloped = (lower[0] * slope) @ below + (upper[0] * slope) @ above
@@ -248,7 +260,8 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
     reach_by_end = floor * boost * drop * (ends[1:-1] > top)
     reach_by_width = shrink * reach + floor * boost * float(v[np.searchsorted(ends[1:-1], top, side="right")])
     pull = float(slope @ first) - 2 * loss / reach
-    by_v, by_end = (by_v + pull * reach_by_v) / reach**2, (by_end + pull * reach_by_end) / reach**2
+    by_v = (by_v + pull * reach_by_v) / reach**2
+    by_end = (by_end + pull * reach_by_end) / reach**2
     by_code = np.append(np.cumsum(by_end[::-1])[::-1], 0.0)  # a length moves all ends after it
     half = len(windows.heights)
     return (

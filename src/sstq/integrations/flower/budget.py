@@ -103,7 +103,8 @@ class NodeBudget:
         with _public_reasons():
             ledger = self._open()
             ledger.spend(epsilon, round_id)
-            spent, total = _sum(ledger), min(self.total_epsilon, ledger.epsilon)
+            spent = _sum(ledger)
+            total = min(self.total_epsilon, ledger.epsilon)
             said = "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total"
             log(INFO, said, epsilon, round_up(spent), total)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.

@@ -80,7 +80,8 @@ class SstqMod:
                     f"the mechanism must have dim = {arrays.dim}, as the arrays have, got {request.mechanism.dim}"
                 )
             # Copies, since the training may change what it is given.
-            names, before = frozenset(model), arrays.flatten(model)
+            names = frozenset(model)
+            before = arrays.flatten(model)
             budget = NodeBudget(self._limits, context.node_config, context.node_id, context.run_config)
             # A repeated request has the same name, and is answered once.
             round_id = f"run {message.metadata.run_id} round {request.number} message {message.metadata.message_id}"

@@ -196,10 +196,12 @@ class SstqStrategy(Strategy):
             return None, None
         if self._round is None:
             raise ValueError("aggregate_train must be called after configure_train")
-        this, self._round = self._round, None
+        this = self._round
+        self._round = None
         result = sort_replies(replies, this.request, {sent.message_id: sent.dst_node_id for sent in this.sent})
         self._state.answered += result.answered
-        count, needed = len(result.messages), self._needed(len(this.sent))
+        count = len(result.messages)
+        needed = self._needed(len(this.sent))
         self._state.save()
         if count < needed:
             few = f"{count} valid replies in round {server_round}, fewer than min_replies = {needed}"

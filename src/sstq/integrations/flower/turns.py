@@ -114,7 +114,9 @@ class CohortGrid:
     """A grid that shows a strategy only the next cohort; everything else is the grid's own."""
 
     def __init__(self, grid: Grid, turns: Turns, state: ServerState) -> None:
-        self._grid, self._turns, self._state = grid, turns, state
+        self._grid = grid
+        self._turns = turns
+        self._state = state
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the nodes of the next cohort among those connected now."""

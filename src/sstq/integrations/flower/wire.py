@@ -118,9 +118,12 @@ class SortedReplies:
 def sort_replies(replies: Iterable[Message], request: MessageRequest, asked: Mapping[str, int]) -> SortedReplies:
     """Collect one private message from each node, and count the rest; `asked` has the node of each message's id."""
     taken: dict[int, Messages] = {}
-    refusals, answered, invalid = dict[str, str](), dict[str, int](), 0
+    refusals = dict[str, str]()
+    answered = dict[str, int]()
+    invalid = 0
     for reply in replies:
-        message_id, node = reply.metadata.reply_to_message_id, reply.metadata.src_node_id
+        message_id = reply.metadata.reply_to_message_id
+        node = reply.metadata.src_node_id
         if asked.get(message_id) != node:
             # The SuperLink's error in the name of a dead node: that node stays silent.
             invalid += not (reply.has_error() and message_id in asked)
