@@ -101,11 +101,12 @@ def test_what_is_false_is_not_listed(seed):
 def test_chances_of_rare_hits_are_those_of_the_binomial():
     """The threshold of one string among 40,000 that are asked about, at one hit of 3,000 messages."""
     people, own, other = 100_000, 0.5, 1 / 3000
-    least = next(hits for hits in range(1000) if bdtrc(hits - 1, people, other) < 0.01 / 40_000)
+    # Of two groups the second gets a third.
+    least = next(hits for hits in range(1000) if bdtrc(hits - 1, people, other) < 0.01 / 40_000 / 3)
     listed = []
     for hits in range(least - 10, least + 11):
         cohort = {"people": people, "rates": [own, other], "tested": 40_000, "words": ["a"], "hits": [hits]}
-        if WordsResult.from_cohorts([cohort], 8.0, 0.01).words:
+        if WordsResult.from_cohorts([cohort], 0, 8.0, 0.01).words:
             listed.append(hits)
     assert least <= listed[0] <= least + 3  # never below what chance allows; the normal one is 8 below
     assert listed == list(range(listed[0], least + 11))
@@ -114,9 +115,9 @@ def test_chances_of_rare_hits_are_those_of_the_binomial():
 def test_pooled_shares_and_errors():
     cohorts = [
         {"people": 1000, "rates": [0.5, 0.1], "tested": 50, "words": ["b"], "hits": [300]},
-        {"people": 3000, "rates": [0.5, 0.1], "tested": 50, "words": ["a", "b"], "hits": [700, 900]},
+        {"people": 3000, "rates": [0.5, 0.1], "tested": 50, "words": ["b", "a"], "hits": [900, 700]},
     ]
-    found = WordsResult.from_cohorts(cohorts, 2.0, 0.01)
+    found = WordsResult.from_cohorts(cohorts, 0, 2.0, 0.01)
     assert found.words == ("b", "a")
     np.testing.assert_allclose(found.shares, [0.5, (700 / 3000 - 0.1) / 0.4])
     np.testing.assert_allclose(found.stderr[0], math.sqrt(0.3 * 0.7 / 4000) / 0.4)

@@ -52,8 +52,13 @@ class WordsResult:
         return f"<{len(self.words)} strings from {self.people:,} people at a total ε of {self.epsilon:g}: {best}>"
 
     @classmethod
-    def from_cohorts(cls, cohorts: Sequence[dict[str, Any]], epsilon: float, false_share: float) -> WordsResult:
-        """Pool the cohorts that were asked about a string, and list what is surely there."""
+    def from_cohorts(
+        cls, cohorts: Sequence[dict[str, Any]], public: int, epsilon: float, false_share: float
+    ) -> WordsResult:
+        """Pool the cohorts that were asked about a string, and list what is surely there.
+
+        The first strings of each cohort are those of the one before; the first of all are the public candidates.
+        """
         kept = cohorts[-1]["words"]
         people = np.array([cohort["people"] for cohort in cohorts])
         own, other = np.array([cohort["rates"] for cohort in cohorts]).T
@@ -66,31 +71,14 @@ class WordsResult:
         shares = np.sum(weights * np.nan_to_num((hits / people - other) / gap), axis=1)
         rates = np.clip(other + shares[:, None] * gap, other, own)
         stderr = np.sqrt(np.sum(weights**2 * rates * (1 - rates) / (people * gap**2), axis=1))
-        found = cls._found(shares, weights / (people * gap), people, other, false_share, cohorts)
+        chance = _chance(shares, weights / (people * gap), people * other * (1 - other), other)
+        ends = [public, *(len(cohort["words"]) for cohort in cohorts)]
+        tested = [max(1, public), *(cohort["tested"] for cohort in cohorts)]
+        found = _found(chance, np.searchsorted(ends, np.arange(len(kept)), side="right"), tested, false_share)
         order = found[np.argsort(-shares[found], kind="stable")]
         left = 1 - float(shares[order].sum()), float(np.linalg.norm(stderr[order]))
         words = tuple(kept[place] for place in order)
         return cls(words, shares[order], stderr[order], left, int(people.sum()), epsilon, false_share)
-
-    @staticmethod
-    def _found(shares: Floats, factors: Floats, people: Any, other: Floats, false_share: float, cohorts: Any) -> Any:
-        """Which strings are not there by chance (Benjamini and Hochberg, of all that were asked about).
-
-        The hits of one that nobody holds are binomial. Their skewness γ matters for rare hits: the normal quantile z is
-        about where z + γ(z² − 1)/6 standard errors are (Cornish and Fisher).
-        """
-        from scipy.special import ndtr
-
-        variance = np.sum(factors**2 * people * other * (1 - other), axis=1)
-        third = np.sum(factors**3 * people * other * (1 - other) * (1 - 2 * other), axis=1)
-        skewness = np.maximum(third / variance**1.5, 1e-9)
-        seen = np.maximum(shares / np.sqrt(variance), 0.0)
-        z = (np.sqrt(1 + 2 * skewness / 3 * (seen + skewness / 6)) - 1) / (skewness / 3)
-        chance = ndtr(-z)
-        tested = sum(cohort["tested"] for cohort in cohorts)
-        order = np.argsort(chance, kind="stable")
-        passed = np.flatnonzero(chance[order] <= false_share * np.arange(1, len(order) + 1) / tested)
-        return order[: passed[-1] + 1] if len(passed) else order[:0]
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame: word, share, stderr, and the ends of an interval of this level for each share."""
@@ -109,3 +97,32 @@ class WordsResult:
         from sstq.plots.studies import draw_words
 
         return draw_words(self, level, most)
+
+
+def _chance(shares: Floats, factors: Floats, scatter: Floats, other: Floats) -> Floats:
+    """How likely each share is of a string that nobody holds; `factors` are what a hit of each cohort adds to it.
+
+    Its hits are binomial with the variance `scatter`. Their skewness γ matters for rare hits: the normal quantile z is
+    about where z + γ(z² − 1)/6 standard errors are (Cornish and Fisher), and half a hit less than there are counts.
+    """
+    from scipy.special import ndtr
+
+    variance = np.sum(factors**2 * scatter, axis=1)
+    third = np.sum(factors**3 * scatter * (1 - 2 * other), axis=1)
+    skewness = np.maximum(third / variance**1.5, 1e-9)
+    seen = np.maximum((shares - factors.max(axis=1) / 2) / np.sqrt(variance), 0.0)
+    z = (np.sqrt(1 + 2 * skewness / 3 * (seen + skewness / 6)) - 1) / (skewness / 3)
+    return np.asarray(ndtr(-z))
+
+
+def _found(chance: Floats, group: NDArray[np.int64], tested: Sequence[int], false_share: float) -> NDArray[np.int64]:
+    """Which strings are not there by chance, of all that were tested (Benjamini and Hochberg, with weights).
+
+    Strings belong to groups: public candidates, those that the first cohort found, the second, … Each group gets half
+    of what the one before it gets, because short strings and candidates are the likelier ones.
+    """
+    share = 0.5 ** np.arange(1, len(tested) + 1) / (1 - 0.5 ** len(tested))
+    weighed = chance * (np.array(tested) / share)[group]
+    order = np.argsort(weighed, kind="stable")
+    passed = np.flatnonzero(weighed[order] <= false_share * np.arange(1, len(order) + 1))
+    return order[: passed[-1] + 1] if len(passed) else order[:0]

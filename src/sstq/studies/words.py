@@ -254,7 +254,7 @@ class Words(Study):
         return {
             "people": people,
             "rates": list(rates),
-            "tested": len(shares) - len(question.words) * bool(self.learned),
+            "tested": max(1, len(question.prefixes) * question.spelling.size**question.step),
             "words": [word for word, _ in words],
             "hits": [round((rates.other + share * rates.gap) * people) for _, share in words],
             "prefixes": prefixes,
@@ -262,7 +262,8 @@ class Words(Study):
 
     def conclude(self) -> WordsResult:
         """List the strings that are surely there."""
-        return WordsResult.from_cohorts(self.learned, self.options["epsilon"], _FALSE_SHARE)
+        public = len(self.options["candidates"])
+        return WordsResult.from_cohorts(self.learned, public, self.options["epsilon"], _FALSE_SHARE)
 
     def plan(self, people: int) -> StudyPlan:
         """Tell which share a string needs to be found in 19 of 20 studies."""
