@@ -10,6 +10,7 @@ from rich.table import Table
 
 # Importing a module registers its benchmarks.
 import benchmarks.abuse
+import benchmarks.alarms
 import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison

@@ -13,7 +13,18 @@ pytest.importorskip("fastapi")
 
 from sstq.client import Campaign
 from sstq.service import results
-from sstq.service.alarms import ALARM, ALPHA, GROWTH, cells_of, look, noticed_share, surprise, threshold
+from sstq.service.alarms import (
+    ALARM,
+    ALPHA,
+    GROWTH,
+    Cells,
+    _counts,
+    cells_of,
+    look,
+    noticed_share,
+    surprise,
+    threshold,
+)
 from sstq.service.store import Upload
 
 SMALL = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -22,12 +33,14 @@ CASES = {
     "groups": sstq.GroupUnit(dim=3, epsilon=2.0, groups=2, blocks=2),
     "frames": sstq.FrameUnit(dim=6, epsilon=4.0, frames=4),
     "sstq": sstq.SSTQ(dim=20, epsilon=2.0),
+    "frequencies": sstq.Frequencies(categories=6, epsilon=2.0),
+    "sets": sstq.Frequencies(categories=100, epsilon=1.0),
 }
 
 
-def sums(mechanism, X, seed, **groups):
+def sums(mechanism, X, seed):
     aggregator = mechanism.aggregator()
-    aggregator.update(mechanism.encode(X, seed, **groups))
+    aggregator.update(mechanism.encode(X, seed))
     return aggregator
 
 
@@ -36,6 +49,14 @@ def same(mechanism, count):
     x = np.zeros((count, mechanism.dim))
     x[:, 0] = mechanism.clip
     return x
+
+
+def alike(mechanism, count, seed):
+    """The messages of people who all hold the same."""
+    if isinstance(mechanism, sstq.Frequencies):
+        return mechanism.encode(np.zeros(count, dtype=int), seed)
+    groups = {} if mechanism.groups is None else {"groups": np.zeros(count, dtype=int)}
+    return mechanism.encode(same(mechanism, count), seed, **groups)
 
 
 def test_the_chances_of_all_looks_add_up_to_alpha():
@@ -47,28 +68,88 @@ def test_the_chances_of_all_looks_add_up_to_alpha():
 def test_counts_are_those_of_the_messages_and_within_the_law(name, seed):
     """An honest count leaves the bounds of the law only as far as Chernoff allows; fails with 10^-6."""
     mechanism = CASES[name]
-    groups = {"groups": np.zeros(20_000, dtype=int)} if name == "groups" else {}
-    aggregator = sums(mechanism, same(mechanism, 20_000), seed, **groups)
-    cells = cells_of(mechanism, aggregator)
-    assert cells.counts.sum() == 20_000
-    assert (cells.counts >= 0).all()
-    limit = math.log(2 * cells.size / 1e-6)
-    assert surprise(int(cells.counts.max()), 20_000, cells.upper) <= limit
-    assert surprise(int(cells.counts.min()), 20_000, cells.lower, below=True) <= limit
-    assert cells.upper / cells.lower <= math.exp(mechanism.epsilon) * (1 + 1e-9)
+    aggregator = mechanism.aggregator()
+    aggregator.update(alike(mechanism, 20_000, seed))
+    found = cells_of(mechanism, aggregator)
+    assert found.counts.sum() == 20_000
+    assert (found.counts >= 0).all()
+    limit = math.log(2 * found.size / 1e-6)
+    assert surprise(int(found.counts.max()), 20_000, found.upper) <= limit
+    assert surprise(int(found.counts.min()), 20_000, found.lower, below=True) <= limit
+    assert found.upper / found.lower <= math.exp(mechanism.epsilon) * (1 + 1e-9)
 
 
-def test_honest_crowds_raise_no_alarm(seed):
-    """8 campaigns of up to 8,000 messages, all holding one vector: 0.001 each, so two alarms fail with 0.00003."""
-    raised = 0
+@pytest.mark.parametrize("name", CASES)
+def test_honest_crowds_raise_no_alarm(name, seed):
+    """8 campaigns of up to 30,000 messages, all holding one vector: 0.001 each, so two alarms fail with 0.00003.
+
+    Until it did not, each of those of one frame raised an alarm: all of its codes had occurred.
+    """
+    mechanism, raised = CASES[name], 0
     for number in range(8):
-        aggregator, found = SMALL.aggregator(), {}
-        for size in np.diff([0, 100, 300, 1000, 3000, 8000]):
-            aggregator.update(SMALL.encode(same(SMALL, size), seed + number))
-            found |= {kind: said for kind, said in look(SMALL, aggregator, aggregator.mean()).items() if ALARM in said}
+        aggregator, found = mechanism.aggregator(), {}
+        for size in np.diff([0, 100, 300, 1000, 3000, 8000, 30_000]):
+            aggregator.update(alike(mechanism, size, seed + number))
+            checks = look(mechanism, aggregator, aggregator.mean())
+            found |= {kind: said for kind, said in checks.items() if ALARM in said}
             seed += 1000
         raised += bool(found)
     assert raised <= 1
+
+
+def cells(counts, lower=0.2, upper=0.3, size=4):
+    return Cells(np.array(counts), size, lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("counted", "raised"),
+    [
+        (cells([2000, 2900, 2500, 2600]), False),  # every code occurs, within the bounds
+        (cells([1500, 2900, 2800, 2800]), True),  # one occurs too rarely
+        (cells([3300, 3300, 3400]), True),  # one never
+        (cells([2100, 2100, 2100, 3700]), True),  # one too often
+        (cells([3300, 3300, 3400], lower=1e-5, upper=0.4), False),
+    ],
+)
+def test_codes_beyond_the_bounds_of_the_law_raise_an_alarm(counted, raised):
+    assert _counts(counted, 10_000).startswith(ALARM) == raised
+
+
+WRONG = {
+    "frameunit": SMALL.replace(epsilon=8.0),
+    "groups": CASES["groups"].replace(epsilon=4.0),
+    "frequencies": CASES["frequencies"].replace(epsilon=3.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_client_with_another_law_raises_an_alarm(name, seed):
+    """Its ε is larger than that of the campaign, and all of its people hold the same."""
+    mechanism, wrong = CASES[name], WRONG[name]
+    assert wrong.message_bits == mechanism.message_bits
+    raw = alike(wrong, 20_000, seed).to_bytes()
+    aggregator = mechanism.aggregator()
+    aggregator.update(mechanism.messages_from_bytes(raw, 20_000))
+    assert look(mechanism, aggregator, aggregator.mean())["counts"].startswith(ALARM)
+
+
+def most_common(messages):
+    """The place of a message that occurred most."""
+    whole = np.stack([column.astype(np.int64) for column in messages.columns], axis=1)
+    _, first, times = np.unique(whole, axis=0, return_index=True, return_counts=True)
+    return first[np.argmax(times)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_made_up_messages_raise_an_alarm(name, seed):
+    """A quarter of 20,000 messages is one and the same: the one that occurred most."""
+    mechanism = CASES[name]
+    messages = alike(mechanism, 20_000, seed)
+    taken = np.arange(20_000)
+    taken[:5000] = most_common(messages)
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages[taken])
+    assert look(mechanism, aggregator, aggregator.mean())["counts"].startswith(ALARM)
 
 
 def test_equal_messages_raise_an_alarm_and_it_stays(store, seed):
@@ -106,9 +187,8 @@ def test_sparse_counts_are_said_to_have_no_power(seed):
     many = sstq.FrameUnit(dim=6, epsilon=2.0, frames=512)
     aggregator = sums(many, np.zeros((2000, 6)), seed)
     said = look(many, aggregator, aggregator.mean())["counts"]
-    assert said.startswith("no power: 2,000 messages are too few for 262,144 different rows")
-    cells = cells_of(many, aggregator)
-    assert noticed_share(cells, 2000) > 0.5
+    assert said.startswith("no power: there are 262,144 different messages, more than 2,000 messages tell apart")
+    assert noticed_share(cells_of(many, aggregator), 2000) > 0.5
     few = cells_of(SMALL, sums(SMALL, np.zeros((20_000, 6)), seed))
     assert noticed_share(few, 20_000) < 0.05
 

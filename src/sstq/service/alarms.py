@@ -16,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, SparseAggregator
 from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.sums import FrameAggregator
 from sstq.exactness import TOTAL
 from sstq.mechanisms import FrameUnit, Mechanism
-from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 from sstq.mechanisms.laws import Law
 
 ALPHA = 1e-3
@@ -40,7 +39,8 @@ _POWERLESS = 0.5
 class Cells(NamedTuple):
     """How often each code occurred, the number of codes, and the bounds of the law for the probability of one.
 
-    `counts` has the codes that occurred, which are spread over the frames evenly; `what` is the name of a code.
+    `counts` has the codes that occurred. A draw over `size / frames` codes is spread over the frames evenly, whatever
+    the data are; of Frequencies these are multipliers. `what` is the name of a code.
     """
 
     counts: NDArray[np.int64]
@@ -48,11 +48,11 @@ class Cells(NamedTuple):
     lower: float
     upper: float
     frames: int = 1
-    what: str = "row"
+    what: str = "message"
 
 
 def look(mechanism: Mechanism, aggregator: Aggregator, estimate: Estimate) -> dict[str, str]:
-    """Return what the tests say of the sums of a campaign; nothing with too few messages."""
+    """Return what the tests say of the sums of a campaign; nothing below 100 messages."""
     if aggregator.count < _FIRST:
         return {}
     counts = _counts(cells_of(mechanism, aggregator), aggregator.count)
@@ -80,8 +80,9 @@ def _norm(mechanism: Mechanism, estimate: Estimate, level: float) -> str:
 def _counts(cells: Cells | None, count: int) -> str:
     if cells is None:
         return "not tested: the sums of this mechanism do not tell how often each message occurred"
-    most = int(cells.counts.max(initial=0))
-    least = int(cells.counts.min(initial=0)) if len(cells.counts) == cells.size else 0
+    most = int(cells.counts.max())
+    # A code that is not among the counts occurred never.
+    least = int(cells.counts.min()) if len(cells.counts) == cells.size else 0
     if max(surprise(most, count, cells.upper), surprise(least, count, cells.lower, below=True)) > _limit(cells, count):
         return (
             f"{ALARM}how often some {cells.what}s occur is impossible for honest clients (probability below "
@@ -90,8 +91,8 @@ def _counts(cells: Cells | None, count: int) -> str:
     share = noticed_share(cells, count)
     if share > _POWERLESS:
         return (
-            f"no power: {count:,} messages are too few for {cells.size:,} different {cells.what}s, so attackers who "
-            "spread over the frames are not noticed"
+            f"no power: there are {cells.size:,} different {cells.what}s, more than {count:,} messages tell apart, so "
+            "attackers who spread over the frames are not noticed"
         )
     return f"passed; {100 * share:.2g} % of attackers who all send alike would be noticed"
 
@@ -120,14 +121,16 @@ def noticed_share(cells: Cells, count: int) -> float:
 
 def cells_of(mechanism: Mechanism, aggregator: Aggregator) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
-    sums, bounds = aggregator.sums(), None
+    sums = aggregator.sums()
     law = mechanism.law() if mechanism.exact else None
+    bounds = None
     if isinstance(law, Law) and law.kind == "two-level":
         least = law.least()
         bounds = float(least), min(1.0, float(law.ratio() * least) + 1 / TOTAL)
-    if isinstance(aggregator, FamilyAggregator) and bounds is not None:
-        counts, frames = sums[:, 1:].reshape(-1), int(getattr(mechanism, "frames", 1))
-        return Cells(counts[counts > 0], 2 * aggregator.numbers, bounds[0] / frames, bounds[1] / frames, frames)
+    if isinstance(aggregator, SparseAggregator) and bounds is not None:
+        counts = sums[:, 1:].reshape(-1)
+        frames = aggregator.limit // law.size
+        return Cells(counts[counts > 0], aggregator.limit, bounds[0] / frames, bounds[1] / frames, frames)
     if isinstance(aggregator, FrameAggregator) and isinstance(mechanism, FrameUnit) and bounds is not None:
         net = np.rint(aggregator._coordinate_totals()).astype(np.int64)
         return Cells(np.concatenate([sums[:, 0] + net, sums[:, 0] - net]) // 2, 2 * len(sums), *bounds)
