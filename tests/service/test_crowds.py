@@ -51,8 +51,9 @@ def uploaded(store, people, key=CROWDS[0], together=1):
     return [person for upload in envelopes for person in upload]
 
 
-def settled(store, threshold=2, **terms):
-    return dict(settle(store, CAMPAIGN, replace(TERMS, threshold=threshold, **terms), [CROWDS[0].hex()]))
+def settled(store, threshold=2, drop=False, **terms):
+    terms = replace(TERMS, threshold=threshold, **terms)
+    return dict(settle(store, CAMPAIGN, terms, [CROWDS[0].hex()], drop=drop))
 
 
 def forwarded(store):
@@ -98,6 +99,18 @@ def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
     # Those for the other key still wait, as they came.
     assert waiting(store, "steps") == {CROWDS[1].hex(): 4}
     assert not any(other[0] in envelopes for other in others for envelopes in batches.values())
+
+
+@both
+def test_too_small_a_crowd_waits_until_it_is_dropped(store):
+    uploaded(store, 9)
+    before = waiting(store, "steps")
+    assert settled(store, threshold=10) == {}
+    assert waiting(store, "steps") == before
+    assert settled(store, threshold=10, drop=True) == {"dropped": 9}
+    assert (waiting(store, "steps"), count_outgoing(store, "steps")) == ({}, 0)
+    uploaded(store, 1)
+    assert settled(store, threshold=10, below_threshold="local") == {"mixed": 1}
 
 
 @both

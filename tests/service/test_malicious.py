@@ -1,5 +1,6 @@
 """What a malicious collector, shuffler or sender tries: each of these attacks worked once."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -12,6 +13,7 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.client import Campaign, Client, Shuffling
+from sstq.client.campaigns import read_document
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
 from tests.patience import until
@@ -20,6 +22,7 @@ from tests.service.serving import Quiet, listening, serving
 MECHANISM = sstq.GroupUnit(8, 8.0, groups=4, frame_seed=3)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 X, GROUP = np.eye(8)[2], [3]
+LABELS = ("yes", "no", "perhaps", "none")
 
 
 class Evil(Quiet):
@@ -27,8 +30,12 @@ class Evil(Quiet):
 
     def reply(self, body):
         if self.command == "POST":
-            self.server.caught.append(body)
-            self.answer(200, b'{"count":%s}' % self.headers.get("SSTQ-Count", "1").encode(), {})
+            if self.server.refusal is None:
+                self.server.caught.append(body)
+                manifest = json.loads(self.headers.get("SSTQ-Batch", '{"count": 1}'))
+                self.answer(200, json.dumps({"count": manifest["count"]}).encode(), {})
+            else:
+                self.answer(self.server.refusal, b"<html>not here</html>", {})
             return
         self.server.asked.append(self.path)
         document = self.server.documents[self.path.rpartition("/")[2]]
@@ -41,7 +48,7 @@ class Evil(Quiet):
 def lurking():
     """A malicious server."""
     keys = {"key": SigningKey.generate(), "seal": SealingKey.generate(), "shuffler": None}
-    return listening(Evil, **keys, documents={}, asked=[], caught=[])
+    return listening(Evil, **keys, documents={}, asked=[], caught=[], refusal=None)
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +69,11 @@ def evil(tmp_path_factory):
         yield collector, shuffler
 
 
-def publish(evil, name, closes=LATER, senders="single-use", **terms):
+def publish(evil, name, closes=LATER, senders="single-use", group_labels=LABELS, **terms):
     collector, shuffler = evil
     terms = {"url": shuffler.url, "threshold": 5000, **shuffler.keys, **terms}
-    campaign = Campaign(name, MECHANISM, closes=closes, senders=senders, shuffling=Shuffling(**terms))
+    told = {"closes": closes, "senders": senders, "group_labels": group_labels}
+    campaign = Campaign(name, MECHANISM, shuffling=Shuffling(**terms), **told)
     document = collector.documents[name] = campaign.document([collector.key.public], [collector.seal.public])
     return document
 
@@ -125,6 +133,7 @@ CHANGES = {
     "below_threshold": "local",
     "delta": 0.1,
     "senders": "everybody",
+    "group_labels": ("no", "yes", "perhaps", "none"),
     "url": "http://127.0.0.1:1",
     "sealing_key": "00" * 32,
 }
@@ -143,7 +152,7 @@ def test_the_terms_of_people_who_wait_do_not_change(evil):
             changed = until(lambda name=name: shuffler.status(name)["refused_change"])
             assert "the collector changed what people agreed to" in changed
     assert "changed what people agreed to" in shuffler.log.read_text()
-    # The end comes, with the changed terms and with the old ones.
+    # The end comes, with the changed terms and with the old ones: too few people wait.
     ends = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     for name, change in names.items():
         publish(evil, name, closes=ends, **change)
@@ -155,24 +164,127 @@ def test_the_terms_of_people_who_wait_do_not_change(evil):
         assert list(shuffler.status(name)["waiting"].values()) == [1]
         publish(evil, name, closes=ends)
     for name in names:
-        until(lambda name=name: not shuffler.status(name)["waiting"])
-        assert f"{name} closed: the envelopes of 1 people were dropped" in shuffler.log.read_text()
+        until(lambda name=name: shuffler.status(name)["status"] == "closed")
+        assert list(shuffler.status(name)["waiting"].values()) == [1]
+    assert not collector.caught
+    metrics = shuffler.administer("GET", "/metrics").text
+    assert 'sstq_alarms{campaign="terms-group-labels",test="change"} 1.0' in metrics
+
+
+@pytest.mark.parametrize("status", [404, 410, 200])
+def test_a_crowd_waits_whatever_the_collectors_address_answers(evil, status):
+    """One answer of a proxy that was set up wrongly deleted everybody's messages."""
+    collector, shuffler = evil
+    name = f"refused-{status}"
+    collector.caught.clear()
+    collector.refusal = status
+    try:
+        publish(evil, name, threshold=2)
+        send(evil, name)
+        send(evil, name)
+        publish(evil, name, threshold=2, closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1))
+        said = until(lambda: shuffler.status(name)["refused_batch"])
+        assert status == 200 or str(status) in said
+        assert (shuffler.status(name)["outgoing"], shuffler.status(name)["waiting"]) == (2, {})
+        metrics = shuffler.administer("GET", "/metrics").text
+        assert f'sstq_alarms{{campaign="{name}",test="batch"}} 1.0' in metrics
+    finally:
+        collector.refusal = None
+    until(lambda: shuffler.status(name)["outgoing"] == 0)
+    size = read_document(collector.documents[name]).campaign.envelope_bytes
+    assert [len(body) for body in collector.caught] == [2 * size]
+    assert shuffler.status(name)["refused_batch"] is None
+
+
+def test_what_no_collector_takes_is_deleted_by_the_shufflers_administrator(evil):
+    collector, shuffler = evil
+    collector.caught.clear()
+    publish(evil, "unwanted")
+    send(evil, "unwanted")
+    path = "/v1/campaigns/unwanted"
+    assert shuffler.http.delete(path).status_code == 401
+    assert shuffler.administer("DELETE", path).status_code == 204
+    assert shuffler.status("unwanted")["waiting"] == {}  # fetched again
     assert not collector.caught
 
 
-def test_a_sealing_key_cannot_vanish_and_a_campaign_cannot_be_reopened(evil):
-    collector, shuffler = evil
+@pytest.mark.parametrize("address", ["{}/", "{}/x", "http://x@{}", "HTTP://{}"])
+def test_another_way_to_write_the_shufflers_address_is_not_signed(evil, address):
+    _, shuffler = evil
+    name = f"address-{len(address)}"
+    bare = shuffler.url if address.startswith("{}") else shuffler.url.removeprefix("http://")
+    try:
+        publish(evil, name, url=address.format(bare))
+    except ValueError:
+        return  # there is no such campaign
+    answer = shuffler.http.get(f"/v1/campaigns/{name}")
+    assert (answer.status_code, "SSTQ-Shuffler-Signature" in answer.headers) == (404, False)
+
+
+def test_a_campaign_cannot_be_reopened(evil):
+    _, shuffler = evil
     publish(evil, "again")
     send(evil, "again")
-    seal, collector.seal = collector.seal, SealingKey.generate()
-    publish(evil, "again")
-    until(lambda: "removed a sealing key" in (shuffler.status("again")["refused_change"] or ""))
-    collector.seal = seal
     publish(evil, "again", closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1))
-    until(lambda: not shuffler.status("again")["waiting"])
+    until(lambda: shuffler.status("again")["status"] == "closed")
     publish(evil, "again")
     until(lambda: "reopened the campaign" in (shuffler.status("again")["refused_change"] or ""))
     assert shuffler.status("again")["status"] == "closed"
+
+
+def documents_with(evil, name, *keys):
+    """The campaign's document with these sealing keys."""
+    collector, _ = evil
+    publish(evil, name)
+    made = read_document(collector.documents[name]).campaign.document([collector.key.public], keys)
+    collector.documents[name] = made
+    return made
+
+
+def seen_by_shuffler(evil, name):
+    """Return when the shuffler has read the campaign's newest document."""
+    collector, _ = evil
+    path = f"/v1/campaigns/{name}"
+    asked = collector.asked.count(path)
+    until(lambda: collector.asked.count(path) >= asked + 2)
+
+
+def test_a_new_sealing_key_makes_no_new_crowd(evil):
+    """The collector renewed its key around a victim, and filled that crowd with tokens of its own."""
+    collector, shuffler = evil
+    first = publish(evil, "renewed")
+    send(evil, "renewed")
+    for more in (1, 2):  # beside the old one, and again
+        documents_with(evil, "renewed", *(SealingKey.generate().public for _ in range(more)), collector.seal.public)
+        seen_by_shuffler(evil, "renewed")
+        assert shuffler.status("renewed")["refused_change"] == "the collector changed its sealing key"
+    documents_with(evil, "renewed", SealingKey.generate().public)  # in place of the old one
+    seen_by_shuffler(evil, "renewed")
+    send(evil, "renewed")
+    assert shuffler.http.get("/v1/campaigns/renewed").content == first
+    assert list(shuffler.status("renewed")["waiting"].values()) == [2]
+
+
+def test_a_campaign_has_one_sealing_key_from_its_beginning(evil):
+    _, shuffler = evil
+    documents_with(evil, "two-keys", SealingKey.generate().public, SealingKey.generate().public)
+    answer = shuffler.http.get("/v1/campaigns/two-keys")
+    assert (answer.status_code, "one sealing key, got 2" in answer.json()["detail"]) == (404, True)
+
+
+def test_neither_another_signer_nor_an_unshuffled_campaign_replaces_the_first(evil):
+    collector, shuffler = evil
+    first = publish(evil, "mine")
+    send(evil, "mine")
+    other = SigningKey.generate()
+    campaign = read_document(first).campaign
+    for wrong in (
+        campaign.document([other.public], [collector.seal.public]),
+        Campaign("mine", MECHANISM).document([collector.key.public]),
+    ):
+        collector.documents["mine"] = wrong
+        seen_by_shuffler(evil, "mine")
+        assert shuffler.http.get("/v1/campaigns/mine").content == first
 
 
 def test_the_collector_is_not_asked_by_those_who_send(tmp_path):

@@ -13,12 +13,16 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.client import Campaign
+from prometheus_client import generate_latest
+
+from sstq.client import Campaign, Shuffling
+from sstq.client.sealing import SealingKey
 from sstq.service import Settings, protocol, results
 from sstq.service import clock as clocks
 from sstq.service.clock import Clock
+from sstq.service.crowds import waiting
 from sstq.service.node import Collector
-from sstq.service.shuffler import Shuffler, ShufflerSettings
+from sstq.service.shuffler import Shuffler, ShufflerSettings, Work
 from sstq.service.store import Refusal, Upload
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
@@ -171,19 +175,62 @@ def test_a_clock_that_jumps_is_not_followed_until_it_has_lasted(monkeypatch):
     assert at(1e9 + 864000 + 3700, 3800) == 1e9 + 864000 + 3700  # it stays: it was right
 
 
+def test_many_small_steps_of_a_clock_are_a_jump(monkeypatch):
+    """38 steps of 4.8 minutes within half a minute closed campaigns three hours early."""
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    monkeypatch.setattr(clocks, "steady", lambda: 0.0)
+    clock, steps = Clock(), iter(range(1, 39))
+    for step in steps:
+        monkeypatch.setattr(time, "time", lambda step=step: 1e9 + 288.0 * step)
+        assert clock.now().timestamp() <= 1e9 + 300
+    assert clock.doubtful
+    monkeypatch.setattr(clocks, "steady", lambda: 3601.0)
+    assert clock.now().timestamp() == 1e9 + 288.0 * 38  # it has lasted
+    assert not clock.doubtful
+
+
+def started(path, closes):
+    """A shuffler, and a campaign that closes then."""
+    entry = Mock()
+    entry.campaign.closes = datetime.fromtimestamp(closes, UTC)
+    settings = ShufflerSettings(f"sqlite:///{path}/s.sqlite3", ADMINISTRATOR, collector="http://127.0.0.1:1")
+    return Shuffler(settings), entry
+
+
+def test_a_shuffler_that_starts_again_with_a_clock_three_hours_ahead_ends_no_campaign(tmp_path, monkeypatch):
+    """The witness is the machine's steady clock, as while running: whoever waits is neither dropped nor forwarded."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    right, entry = started(tmp_path, now + 7200)
+    right.purge()
+    right.store.close()
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 3600)
+    for _ in range(2):  # a second start does not make it right
+        wrong, _ = started(tmp_path, now + 7200)
+        wrong.purge()
+        assert wrong.clock.now() < entry.campaign.closes
+        assert not wrong.has_ended(entry)
+        assert b"sstq_clock_doubtful 1.0" in generate_latest(wrong.metrics.registry)
+        wrong.store.close()
+    monkeypatch.setattr(time, "time", lambda: now + 60)
+    again, _ = started(tmp_path, now + 7200)
+    assert abs(again.clock.now().timestamp() - now) < 120
+    assert not again.clock.doubtful
+    again.store.close()
+
+
 def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(tmp_path, monkeypatch):
-    settings = ShufflerSettings(f"sqlite:///{tmp_path}/s.sqlite3", ADMINISTRATOR, collector="http://127.0.0.1:1")
+    """The machine was started again: nothing but its clock knows the time."""
     now, ahead = time.time(), 0.0
     monkeypatch.setattr(time, "time", lambda: now + ahead)
-    entry = Mock()
-    entry.campaign.closes = datetime.fromtimestamp(now + 3 * 86400, UTC)
-    right = Shuffler(settings)
+    right, entry = started(tmp_path, now + 3 * 3600)
     right.purge()
     assert not right.has_ended(entry)
     right.store.close()
-    ahead = 400 * 86400.0
+    ahead = 4 * 3600.0
+    monkeypatch.setattr(clocks, "machine", lambda: "started again")
     for _ in range(2):  # a second start does not make it right
-        wrong = Shuffler(settings)
+        wrong, _ = started(tmp_path, now + 3 * 3600)
         wrong.purge()
         assert wrong.clock.now() > entry.campaign.closes
         assert not wrong.has_ended(entry)
@@ -191,6 +238,31 @@ def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(tmp_path, mo
     steady = clocks.steady() + 3601
     monkeypatch.setattr(clocks, "steady", lambda: steady)
     assert wrong.has_ended(entry)  # it was right
+
+
+def test_too_small_a_crowd_is_dropped_after_hours_of_service_only(tmp_path, monkeypatch):
+    """A campaign has ended for three hours: what waits is deleted after the grace period, whatever the clock says."""
+    now = time.time()
+    database = f"sqlite:///{tmp_path}/s.sqlite3"
+    shuffler = Shuffler(ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1", grace_hours=3))
+    keys = shuffler.public_keys
+    shuffling = Shuffling("http://127.0.0.1:8080", keys["key"], keys["sealing_key"], threshold=20)
+    closes = datetime.fromtimestamp(int(now) - 3 * 3600, UTC)
+    campaign = Campaign("few", MECHANISM, closes=closes, shuffling=shuffling)
+    seal = SealingKey.generate().public
+    terms = {"document": campaign.document([b"k" * 32], [seal]).decode(), "signature": ""}
+    shuffler.store.create("few", MECHANISM, json.dumps(terms))
+    shuffler.store.receive([Upload("few", b"k" * 16, 1, campaign.crowd(seal) + bytes(campaign.envelope_bytes))])
+    shuffler.refresh()
+    work, left, clock = Work(shuffler), [], clocks.steady()
+    for hours in range(5):
+        monkeypatch.setattr(time, "time", lambda hours=hours: now + 3600 * hours)
+        monkeypatch.setattr(clocks, "steady", lambda hours=hours: clock + 3600 * hours)
+        shuffler.purge()
+        work._mix(shuffler.entries["few"])
+        left.append(sum(waiting(shuffler.store, "few").values()))
+    assert left == [1, 1, 1, 0, 0]
+    shuffler.store.close()
 
 
 def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
@@ -208,11 +280,13 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
     first.purge()
     first.store.close()
     ahead = 400 * 86400.0
+    monkeypatch.setattr(clocks, "machine", lambda: "started again")
     wrong = Collector(settings)
     for _ in range(3):
         wrong.purge()
     wrong.store.close()
     ahead = 0.0
+    monkeypatch.undo()
     again = Collector(settings)
     again.purge()
     assert again.store.receive([sent]) == [1]

@@ -47,8 +47,10 @@ def _waiting(connection: sa.Connection, name: str) -> dict[str, int]:
     return {bytes(crowd).hex(): int(people) for crowd, people in connection.execute(query)}
 
 
-def settle(database: Database, campaign: Campaign, terms: Shuffling, known: Collection[str]) -> Counter[str]:
-    """Replace the envelopes of known crowds by mixed batches, or drop them if there are too few.
+def settle(
+    database: Database, campaign: Campaign, terms: Shuffling, known: Collection[str], *, drop: bool
+) -> Counter[str]:
+    """Replace the envelopes of known crowds by mixed batches; crowds that are too small wait, or are dropped.
 
     One transaction: a crash leaves either the envelopes as they came or the batches, and nothing that connects the
     two. Returns how many people were mixed and how many dropped.
@@ -60,6 +62,8 @@ def settle(database: Database, campaign: Campaign, terms: Shuffling, known: Coll
             if crowd in known:
                 here = sa.and_(uploads.c.campaign == campaign.name, _crowd == bytes.fromhex(crowd))
                 enough = people >= terms.threshold or terms.below_threshold == "local"
+                if not enough and not drop:
+                    continue
                 if enough:
                     bodies = connection.execute(sa.select(uploads.c.body).where(here).execution_options(yield_per=8))
                     _store(

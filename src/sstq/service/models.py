@@ -141,7 +141,10 @@ class EstimateAnswer(_Model):
 
 
 class ShufflerStatus(_Model):
-    """The people whose envelopes wait, by crowd, and what the collector has not acknowledged or tried to change."""
+    """The people whose envelopes wait, by crowd, and what the collector has not acknowledged or tried to change.
+
+    Nothing that waits is deleted because of an answer of the collector, or while the clock is doubtful.
+    """
 
     name: str
     status: Literal["scheduled", "open", "closed"]
@@ -151,3 +154,5 @@ class ShufflerStatus(_Model):
     tokens_issued: int
     tokens_unspent: int
     refused_change: str | None
+    refused_batch: str | None
+    clock_doubtful: bool

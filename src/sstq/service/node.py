@@ -34,6 +34,8 @@ DEFAULT_PEOPLE = 1_000_000
 
 # Units of reading that an address may take at once: requests, and 64 KiB of answers each.
 _READ_BURST = 400
+# The setting with what the clock of the next process needs to know.
+_CLOCK = "clock"
 # The dashboard has paths of these names.
 _RESERVED = {"v1", "health", "metrics", "demo", "dashboard"}
 # What is stored with a campaign's terms and is no part of its document.
@@ -88,7 +90,7 @@ class Node(ABC):
         if kept != self.role:
             store.close()
             raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
-        self.clock = Clock(store.last_hour())
+        self.clock = Clock(store.known_setting(_CLOCK))
         self.inbox = Inbox(self.store)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
         self.reading = AddressLimits(settings.reads_per_second, _READ_BURST)
@@ -123,6 +125,8 @@ class Node(ABC):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
+        meaning = "Whether the time may be wrong, so that nothing is closed for good or deleted."
+        yield gauge("sstq_clock_doubtful", meaning, [], {(): float(self.clock.doubtful)})
         yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(self.inbox)})
 
     # Campaigns
@@ -155,6 +159,7 @@ class Node(ABC):
         """Forget the keys of campaigns that ended long ago; called once per hour."""
         if self.clock.doubtful:
             return
+        self.store.keep_setting(_CLOCK, self.clock.witness)
         now = self.clock.now()
         over = [name for name, entry in self.entries.items() if entry.campaign.status(now) == "closed"]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
@@ -289,6 +294,12 @@ def take_own(terms: dict[str, Any]) -> dict[str, Any]:
         if origin != "*" and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
             raise ValueError(f"origins must be such as https://poll.example, or *, got {origin!r:.100}")
     return own
+
+
+def lasting_terms(campaign: Campaign) -> dict[str, Any]:
+    """What of a shuffled campaign never changes, labels included: all but its times and who may read."""
+    terms = {name: value for name, value in campaign.terms().items() if name not in ("opens", "closes", "readers")}
+    return {"name": campaign.name, "mechanism": campaign.digest} | terms
 
 
 def is_open_to_batches(campaign: Campaign) -> bool:

@@ -27,7 +27,7 @@ from sstq.service.batches import Manifest
 from sstq.service.common_routes import ADMINISTRATOR, Named
 from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.models import ShufflerStatus
-from sstq.service.node import Node, RunningCampaign
+from sstq.service.node import Node, RunningCampaign, lasting_terms
 from sstq.service.observing import gauge
 from sstq.service.security import Problem
 from sstq.service.settings import ShufflerSettings
@@ -38,8 +38,6 @@ __all__ = ["ShufflerSettings", "create_shuffler_app"]
 _COLLECTOR_KEY = "collector-key"
 # How many names may be looked up at the collector at once; strangers can send any name.
 _ASKED_AT_ONCE = 4
-# The campaign is deleted, or its grace period is over: nobody will ever open these batches.
-_FOR_GOOD = {404, 410}
 _LONGEST_PAUSE = 300.0  # in seconds, between attempts to reach a collector that does not answer
 
 logger = logging.getLogger("sstq.service")
@@ -63,7 +61,9 @@ class Shuffler(Node):
     def __init__(self, settings: ShufflerSettings) -> None:
         super().__init__(settings, Store(settings.database, joined_by_crowd, upgrade=settings.upgrade))
         self.sealing_key = SealingKey(self.store.setting("sealing-key", lambda: SealingKey.generate().secret))
-        self.refused_changes: dict[str, str] = {}  # what the collector tried to change, by campaign
+        # What the collector tried to change, and why it did not accept a batch, by campaign.
+        self.refused_changes: dict[str, str] = {}
+        self.refused_batches: dict[str, str] = {}
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
             self._pin(settings.collector_key)
@@ -132,6 +132,8 @@ class Shuffler(Node):
                 raise ValueError(f"it names a shuffler with the {field} {named}, this one has {value}")
         self._pin(key)
         known = self.entries.get(name)
+        if known is None and len(document.sealing_keys) != 1:
+            raise ValueError(f"it must have one sealing key, got {len(document.sealing_keys)}")
         if known is not None and (change := self._forbidden_change(known, document)):
             self.refused_changes[name] = change
             raise ValueError(change)
@@ -146,11 +148,15 @@ class Shuffler(Node):
 
     def _forbidden_change(self, known: RunningCampaign, document: Document) -> str:
         """What has changed although people relied on it, if anything: the document that was first seen holds."""
-        kept, agreed = known.campaign.agreed().decode(), document.campaign.agreed().decode()
-        if kept != agreed:
-            return f"the collector changed what people agreed to from {kept} to {agreed}"
-        if not set(known.sealing_keys) <= set(document.sealing_keys):
-            return "the collector removed a sealing key that people may have used"
+        kept = lasting_terms(known.campaign)
+        wanted = lasting_terms(document.campaign)
+        for field in sorted({*kept, *wanted}):
+            if kept.get(field) != wanted.get(field):
+                change = f"{field} from {kept.get(field)} to {wanted.get(field)}"
+                return f"the collector changed what people agreed to: {change}"
+        # Who sealed for another key could be told apart from the others, and would be a crowd of their own.
+        if known.sealing_keys != document.sealing_keys:
+            return "the collector changed its sealing key"
         reopened = self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed"
         return "the collector reopened the campaign after its end" if reopened else ""
 
@@ -161,13 +167,20 @@ class Shuffler(Node):
                 f"collector_key must be the one stored before, {kept}, got {key}; pass an empty database to change it"
             )
 
+    def forget(self, name: str) -> None:
+        """Delete a campaign and everything that waits."""
+        self.store.delete(name)
+        self.refused_changes.pop(name, None)
+        self.refused_batches.pop(name, None)
+        self.refresh()
+
     def closed_for(self, entry: RunningCampaign, time: timedelta) -> bool:
         """Whether a campaign closed at least this long ago."""
         closes = entry.campaign.closes
         return closes is not None and self.clock.now() >= closes + time
 
     def has_ended(self, entry: RunningCampaign) -> bool:
-        """Whether no more envelopes of a campaign can arrive, not even late ones: small crowds are dropped then."""
+        """Whether no more envelopes of a campaign can arrive, not even late ones."""
         return self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds)) and not self.clock.doubtful
 
     def collect(self) -> Iterator[Metric]:
@@ -178,6 +191,10 @@ class Shuffler(Node):
         yield gauge("sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people)
         outgoing = {(name,): count_outgoing(self.store, name) for name in counts}
         yield gauge("sstq_envelopes_outgoing", "Mixed envelopes not acknowledged yet.", ["campaign"], outgoing)
+        refused = {"change": self.refused_changes, "batch": self.refused_batches}
+        alarms = {(name, kind): 1.0 for kind, names in refused.items() for name in names}
+        meaning = "What the collector tried to change, or did not accept."
+        yield gauge("sstq_alarms", meaning, ["campaign", "test"], alarms)
 
 
 class Work(Rounds):
@@ -189,20 +206,20 @@ class Work(Rounds):
 
     def __init__(self, shuffler: Shuffler) -> None:
         super().__init__(shuffler)
-        self._pause, self._fetch_due, self._forwarding = shuffler.settings.fetch_seconds, 0.0, True
+        self._pause = shuffler.settings.fetch_seconds
+        self._fetch_due = 0.0
+        # How long a campaign's batches wait after they were not accepted, and until when.
+        self._waits: dict[str, tuple[float, float]] = {}
 
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
             answered = [self._fetch(entry) for entry in list(self._node.entries.values())]
             self._pause = next_pause(self._pause, self._node.settings.fetch_seconds, all(answered))
-            self._fetch_due, self._forwarding = time.monotonic() + self._pause, True
-        entries = list(self._node.entries.values())
-        for entry in entries:
+            self._fetch_due = time.monotonic() + self._pause
+        for entry in list(self._node.entries.values()):
             self.attempt(entry, self._mix)
-        if self._forwarding:
-            for entry in entries:
-                self._forwarding &= self._forward(entry)  # after a failure not before the next fetch
+            self.attempt(entry, self._forward_when_due)
         self.purge()
 
     def _fetch(self, entry: RunningCampaign) -> bool:
@@ -217,16 +234,33 @@ class Work(Rounds):
         return True
 
     def _mix(self, entry: RunningCampaign) -> None:
-        """Mix or drop the crowds of a campaign once nobody can join them: a small crowd cannot be provoked."""
+        """Mix the crowd of a campaign once nobody can join it: a small crowd cannot be provoked.
+
+        Too small a crowd waits until the campaign is closed for good, after hours of service.
+        """
         store, campaign, terms = self._node.store, entry.campaign, entry.campaign.shuffling
-        if terms is None or not self._node.has_ended(entry) or not waiting(store, campaign.name):
+        if terms is None or not self._node.has_ended(entry):
+            return
+        least = 0 if entry.stored.closed or terms.below_threshold == "local" else terms.threshold
+        if max(waiting(store, campaign.name).values(), default=-1) < least:
             return
         # The terms are those that the crowds agreed to: their names are hashes of them.
-        for result, people in settle(store, campaign, terms, entry.crowds).items():
+        for result, people in settle(store, campaign, terms, entry.crowds, drop=entry.stored.closed).items():
             self._node.metrics.people.labels(campaign.name, result).inc(people)
             if result == "dropped":
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
                 logger.warning(said, campaign.name, people)
+
+    def _forward_when_due(self, entry: RunningCampaign) -> None:
+        """Forward a campaign's batches; after a failure less and less often."""
+        name = entry.campaign.name
+        pause, due = self._waits.pop(name, (0.0, 0.0))
+        if time.monotonic() >= due:
+            if self._forward(entry):
+                return
+            pause = next_pause(pause, self._node.settings.fetch_seconds, answered=False)
+            due = time.monotonic() + pause
+        self._waits[name] = pause, due
 
     def _forward(self, entry: RunningCampaign) -> bool:
         """Send the waiting parts of a campaign; returns False if one must be sent again later."""
@@ -245,12 +279,13 @@ class Work(Rounds):
             try:
                 if request("POST", url, headers=headers, body=body).json() != {"count": manifest.count}:
                     raise RequestError("the collector's receipt is for another batch")
-            except RequestError as error:
-                logger.warning("a batch of %s was not accepted: %s", name, error)
-                if error.status not in _FOR_GOOD:
-                    return False
-                self._node.metrics.people.labels(name, "refused").inc(manifest.count)
+            except ValueError as error:
+                # Whatever the status: anybody on the way can answer so. Only the administrator deletes it.
+                logger.warning("a batch of %s was not accepted and waits: %s", name, error)
+                self._node.refused_batches[name] = str(error)
+                return False
             sent(store, part)
+            self._node.refused_batches.pop(name, None)
         return True
 
 
@@ -277,6 +312,13 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
             tokens_issued=counts.issued,
             tokens_unspent=counts.unspent,
             refused_change=shuffler.refused_changes.get(campaign.name),
+            refused_batch=shuffler.refused_batches.get(campaign.name),
+            clock_doubtful=shuffler.clock.doubtful,
         )
+
+    @app.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
+    def delete(entry: Named) -> None:
+        """Delete a campaign and the envelopes that wait, such as those that its collector does not accept."""
+        shuffler.forget(entry.campaign.name)
 
     return app

@@ -54,7 +54,7 @@ class Store(Database):
 
     def ping(self) -> None:
         """Check that the database stores; DatabaseUnavailable otherwise."""
-        self.write(lambda connection: _set(connection, "written", secrets.token_bytes(1)))
+        self.keep_setting("written", secrets.token_bytes(1))
 
     # Settings
 
@@ -73,6 +73,10 @@ class Store(Database):
     def known_setting(self, name: str) -> bytes | None:
         """Return the value of a setting, if any."""
         return self.read(lambda connection: _get(connection, name))
+
+    def keep_setting(self, name: str, value: bytes) -> None:
+        """Store a setting in place of what it was."""
+        self.write(lambda connection: _set(connection, name, value))
 
     def delete_settings(self, names: Iterable[str]) -> None:
         """Delete settings, whether or not they exist."""
@@ -143,11 +147,6 @@ class Store(Database):
         """Delete a campaign and everything collected for it."""
         gone = [table.delete().where(table.c.campaign == name) for table in tables.OF_A_CAMPAIGN]
         self.execute(tables.campaigns.delete().where(tables.campaigns.c.name == name), *gone)
-
-    def last_hour(self) -> int | None:
-        """The hour of the last call of `purge`, if any."""
-        found = self.known_setting(_SERVICE)
-        return None if found is None else int(json.loads(found)[1])
 
     def purge(self, over: Collection[str], hour: int, grace_hours: int) -> None:
         """Delete the keys, tokens and envelopes of campaigns that ended long ago, and close them for good.
