@@ -36,6 +36,7 @@ from tests.service.nursery import fork
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
 KEY = SealingKey.generate()
 SHUFFLER = SigningKey.generate()
+TOKENS = 1000
 TERMS = Shuffling("https://shuffle.example", SHUFFLER.public.hex(), "cd" * 32, threshold=20)
 CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), senders="single-use", shuffling=TERMS)
 CROWD = CAMPAIGN.crowd(KEY.public)
@@ -66,6 +67,7 @@ def manifest(envelopes, **changes):
         "slot": 0,
         "batch": secrets.token_hex(16),
         "size": len(envelopes),
+        "tokens": TOKENS,
         "part": 0,
         "parts": 1,
         "count": len(envelopes),
@@ -170,7 +172,8 @@ def batch_of(crowd, slot):
 def claimed(people):
     """What a crowd of so many people justifies."""
     both = [shuffled_epsilon(MECHANISM, honest, TERMS.delta, messages=2) for honest in (people, people // 2)]
-    return {"people": people, "epsilon": both[0], "delta": TERMS.delta, "epsilon_if_half_fake": both[1]}
+    claim = {"people": people, "epsilon": both[0], "delta": TERMS.delta, "epsilon_if_half_fake": both[1]}
+    return claim | {"isolating_share": (people - 1) / TOKENS}
 
 
 def test_each_crowd_has_a_claim_of_its_own(store):
@@ -194,15 +197,21 @@ def test_each_crowd_has_a_claim_of_its_own(store):
     local = {"epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
     assert claim["crowds"] == [
         claimed(250),
-        {"people": 1, "epsilon": alone, "delta": TERMS.delta, "epsilon_if_half_fake": 4.0},
-        {"people": 10} | local,
+        {"people": 1, "epsilon": alone, "delta": TERMS.delta, "epsilon_if_half_fake": 4.0, "isolating_share": 0.0},
+        {"people": 10, "isolating_share": 9 / TOKENS} | local,
     ]
     assert 3.99 < alone < 4.0
     assert claim["local_epsilon"] == 4.0
     assert shuffled_claim(store, replace(CAMPAIGN, senders="everybody", shuffling=None)) is None
     # Without single-use tokens one sender could be a whole crowd.
     found = shuffled_claim(store, replace(CAMPAIGN, senders="everybody"))["crowds"]
-    assert found == [{"people": people} | local for people in (250, 1, 10)]
+    assert found == [{"people": n, "isolating_share": (n - 1) / TOKENS} | local for n in (250, 1, 10)]
+
+
+def test_a_claim_without_tokens_names_no_share_of_them(store):
+    take(store, sealed(messages(20)), tokens=0)
+    (crowd,) = shuffled_claim(store, replace(CAMPAIGN, senders="everybody"))["crowds"]
+    assert crowd["isolating_share"] is None
 
 
 _OPENING = """

@@ -370,7 +370,7 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
     crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)))
     body = b"".join(seal(row, sealing_key, envelope_info(crowd, 0)) for row in rows)
     digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
-    numbers = {"slot": 0, "size": 300, "part": 0, "parts": 1, "count": 300}
+    numbers = {"slot": 0, "size": 300, "tokens": 1000, "part": 0, "parts": 1, "count": 300}
     names = {"campaign": "shuffled", "digest": digest, "crowd": crowd.hex(), "sha256": checksum}
     manifest = Manifest(**names, **numbers, batch=secrets.token_hex(16))
     headers = {"Content-Type": "application/octet-stream"} | manifest.signed(shuffler)
@@ -380,6 +380,9 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
     playwright.expect(page.locator("#facts")).to_contain_text(expected)
     playwright.expect(page.locator("#privacy-text")).to_contain_text("otherwise a participant spends ε = 4")
     half = float(f"{shuffled_epsilon(SLEEP, 150, 1e-6):.4g}")
-    playwright.expect(page.locator("#facts")).to_contain_text(f"for 300 people (ε = {half:g} if half of them are fake)")
+    playwright.expect(page.locator("#facts")).to_contain_text(
+        f"for 300 people (ε = {half:g} if half of them are fake; "
+    )
+    playwright.expect(page.locator("#facts")).to_contain_text("nothing against the owner of 29 % of all tokens)")
     playwright.expect(page.locator("#privacy")).to_contain_text("threshold of a crowd")
     picture(page, "shuffled", tmp_path, whole=True)

@@ -46,10 +46,11 @@ def both(tmp_path_factory):
         yield collector, shuffler
 
 
-def create(both, name, threshold=20, mechanism=MECHANISM, closes=LATER, senders="single-use", **terms):
+def create(both, name, threshold=20, mechanism=MECHANISM, closes=LATER, senders="single-use", labels=None, **terms):
     collector, shuffler = both
     shuffling = {"url": shuffler.url, "threshold": threshold, **shuffler.keys, **terms}
-    collector.create(name, mechanism, closes=closes, senders=senders, shuffling=shuffling)
+    labelled = {} if labels is None else {"labels": labels}
+    collector.create(name, mechanism, closes=closes, senders=senders, shuffling=shuffling, **labelled)
 
 
 def client_of(both, name, **options):
@@ -96,7 +97,7 @@ def test_messages_go_through_the_shuffler_to_the_estimate(both):
     found = collector.estimate("steps", 60)
     assert found["count"] == 60
     expected, half = (shuffled_epsilon(MECHANISM, people, 1e-6, messages=2) for people in (30, 15))
-    crowd = {"people": 30, "epsilon": expected, "delta": 1e-6, "epsilon_if_half_fake": half}
+    crowd = {"people": 30, "epsilon": expected, "delta": 1e-6, "epsilon_if_half_fake": half, "isolating_share": 29 / 30}
     assert found["shuffling"] == {
         "batches": 2,
         "accepted": 60,
@@ -145,24 +146,25 @@ def test_too_few_people_are_forwarded_at_the_local_epsilon(both):
         late.send(X[0])
     collector.wait("few", 14, "folded")
     (crowd,) = claim(collector, "few")["crowds"]
-    assert crowd == {"people": 7, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
+    local = {"people": 7, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
+    assert crowd == local | {"isolating_share": 6 / 8}
     assert 'sstq_people_total{campaign="few",result="mixed"} 7' in shuffler.administer("GET", "/metrics").text
 
 
-def test_a_new_sealing_key_makes_a_new_crowd(both):
+def test_people_agreed_to_the_terms_of_a_shuffled_campaign(both):
     collector, shuffler = both
-    create(both, "keys", threshold=10)
-    old = client_of(both, "keys", token=tokens_of(both, "keys", 15))
-    environment = {"SSTQ_URL": collector.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
-    said = CliRunner().invoke(app, ["campaign", "change", "keys", "--renew", "sealing-key"], env=environment)
-    assert said.exit_code == 0, said.output
-    until(lambda: len(shuffler.http.get("/v1/campaigns/keys").json()["sealing_keys"]) == 2)
-    send(both, "keys", X[:12])
-    old.send(X[:15])  # whose document is old
-    assert sorted(waiting(shuffler, "keys").values()) == [12, 15]
-    close(both, "keys")
-    collector.wait("keys", 54, "folded")
-    assert [crowd["people"] for crowd in claim(collector, "keys")["crowds"]] == [15, 12]
+    create(both, "agreed", labels=list("abcdef"))
+    for change in ({"labels": list("bacdef")}, {"labels": None}, {"senders": "everybody"}):
+        answer = collector.administer("PATCH", "/v1/campaigns/agreed", json=change)
+        assert (answer.status_code, "only its times and readers can change" in answer.json()["detail"]) == (409, True)
+    for change in ({"renew": ["sealing_key"]}, {"shuffling": {}}):
+        assert collector.administer("PATCH", "/v1/campaigns/agreed", json=change).status_code == 422
+    first = shuffler.http.get("/v1/campaigns/agreed")
+    assert first.json()["labels"] == list("abcdef")
+    times = {"closes": "2101-01-01T00:00:00Z", "readers": "public"}
+    assert collector.administer("PATCH", "/v1/campaigns/agreed", json=times).status_code == 200
+    until(lambda: shuffler.http.get("/v1/campaigns/agreed").json()["closes"] == times["closes"])
+    assert shuffler.status("agreed")["refused_change"] is None
 
 
 def test_a_single_use_token_is_made_and_spent_at_the_shuffler(both):

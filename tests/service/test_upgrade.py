@@ -16,7 +16,8 @@ from alembic.config import Config
 
 from sstq.client import Campaign
 from sstq.service import migrations, results
-from sstq.service.database import metadata
+from sstq.service.alarms import ALARM
+from sstq.service.database import alarms, metadata
 from sstq.service.folding import Form
 from sstq.service.migrations import NeedsUpgrade
 from sstq.service.security import token_hash
@@ -163,6 +164,35 @@ def test_the_second_version_of_the_tables_becomes_the_newest(recorded, database_
     assert results.progress(store, Campaign("open", MECHANISMS["open"]))["measured"] == []
     known = store.campaigns()["open"]
     assert store.change(known, closed=True)
+    store.close()
+
+
+@both
+def test_alarms_are_looked_at_again_after_an_upgrade(database_url):
+    """Honest campaigns raised some, and an alarm stays, also in what readers see of a closed campaign."""
+    mechanism = sstq.SSTQ(dim=8, epsilon=2.0, bits=2)
+    campaign = Campaign("steps", mechanism, readers="public")
+    store = Store(database_url)
+    store.create("steps", mechanism, "{}")
+    messages = mechanism.encode(np.zeros((5000, 8)), rng=1)
+    store.receive([Upload("steps", b"k" * 16, 5000, messages.to_bytes())])
+    store.fold("steps")
+    results.refresh(store, campaign)
+    wrong = {"campaign": "steps", "kind": "counts", "messages": 5000, "detail": f"{ALARM}false"}
+    store.execute(alarms.delete().where(alarms.c.kind == "counts"), alarms.insert().values(wrong))
+    assert results.raised(store) == {("steps", "counts"): 1.0}
+    before = json.loads(results.latest(store, "steps", "public"))
+    for table in ("batches", "outgoing"):
+        store.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN tokens"))
+    store.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
+    store.close()
+    store = Store(database_url, upgrade=True)
+    assert results.raised(store) == {}
+    assert json.loads(results.latest(store, "steps", "public")) == before | {"checks": None}
+    assert store.outdated() == {"steps"}
+    results.refresh(store, campaign)
+    assert results.raised(store) == {}
+    assert json.loads(results.latest(store, "steps"))["checks"]["counts"].startswith("passed")
     store.close()
 
 

@@ -196,14 +196,13 @@ def change(
     release_every: Annotated[
         int | None, option("Show readers an estimate after so many messages.", show_default="20")
     ] = None,
-    renew: Annotated[list[str] | None, option("Replace this one.", metavar="send-token|read-token|sealing-key")] = None,
+    renew: Annotated[list[str] | None, option("Replace this one.", metavar="send-token|read-token")] = None,
     terms: _Terms = None,
 ) -> None:
     """Change a campaign's terms, also opens, labels and most_messages. Its mechanism and shuffler cannot change.
 
-    A renewed token is printed; the old one, and all senders' tokens, stop working. Envelopes for older sealing keys of
-    a shuffled campaign still count, but those for different keys never share a crowd: those for the old key must reach
-    the threshold on their own.
+    A renewed token is printed; the old one, and all senders' tokens, stop working. Of a shuffled campaign only its
+    times and its readers can change, because people agreed to the rest: create a new campaign for new terms.
 
     Example: sstq campaign change steps --closes 2027-03-07T18:00:00Z
 

@@ -13,7 +13,7 @@ from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
 from sstq.service.models import Change, NewCampaign
-from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, take_own
+from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, lasting_terms, take_own
 from sstq.service.security import BODY, Problem, check_binary
 
 
@@ -38,11 +38,6 @@ def administration_routes(collector: Collector) -> APIRouter:
         if not terms:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
         return change_terms(collector, entry, terms)
-
-    @router.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
-    def delete(entry: Named) -> None:
-        """Delete a campaign and everything collected for it."""
-        collector.delete(entry)
 
     @router.post("/v1/campaigns/{name}/senders", status_code=201, dependencies=ADMINISTRATOR)
     def senders(entry: Named, people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)]) -> dict[str, Any]:
@@ -95,8 +90,6 @@ def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any])
     closed = {"closed": True} if terms.pop("closed", None) else {}
     renewed = terms.pop("renew", [])
     now = collector.clock.now()
-    if "sealing_key" in renewed and entry.campaign.shuffling is None:
-        raise Problem(409, "The campaign is not shuffled: it has no sealing key.")
     ended = entry.is_closed(now)
     if ended and {"opens", "closes"} & set(terms):
         # Its keys may have been deleted by now, so a retry would count twice.
@@ -110,6 +103,8 @@ def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any])
     with _refusing(422):
         own = take_own(terms)
         campaign = Campaign.from_dict(entry.campaign.to_dict() | terms)
+    if campaign.shuffling is not None and lasting_terms(campaign) != lasting_terms(entry.campaign):
+        raise Problem(409, "People agreed to the terms of a shuffled campaign: only its times and readers can change.")
     if {"most_messages", "senders"} & set(terms):
         _refuse_batches(campaign)
     return {"name": campaign.name} | collector.save(campaign, own, entry, renewed, **closed)

@@ -123,17 +123,16 @@ def cells_of(mechanism: Mechanism, aggregator: Aggregator) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
     sums = aggregator.sums()
     law = mechanism.law() if mechanism.exact else None
-    bounds = None
     if isinstance(law, Law) and law.kind == "two-level":
-        least = law.least()
-        bounds = float(least), min(1.0, float(law.ratio() * least) + 1 / TOTAL)
-    if isinstance(aggregator, SparseAggregator) and bounds is not None:
-        counts = sums[:, 1:].reshape(-1)
-        frames = aggregator.limit // law.size
-        return Cells(counts[counts > 0], aggregator.limit, bounds[0] / frames, bounds[1] / frames, frames)
-    if isinstance(aggregator, FrameAggregator) and isinstance(mechanism, FrameUnit) and bounds is not None:
-        net = np.rint(aggregator._coordinate_totals()).astype(np.int64)
-        return Cells(np.concatenate([sums[:, 0] + net, sums[:, 0] - net]) // 2, 2 * len(sums), *bounds)
+        lower = float(law.least())
+        upper = min(1.0, float(law.ratio() * law.least()) + 1 / TOTAL)
+        if isinstance(aggregator, SparseAggregator):
+            counts = sums[:, 1:].reshape(-1)
+            frames = aggregator.limit // law.size
+            return Cells(counts[counts > 0], aggregator.limit, lower / frames, upper / frames, frames)
+        if isinstance(aggregator, FrameAggregator) and isinstance(mechanism, FrameUnit):
+            net = np.rint(aggregator._coordinate_totals()).astype(np.int64)
+            return Cells(np.concatenate([sums[:, 0] + net, sums[:, 0] - net]) // 2, 2 * len(sums), lower, upper)
     if isinstance(aggregator, FrameAggregator):
         # The coordinate is drawn without looking at the data.
         return Cells(sums[:, 0], len(sums), 1 / len(sums), 1 / len(sums), what="coordinate")

@@ -54,6 +54,7 @@ class Manifest(BaseModel):
     slot: Annotated[int, Field(ge=0, le=1 << 16)]  # which message of each person
     batch: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # 96 random bits and the slot: for all parts and retries
     size: _People  # envelopes of the whole batch
+    tokens: Annotated[int, Field(ge=0)]  # single-use tokens that were made for the campaign
     part: Annotated[int, Field(ge=0, lt=1 << 31)]
     parts: Annotated[int, Field(ge=1, lt=1 << 31)]
     count: _People  # envelopes of this part
@@ -92,7 +93,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     Returns False if a different batch has this name. UnknownCampaign if there is no such campaign.
     """
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
-    described = manifest.model_dump(include={"slot", "size", "parts"}) | {"crowd": manifest.crowd}
+    described = manifest.model_dump(include={"slot", "size", "tokens", "parts"}) | {"crowd": manifest.crowd}
     part = {"campaign": name, "batch": identity, "part": manifest.part}
     here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
 
@@ -215,18 +216,19 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
 
     A person's message hides among the accepted messages of its own crowd, so each crowd has a claim of its own.
     Refused envelopes hide nobody, nor do accepted envelopes of cheating clients, which cannot be counted: hence the
-    second ε, for a crowd of which half is fake. The claim is the local ε for a crowd below the threshold, and for all
-    crowds unless every person needs a single-use token: one sender could otherwise be a whole crowd.
+    second ε, for a crowd of which half is fake, and the share of all single-use tokens whose owner, such as the
+    collector itself, could be all of the crowd but one person. The claim is the local ε for a crowd below the
+    threshold, and for all crowds unless every person needs a single-use token.
     """
     terms = campaign.shuffling
     if terms is None:
         return None
     # All slots of a crowd have names that begin alike; its smallest slot counts.
-    smallest = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted))
+    smallest = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted), sa.func.max(batches.c.tokens))
     smallest = smallest.where(batches.c.campaign == campaign.name, batches.c.opened, batches.c.accepted > 0)
     rows = store.rows(smallest.group_by(sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES)))
     crowds, local = [], price(campaign.mechanism)
-    for size, people in sorted(map(tuple, rows), reverse=True):
+    for size, people, tokens in sorted(map(tuple, rows), reverse=True):
         hidden = campaign.senders == "single-use" and size >= terms.threshold
         epsilon, half = (
             _shuffled(campaign.mechanism, honest, terms.delta) if hidden and honest else local
@@ -234,7 +236,15 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
         )
         # Pure ε: without a crowd there is no δ.
         delta = 0.0 if epsilon >= local else terms.delta
-        crowds.append({"people": people, "epsilon": epsilon, "delta": delta, "epsilon_if_half_fake": half})
+        crowds.append(
+            {
+                "people": people,
+                "epsilon": epsilon,
+                "delta": delta,
+                "epsilon_if_half_fake": half,
+                "isolating_share": (people - 1) / tokens if tokens else None,
+            }
+        )
     counts = count_batches(store, campaign.name)
     refused = {reason: counts.pop(reason) for reason in OUTCOMES[1:]}
     return counts | {"refused": refused, "crowds": crowds, "local_epsilon": local}

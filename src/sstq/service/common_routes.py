@@ -82,6 +82,11 @@ def common_routes(node: Node, upload: str) -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
 
+    @router.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
+    def delete(entry: Named) -> None:
+        """Delete a campaign and everything of it that is stored here."""
+        node.delete(entry)
+
     @router.post("/v1/campaigns/{name}/tokens", status_code=201, dependencies=ADMINISTRATOR)
     def tokens(entry: Named, count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)]) -> Any:
         """Create single-use tokens, of which only the hashes are stored."""

@@ -1,8 +1,8 @@
 """Crowds in the shuffler's database: waiting envelopes become mixed batches, in one transaction.
 
-A row of waiting envelopes holds those of one crowd that were stored in one transaction: the crowd's name, which is a
-hash of the terms that its people agreed to and of the key they sealed for (`Campaign.crowd`), and then the envelopes
-of every person, slot by slot. The collector could tell different crowds apart, so they are never mixed together.
+A crowd is everybody who sends to a campaign: its terms and its sealing key, of which the crowd's name is a hash
+(`Campaign.crowd`), stay the same. A row of waiting envelopes holds those that were stored in one transaction: the
+crowd's name, and then the envelopes of every person, slot by slot.
 """
 
 import secrets
@@ -20,7 +20,7 @@ from sstq.client.sealing import CROWD_BYTES
 from sstq.mechanisms import Mechanism
 from sstq.randomness.secret import SecureBits
 from sstq.service.batches import CROWD_NAME_BYTES, LARGEST_PART
-from sstq.service.database import Database, outgoing, uploads
+from sstq.service.database import Database, campaigns, outgoing, uploads
 from sstq.service.receiving import Checked, Packed
 
 _crowd = sa.func.substr(uploads.c.body, 1, CROWD_BYTES, type_=sa.LargeBinary)
@@ -59,18 +59,15 @@ def settle(
     def work(connection: sa.Connection) -> Counter[str]:
         counts: Counter[str] = Counter()
         for crowd, people in _waiting(connection, campaign.name).items():
-            if crowd in known:
-                here = sa.and_(uploads.c.campaign == campaign.name, _crowd == bytes.fromhex(crowd))
-                enough = people >= terms.threshold or terms.below_threshold == "local"
-                if not enough and not drop:
-                    continue
-                if enough:
-                    bodies = connection.execute(sa.select(uploads.c.body).where(here).execution_options(yield_per=8))
-                    _store(
-                        connection, campaign, crowd, people, (bytes(body)[CROWD_BYTES:] for body in bodies.scalars())
-                    )
-                connection.execute(uploads.delete().where(here))
-                counts["mixed" if enough else "dropped"] += people
+            enough = people >= terms.threshold or terms.below_threshold == "local"
+            if crowd not in known or not (enough or drop):
+                continue
+            here = sa.and_(uploads.c.campaign == campaign.name, _crowd == bytes.fromhex(crowd))
+            if enough:
+                bodies = connection.execute(sa.select(uploads.c.body).where(here).execution_options(yield_per=8))
+                _store(connection, campaign, crowd, people, (bytes(body)[CROWD_BYTES:] for body in bodies.scalars()))
+            connection.execute(uploads.delete().where(here))
+            counts["mixed" if enough else "dropped"] += people
         return counts
 
     return database.write(work)
@@ -80,6 +77,7 @@ def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: in
     """Store a crowd's envelopes as batches, one per slot."""
     name, size = secrets.token_bytes(CROWD_NAME_BYTES), campaign.envelope_bytes
     each = LARGEST_PART // size
+    tokens = connection.execute(sa.select(campaigns.c.issued).where(campaigns.c.name == campaign.name)).scalar_one()
     for slot, part, body in mixed(bodies, (people, campaign.slots, size), each):
         row = {
             "campaign": campaign.name,
@@ -88,6 +86,7 @@ def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: in
             "slot": slot,
             "crowd": crowd,
             "size": people,
+            "tokens": tokens,
             "parts": -(-people // each),
             "count": len(body) // size,
             "body": body,

@@ -75,7 +75,7 @@ alarms = _table("alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "de
 
 # Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded,
 # the outcome of their envelopes, those that are not opened yet, and the hashes of all others.
-_SEALED = {"slot": _SMALL, "crowd": _TEXT, "size": _NUMBER, "parts": _SMALL}
+_SEALED = {"slot": _SMALL, "crowd": _TEXT, "size": _NUMBER, "tokens": _NUMBER, "parts": _SMALL}
 OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
 batches = _table("batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER))
 envelopes = _table("envelopes", _BATCH | {"part": _SMALL}, {"count": _NUMBER, "body": _BYTES})

@@ -63,7 +63,7 @@ class Change(_Terms):
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     closed: Annotated[Literal[True] | None, Field(description="Close the campaign for good.")] = None
-    renew: Annotated[list[Literal["send_token", "read_token", "sealing_key"]], Field(description="Replace these.")] = []
+    renew: Annotated[list[Literal["send_token", "read_token"]], Field(description="Replace these.")] = []
 
 
 class _Crowd(_Model):
@@ -71,6 +71,10 @@ class _Crowd(_Model):
     epsilon: float
     delta: float
     epsilon_if_half_fake: float
+    isolating_share: Annotated[
+        float | None,
+        Field(description="Who holds this share of all single-use tokens could be all of the crowd but one person."),
+    ]
 
 
 class Claim(_Model):

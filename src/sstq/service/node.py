@@ -155,6 +155,11 @@ class Node(ABC):
     def _read(self, stored: StoredCampaign) -> RunningCampaign:
         """Prepare what the routes need of a campaign."""
 
+    def delete(self, entry: RunningCampaign) -> None:
+        """Delete a campaign and everything of it that is stored."""
+        self.store.delete(entry.campaign.name)
+        self.refresh()
+
     def purge(self) -> None:
         """Forget the keys of campaigns that ended long ago; called once per hour."""
         if self.clock.doubtful:
@@ -213,10 +218,11 @@ class Collector(Node):
         if campaign.readers == "token" and ("read_token" in renewed or "read_token" not in kept):
             tokens["read_token"] = new_token()
             kept["read_token"] = token_hash(tokens["read_token"]).hex()
-        if "sealing_key" in renewed or (entry is None and campaign.shuffling is not None):
+        if entry is None and campaign.shuffling is not None:
+            # For as long as it runs: whoever seals for another key could be told apart.
             key = SealingKey.generate()
             self.store.setting(_sealing_setting(key.public), lambda: key.secret)
-            kept["sealing_keys"] = [key.public.hex(), *kept.get("sealing_keys", ())]
+            kept["sealing_keys"] = [key.public.hex()]
         terms = rfc8785.dumps(campaign.terms() | kept).decode()
         try:
             if entry is None:
@@ -241,9 +247,8 @@ class Collector(Node):
 
     def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
-        self.store.delete(entry.campaign.name)
+        super().delete(entry)
         self.forget_sealing_keys(entry)
-        self.refresh()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""

@@ -167,12 +167,11 @@ class Shuffler(Node):
                 f"collector_key must be the one stored before, {kept}, got {key}; pass an empty database to change it"
             )
 
-    def forget(self, name: str) -> None:
-        """Delete a campaign and everything that waits."""
-        self.store.delete(name)
-        self.refused_changes.pop(name, None)
-        self.refused_batches.pop(name, None)
-        self.refresh()
+    def delete(self, entry: RunningCampaign) -> None:
+        """Delete a campaign with all envelopes that wait, such as those that its collector does not accept."""
+        super().delete(entry)
+        self.refused_changes.pop(entry.campaign.name, None)
+        self.refused_batches.pop(entry.campaign.name, None)
 
     def closed_for(self, entry: RunningCampaign, time: timedelta) -> bool:
         """Whether a campaign closed at least this long ago."""
@@ -272,7 +271,7 @@ class Work(Rounds):
                 digest=entry.campaign.digest,
                 batch=bytes(part["batch"]).hex(),
                 sha256=hashlib.sha256(body).hexdigest(),
-                **{field: part[field] for field in ("crowd", "slot", "size", "part", "parts", "count")},
+                **{field: part[field] for field in ("crowd", "slot", "size", "tokens", "part", "parts", "count")},
             )
             headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._node.key)
             url = f"{self._node.settings.collector}/v1/campaigns/{name}/batches"
@@ -315,10 +314,5 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
             refused_batch=shuffler.refused_batches.get(campaign.name),
             clock_doubtful=shuffler.clock.doubtful,
         )
-
-    @app.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
-    def delete(entry: Named) -> None:
-        """Delete a campaign and the envelopes that wait, such as those that its collector does not accept."""
-        shuffler.forget(entry.campaign.name)
 
     return app

@@ -391,10 +391,11 @@ export class ShownCampaign {
 
 // What the batches that arrived justify, never what was planned.
 function claim({ crowds }) {
-  const each = crowds.map(({ people, epsilon, delta, epsilon_if_half_fake: half }) => {
+  const each = crowds.map(({ people, epsilon, delta, epsilon_if_half_fake: half, isolating_share: share }) => {
     if (!delta) return `ε = ${number(epsilon)}, as without a shuffler, for ${count(people)} people`;
     const fake = `ε = ${number(half)} if half of them are fake`;
-    return `(${number(epsilon)}, ${delta.toExponential()}) for ${count(people)} people (${fake})`;
+    const held = `nothing against the owner of ${Math.floor(100 * share)} % of all tokens`;
+    return `(${number(epsilon)}, ${delta.toExponential()}) for ${count(people)} people (${fake}; ${held})`;
   });
   return each.join("; ") || "nothing yet";
 }
