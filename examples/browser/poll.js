@@ -4,7 +4,8 @@ import { element, panel, percent, simulated, whole } from "./charts.js";
 import { Client, Ledger } from "./sstq.js";
 
 const CAMPAIGN = new URL("../demo-poll", document.baseURI).href;
-const SENDER = new URL("sender.json", document.baseURI);
+// Who runs the collector has a link with a token for batches: it is not sent with a request for the page.
+const VISITORS = new URLSearchParams(location.hash.slice(1)).get("visitors");
 const ESTIMATE = new URL("../v1/campaigns/demo-poll/estimate", document.baseURI);
 // The most that this page lets a campaign ask for per message, and what a visitor may spend here in all: two messages.
 const MOST_EPSILON = 2, BUDGET = 4;
@@ -249,10 +250,8 @@ async function start() {
   const onRetry = (error, seconds) => showProblem(`${error.message}. Next try in ${Math.ceil(seconds)} s.`);
   const options = { mostEpsilon: MOST_EPSILON, patience: PATIENCE_SECONDS, timeout: REQUEST_SECONDS, onRetry };
   const client = await Client.open(CAMPAIGN, { ...options, ledger });
-  // Other people, not this one's budget: one batch with a sender's token, which the demonstration gives to everybody.
-  const sender = await fetch(SENDER, { credentials: "omit" });
-  const { send_token: token } = await sender.json();
-  const others = await Client.open(CAMPAIGN, { ...options, token });
+  // Other people, not this one's budget.
+  const others = VISITORS && (await Client.open(CAMPAIGN, { ...options, token: VISITORS }));
   at("problem").hidden = true;
   const { mechanism } = client.campaign, { questions } = mechanism, form = at("poll");
   if (!questions) throw new Error("The campaign demo-poll is no survey: delete it, and start the collector again");
@@ -294,7 +293,8 @@ async function start() {
     });
   });
   at("simulate").addEventListener("click", () => void during(at("simulate"), () => addSimulated(others, questions)));
-  at("simulate").disabled = false;
+  at("simulate").disabled = !others;
+  at("visitors").hidden = !others;
   for (;;) {
     await readEstimate(mechanism).catch(() => setText(at("count"), "The collector does not answer; trying again."));
     await new Promise((resolve) => setTimeout(resolve, 1000 * POLL_SECONDS));

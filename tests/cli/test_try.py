@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.cli.serve import check_port
 from sstq.client import Client
 
 from .test_cli import run
@@ -73,14 +72,6 @@ def test_spec_takes_bounds(people, tmp_path):
     bounds = people.with_name("bounds.json")
     run("spec", "--dim", 2, "--epsilon", 3, "--name", "frameunit", "--bounds", bounds, "-o", output)
     assert sstq.from_json(output.read_text()).bounds == (("age", 0.0, 110.0), ("bmi", 10.0, 60.0))
-
-
-def test_a_port_in_use_is_one_sentence():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is in use; stop the other program, or pass"):
-            check_port("127.0.0.1", port)
-    check_port("127.0.0.1", 0)
 
 
 def test_an_address_without_a_scheme_is_named(people):

@@ -248,13 +248,15 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
 
 
 def test_what_cannot_be_served_is_one_sentence(tmp_path):
-    (tmp_path / "a.pem").write_text("no certificate")
-    folder, pem = tmp_path / "collector", tmp_path / "a.pem"
+    folder = tmp_path / "collector"
 
     def serve(*arguments, code):
         return " ".join(sstq_run("serve", "--folder", folder, "--port", "0", *arguments, code=code).split())
 
     nowhere = "postgresql+psycopg://127.0.0.1:9/nothing"
     assert "the database is not available: connection failed" in serve("--database", nowhere, code=1)
-    assert "must be a certificate chain and its key" in serve("--certificate", pem, "--private-key", pem, code=1)
-    assert "certificate and private_key must be given together" in serve("--certificate", pem, code=2)
+    assert "behind_proxy must be the addresses of a proxy with TLS" in serve("--host", "192.0.2.1", code=2)
+    assert "port must be an integer in [0, 65535], got 99999" in serve("--port", "99999", code=2)
+    folder = tmp_path / "file"
+    folder.touch()
+    assert f"--folder must be a folder, got the file {folder}" in serve(code=2)

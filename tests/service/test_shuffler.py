@@ -275,12 +275,11 @@ def test_a_collector_that_does_not_answer_is_asked_less_and_less_often():
 
 
 def test_a_server_that_is_refused_leaves_no_folder(tmp_path):
-    chain, folder = tmp_path / "chain.pem", tmp_path / "new"
-    chain.touch()
-    arguments = ["serve", "--folder", str(folder), "--port", "0", "--certificate", str(chain)]
+    folder = tmp_path / "new"
+    arguments = ["serve", "--folder", str(folder), "--port", "0", "--host", "192.0.2.1"]
     found = CliRunner().invoke(app, arguments)
     assert (found.exit_code, folder.exists()) == (2, False)
-    assert "must be given together" in found.stderr
+    assert "behind_proxy must be" in found.stderr
 
 
 def test_the_shuffler_of_a_campaign_cannot_change(both):

@@ -1,10 +1,10 @@
 """What strangers can try at an open collector: each of these attacks worked once."""
 
+import asyncio
 import json
 import time
-from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import numpy as np
 import pytest
@@ -17,11 +17,12 @@ from prometheus_client import generate_latest
 
 from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import SealingKey
-from sstq.service import Settings, protocol, results
+from sstq.service import Settings, reading, results
 from sstq.service import clock as clocks
 from sstq.service.clock import Clock
 from sstq.service.crowds import waiting
-from sstq.service.node import Collector
+from sstq.service.node import Collector, RunningCampaign
+from sstq.service.security import AddressLimits, BodyShares, Guard
 from sstq.service.shuffler import Shuffler, ShufflerSettings, Work
 from sstq.service.store import Refusal, Upload
 from tests.service.serving import ADMINISTRATOR, packed, serving
@@ -125,32 +126,56 @@ def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(sto
 
 _STRICT = """
 import json, sys
-from sstq.service import Settings, node, protocol, run
-node._READ_BURST, protocol.CONNECTIONS_PER_ADDRESS, protocol.DROP_SECONDS = 3, 5, 0.1
+from sstq.service import Settings, node, run
+node._READ_BURST = 3
 run(Settings(**json.loads(sys.argv[1]), reads_per_second=1e-4), lambda url: print(url, flush=True))
 """
 
 
 @pytest.mark.slow
-def test_who_reads_too_fast_or_connects_too_often_waits_and_others_do_not(tmp_path):
-    with serving(tmp_path, program=_STRICT) as strict, ExitStack() as lines:
+def test_who_reads_too_fast_waits_and_others_do_not(tmp_path):
+    with serving(tmp_path, program=_STRICT) as strict:
         strict.create("open", MECHANISM)
         begun = time.monotonic()
         answers = [strict.http.get("/v1/key").status_code for _ in range(4)]
         assert (answers[-1], time.monotonic() - begun > 0.9) == (429, True)
         assert strict.http.get("/health").status_code == 200
         assert strict.send("open", MECHANISM, packed(MECHANISM, 1), 1).status_code == 200
-        _, *beyond = [lines.enter_context(strict.connect("127.0.0.9")) for _ in range(5 + 4)][4:]
-        for line in beyond:
-            line.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
-        for line in beyond:
-            with suppress(ConnectionError):
-                assert line.recv(1) == b""  # nobody answers
         with strict.connect("127.0.0.10") as other:
-            other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            other.sendall(b"GET /v1/key HTTP/1.1\r\nHost: a\r\n\r\n")
             assert other.recv(100).startswith(b"HTTP/1.1 200 ")
         assert "Traceback" not in strict.log.read_text()
-    assert protocol.CONNECTIONS_PER_ADDRESS <= 200  # of other collectors
+
+
+def test_a_large_answer_is_charged_before_it_is_sent():
+    """Who asks again while it is on its way waits."""
+    owed = []
+
+    async def app(scope, receive, send):
+        headers = [(b"content-length", b"%d" % (1 << 25))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        owed.append(limits.take("127.0.0.1"))
+
+    limits = AddressLimits(1.0, 400)
+    where = {"method": "GET", "path": "/v1/a", "scheme": "http", "client": ("127.0.0.1", 1), "headers": []}
+    asyncio.run(Guard(app, limits, BodyShares())({"type": "http", **where}, AsyncMock(), AsyncMock()))
+    assert owed[0] > 100
+
+
+def test_readers_of_an_estimate_share_one_copy_in_pieces(store, monkeypatch):
+    monkeypatch.setattr(reading, "_PIECE", 1000)
+    store.create("c", MECHANISM, "{}")
+    store.receive([Upload("c", b"k" * 16, 50, packed(MECHANISM, 50, 1))])
+    store.fold("c")
+    results.refresh(store, Campaign("c", MECHANISM))
+    entry = RunningCampaign(store.campaigns()["c"], Campaign("c", MECHANISM), b"", "")
+    given = (Mock(store=store), entry, "owner", 50, False)
+    assert reading._rendered(*given) is reading._rendered(*given)
+
+    async def cut():
+        return [piece async for piece in reading._pieces(b"x" * 2500)]
+
+    assert [len(piece) for piece in asyncio.run(cut())] == [1000, 1000, 500]
 
 
 # Clocks

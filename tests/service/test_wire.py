@@ -131,7 +131,11 @@ def test_administration_needs_the_token_and_says_what_is_wrong(server):
     content = {"name": "new", "mechanism": json.loads(MECHANISM.to_json())}
     assert server.http.post("/v1/campaigns", json=content).status_code == 401
     assert server.administer("POST", "/v1/campaigns", token="x" * 32, json=content).status_code == 403
-    assert server.administer("POST", "/v1/campaigns", content=b"{").status_code == 422
+    assert server.http.post("/v1/campaigns", content=b"{").status_code == 401  # nobody parses it before
+    whole = {"Authorization": f"Bearer {ADMINISTRATOR}", "Content-Type": "application/json"}
+    for body, sentence in ((b"{", "The body must be JSON: "), (b"[]", "The body must be a JSON object")):
+        unread = server.http.post("/v1/campaigns", content=body, headers=whole)
+        assert (unread.status_code, unread.json()["detail"].startswith(sentence)) == (422, True)
     taken = server.administer("POST", "/v1/campaigns", json=content | {"name": "open", "readers": "token"})
     assert taken.status_code == 409
     public = json.loads(sstq.FrameUnit(dim=6, epsilon=2.0).to_json()) | {"coin": "public"}

@@ -1,8 +1,6 @@
 """`sstq serve` and `sstq shuffler`: run the collector, and the shuffler between clients and a collector."""
 
-import errno
 import os
-import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sstq.cli.common import check_usage, option, refuse_empty_variables
+from sstq.cli.common import WrongUsage, check_usage, option, refuse_empty_variables
 from sstq.cli.terminal import note
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
@@ -19,10 +17,11 @@ _Folder = Annotated[Path, option("Keep the database and the token here.", "--fol
 _Host = Annotated[str, option("Listen on this address.", envvar="SSTQ_HOST")]
 _Port = Annotated[int, option("Listen on this port; 0 for a free one.", envvar="SSTQ_PORT")]
 _Database = Annotated[str | None, option("Use this database (postgresql+psycopg://…).", envvar="SSTQ_DATABASE")]
-_Certificate = Annotated[
-    Path | None, option("Use TLS with this certificate (PEM).", envvar="SSTQ_CERTIFICATE", exists=True)
+_Unix = Annotated[Path | None, option("Listen on this Unix socket instead.", envvar="SSTQ_UNIX")]
+_BehindProxy = Annotated[
+    str,
+    option("Believe a proxy at these addresses who its clients are.", metavar="ADDRESSES", envvar="SSTQ_BEHIND_PROXY"),
 ]
-_PrivateKey = Annotated[Path | None, option("Use this private key (PEM).", envvar="SSTQ_PRIVATE_KEY", exists=True)]
 _Upgrade = Annotated[bool, option("Upgrade a database of an earlier release; copy it first.", "--upgrade")]
 
 
@@ -31,8 +30,8 @@ def serve(
     host: _Host = "127.0.0.1",
     port: _Port = 8080,
     database: _Database = None,
-    certificate: _Certificate = None,
-    private_key: _PrivateKey = None,
+    unix: _Unix = None,
+    behind_proxy: _BehindProxy = "",
     upgrade: _Upgrade = False,
     demo: Annotated[bool, option("Serve a demonstration poll at /demo/.", "--demo", envvar="SSTQ_DEMO")] = False,
 ) -> None:
@@ -42,7 +41,7 @@ def serve(
     only by you, and prints it once.
     `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
 
-    Further settings are environment variables: SSTQ_ADMINISTRATOR_TOKEN, SSTQ_METRICS_TOKEN, SSTQ_PROXIES,
+    Further settings are environment variables: SSTQ_ADMINISTRATOR_TOKEN, SSTQ_METRICS_TOKEN,
     SSTQ_MESSAGES_PER_SECOND, SSTQ_BURST, SSTQ_READS_PER_SECOND, SSTQ_FOLD_SECONDS, SSTQ_GRACE_HOURS and
     SSTQ_LOG_FORMAT.
 
@@ -50,11 +49,11 @@ def serve(
 
     Example: sstq serve --folder collector --demo
 
-    Example: sstq serve --folder collector --host 0.0.0.0 --certificate chain.pem --private-key key.pem
+    Example: sstq serve --folder collector --behind-proxy 127.0.0.1
     """
     from sstq.service import Settings, create_app
 
-    options = {"host": host, "port": port, "database": database, "certificate": certificate, "private_key": private_key}
+    options = {"host": host, "port": port, "unix": unix, "behind_proxy": behind_proxy, "database": database}
     _run("serve", folder, Settings, create_app, **options, upgrade=upgrade, demo=demo)
 
 
@@ -80,8 +79,8 @@ def shuffler(
     host: _Host = "127.0.0.1",
     port: _Port = 8081,
     database: _Database = None,
-    certificate: _Certificate = None,
-    private_key: _PrivateKey = None,
+    unix: _Unix = None,
+    behind_proxy: _BehindProxy = "",
     upgrade: _Upgrade = False,
 ) -> None:
     """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
@@ -99,7 +98,7 @@ def shuffler(
     from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 
     refuse_empty_variables("SSTQ_COLLECTOR_KEY")
-    options = {"host": host, "port": port, "database": database, "certificate": certificate, "private_key": private_key}
+    options = {"host": host, "port": port, "unix": unix, "behind_proxy": behind_proxy, "database": database}
     named = {"public_url": public_url, "collector": collector.rstrip("/"), "collector_key": collector_key}
     _run("shuffler", folder, ShufflerSettings, create_shuffler_app, **options, upgrade=upgrade, **named)
 
@@ -111,7 +110,8 @@ def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **
     from sstq.service.database import sqlite_url
     from sstq.service.migrations import NeedsUpgrade
 
-    check_port(options["host"], options["port"])
+    if folder.exists() and not folder.is_dir():
+        raise WrongUsage(f"--folder must be a folder, got the file {folder}")
     token, shown = kept_token(folder)
     role = "collector" if command == "serve" else command
     options["database"] = options["database"] or sqlite_url(folder / f"{role}.sqlite3")
@@ -133,30 +133,14 @@ def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **
         ) from error
 
     def started(url: str) -> None:
-        poll = {"poll": f"{url}/demo/"} if settings.demo else {}
+        poll = {"poll": f"{url}{app.state.poll}"} if settings.demo else {}
         key = {"public key": app.state.node.key.public.hex()} if role == "shuffler" else {}
         for name, value in {"address": url, **poll, **key, "administrator token": shown}.items():
             typer.echo(f"{name:19}  {value}")
-        if settings.certificate is None and settings.host not in ("127.0.0.1", "::1", "localhost"):
-            note("This is plain HTTP: put a proxy with TLS in front of it, or pass --certificate and --private-key.")
         for warning in app.state.node.warnings() if role == "collector" else ():
             note(warning)
 
     run(app, settings, started)
-
-
-def check_port(host: str, port: int) -> None:
-    """Raise ValueError if another program listens on the port; nobody can connect to it meanwhile."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise ValueError(
-                    f"port {port} of {host} is in use; stop the other program, or pass --port {port + 1} or --port 0"
-                ) from error
 
 
 def kept_token(folder: Path) -> tuple[str, str]:

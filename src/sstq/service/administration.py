@@ -11,17 +11,17 @@ from fastapi import APIRouter, Body, Header, Request
 
 from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
-from sstq.service.common_routes import ADMINISTRATOR, BINARY_BODY, Named
+from sstq.service.common_routes import BINARY_BODY, Named, administrator_router
 from sstq.service.models import Change, NewCampaign
 from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, lasting_terms, take_own
 from sstq.service.security import BODY, Problem, check_binary
 
 
 def administration_routes(collector: Collector) -> APIRouter:
-    """The routes."""
-    router = APIRouter()
+    """The routes of the administrator."""
+    router = administrator_router()
 
-    @router.post("/v1/campaigns", status_code=201, dependencies=ADMINISTRATOR)
+    @router.post("/v1/campaigns", status_code=201)
     def create(wanted: NewCampaign) -> dict[str, str]:
         """Create a campaign and return its shared tokens, which are not stored."""
         terms = wanted.model_dump(exclude_unset=True, exclude_none=True)
@@ -31,7 +31,7 @@ def administration_routes(collector: Collector) -> APIRouter:
         with _refusing(409):
             return {"name": campaign.name} | collector.save(campaign, own)
 
-    @router.patch("/v1/campaigns/{name}", dependencies=ADMINISTRATOR)
+    @router.patch("/v1/campaigns/{name}")
     def change(entry: Named, wanted: Change) -> dict[str, str]:
         """Change a campaign's terms, renew its shared tokens, or close it for good."""
         terms = wanted.model_dump(exclude_unset=True)
@@ -39,12 +39,19 @@ def administration_routes(collector: Collector) -> APIRouter:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
         return change_terms(collector, entry, terms)
 
-    @router.post("/v1/campaigns/{name}/senders", status_code=201, dependencies=ADMINISTRATOR)
+    @router.post("/v1/campaigns/{name}/senders", status_code=201)
     def senders(entry: Named, people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)]) -> dict[str, Any]:
         """Create a token for batches, with a quota of people; only its hash is stored."""
         if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
             raise Problem(409, "Each upload to this campaign is of one person: there are no batches.")
         return {"send_token": collector.add_sender(entry.campaign, people), "people": people}
+
+    return router
+
+
+def forwarding_routes(collector: Collector) -> APIRouter:
+    """The route by which a shuffler forwards batches; its manifest is signed."""
+    router = APIRouter()
 
     @router.post("/v1/campaigns/{name}/batches", openapi_extra=BINARY_BODY)
     async def forward(

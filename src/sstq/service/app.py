@@ -1,13 +1,14 @@
 """The collector as an ASGI application, and the server that runs it."""
 
 import asyncio
+import errno
 import gc
 import resource
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -20,15 +21,14 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from sstq._version import __version__
-from sstq.service.administration import administration_routes
+from sstq.service.administration import administration_routes, forwarding_routes
 from sstq.service.background import Folding, Opening, Rounds
 from sstq.service.common_routes import common_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.models import PROBLEMS
 from sstq.service.node import Collector, Node
 from sstq.service.observing import log_settings, try_to_store
-from sstq.service.pages import dashboard_routes, demo_routes, ensure_poll
-from sstq.service.protocol import GuardedLoop, guarded_protocol
+from sstq.service.pages import dashboard_routes, demo_link, demo_routes, ensure_poll
 from sstq.service.reading import reading_routes
 from sstq.service.receiving import Refusal
 from sstq.service.security import BODY, DEFAULTS, HEADERS, BodyShares, Guard, Problem, database_gone, problem_response
@@ -43,6 +43,8 @@ _LOOK_SECONDS = 2.0
 _ROUTE_THREADS = 6  # more would take the interpreter from uploads
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
+_KEEP_ALIVE_SECONDS = 90  # longer than the proxies of deploy/ keep theirs: none is closed while a request is on its way
+_BACKLOG = 2048
 _DESCRIPTION = (
     "Collects ε-locally differentially private messages and estimates the mean. Every refusal is "
     "application/problem+json (RFC 9457) with a sentence. After 429, 503 or no answer, repeat the request "
@@ -60,9 +62,11 @@ def create_app(settings: Settings) -> FastAPI:
     app = new_app(collector, _DESCRIPTION, _UPLOAD, Folding, partial(Folding, slow=True), Opening)
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
+    app.include_router(forwarding_routes(collector))
     if settings.demo:
         ensure_poll(collector)
-        app.router.routes.extend(demo_routes(collector))
+        app.router.routes.extend(demo_routes())
+        app.state.poll = demo_link(collector)
     app.router.routes.extend(dashboard_routes())
     return app
 
@@ -74,7 +78,7 @@ def new_app(node: _Node, description: str, upload: str, *work: Callable[[_Node],
     """
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _ROUTE_THREADS
         await asyncio.to_thread(node.warm_up)
         threads = [kind(node) for kind in work]
@@ -82,6 +86,7 @@ def new_app(node: _Node, description: str, upload: str, *work: Callable[[_Node],
             for thread in threads:
                 thread.start()
             looking = asyncio.create_task(_look_after(node))
+            app.state.ready()
             try:
                 yield
             finally:
@@ -102,6 +107,7 @@ def new_app(node: _Node, description: str, upload: str, *work: Callable[[_Node],
         redirect_slashes=False,
     )
     app.state.node = node
+    app.state.ready = lambda: None
     for kind in (DatabaseUnavailable, UnknownCampaign, RequestValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(Exception, _apologize)
@@ -129,8 +135,7 @@ async def _refuse(request: Request, error: Any) -> Response:
     elif isinstance(error, UnknownCampaign):  # deleted during the request
         problem = Problem(*Refusal.UNKNOWN.value)
     elif isinstance(error, RequestValidationError):
-        wrong = error.errors()[0]
-        problem = Problem(422, f"{wrong['loc'][-1]}: {wrong['msg']}.")
+        problem = Problem(422, _what_is_wrong(error.errors()[0]))
     elif error.status_code == 405:
         # The error names the methods of the first route with this path; there may be others.
         scopes = {method: {**request.scope, "method": method} for method in _METHODS}
@@ -145,31 +150,18 @@ async def _refuse(request: Request, error: Any) -> Response:
     return response
 
 
+def _what_is_wrong(found: dict[str, Any]) -> str:
+    """A sentence for what a body, a header or a parameter is refused for."""
+    if found["type"] == "json_invalid":
+        return f"The body must be JSON: {found['ctx']['error']} at character {found['loc'][-1]}."
+    if found["loc"] == ("body",):
+        return "The body must be a JSON object, with the Content-Type application/json."
+    return f"{found['loc'][-1]}: {found['msg']}."
+
+
 async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)
     # This answer does not pass through the middleware.
     return problem_response(Problem(500, "Internal error; the service's log has the details.", HEADERS | DEFAULTS))
-
-
-class _Server(uvicorn.Server):
-    """A server that reports the address it listens on."""
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[str], None]) -> None:
-        super().__init__(config)
-        self._started = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        # Objects that exist now stay for good, so the garbage collector should not scan them again and again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 20)
-        # A connection is an open file: allow as many as the system does.
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        if self.servers:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            scheme = "https" if self.config.is_ssl else "http"
-            self._started(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
 
 
 def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
@@ -181,27 +173,73 @@ def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> N
     """Run an app with these settings until the process is told to stop."""
     config = uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
-        http=guarded_protocol(settings.proxies),
         ws="none",
         lifespan="on",
         log_config=log_settings(settings.log_format),
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=settings.proxies or None,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.private_key,
+        # Who reaches the socket is the proxy.
+        forwarded_allow_ips=settings.behind_proxy if settings.unix is None else "*",
         limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
+    with _bound(settings) as listening:
+
+        def ready() -> None:
+            # Objects that exist now stay for good, so the garbage collector should not scan them again and again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(20_000, 20, 20)
+            # A connection is an open file: allow as many as the system does.
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            listening.listen(_BACKLOG)
+            started(_address(listening))
+
+        app.state.ready = ready
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """Return the socket to listen on; ValueError if it cannot be had."""
+    if settings.unix is not None:
+        made = socket.socket(socket.AF_UNIX)
+        where: Any = str(settings.unix)
+        remedy = "pass another --unix"
+    else:
+        made = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        where = (settings.host, settings.port)
+        remedy = f"stop the other program, or pass --port {settings.port + 1} or --port 0"
     try:
-        config.load()
-    except ssl.SSLError as error:
-        raise ValueError(
-            f"certificate and private_key must be a certificate chain and its key (PEM), got {settings.certificate} "
-            f"and {settings.private_key}: {error.reason or error}"
-        ) from error
-    with asyncio.Runner(loop_factory=GuardedLoop) as runner:
-        runner.run(_Server(config, started).serve())
+        if settings.unix is not None:
+            _remove_unused(settings.unix)
+        made.bind(where)
+        if settings.unix is not None:
+            settings.unix.chmod(0o666)  # the folder says who may enter
+    except OSError as error:
+        made.close()
+        named = where if settings.unix is not None else f"port {settings.port} of {settings.host}"
+        if error.errno == errno.EADDRINUSE:
+            raise ValueError(f"{named} is in use; {remedy}") from error
+        raise ValueError(f"nothing can listen on {named}: {error.strerror or error}") from error
+    return made
+
+
+def _remove_unused(path: Path) -> None:
+    """Delete the socket that a killed process left; OSError if one listens on it."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as tried:
+        try:
+            tried.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+
+
+def _address(listening: socket.socket) -> str:
+    if listening.family is socket.AF_UNIX:
+        return f"unix:{listening.getsockname()}"
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,9 +1,11 @@
 """The routes that a collector and a shuffler both have: health, metrics, the key, documents, tokens and uploads."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Request
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.responses import PlainTextResponse, Response
@@ -26,20 +28,36 @@ Token = Annotated[str | None, Depends(_token)]
 """The token that came with a request, if any."""
 
 
-async def _administrator(request: Request, token: Token) -> None:
+class _AdministratorRoute(APIRoute):
+    """A route that asks for the administrator's token before it reads a body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def authenticated(request: Request) -> Response:
+            _check_administrator(request, await _token(await _bearer(request)))
+            return await answer(request)
+
+        return authenticated
+
+
+def _check_administrator(request: Request, token: str | None) -> None:
     if token is None:
         raise unauthorized("This needs the administrator's token.")
     if not request.app.state.node.is_administrator(token):
         raise Problem(403, "The token is not the administrator's.")
 
 
+def administrator_router() -> APIRouter:
+    """A router whose routes need the administrator's token."""
+    return APIRouter(route_class=_AdministratorRoute, dependencies=[Depends(_bearer)])
+
+
 async def _named(request: Request, name: CampaignName) -> RunningCampaign:
     found: RunningCampaign = await request.app.state.node.entry(name)
     return found
 
-
-ADMINISTRATOR = [Depends(_administrator)]
-"""For routes that need the administrator's token."""
 
 Named = Annotated[RunningCampaign, Depends(_named)]
 """The campaign of a route's path."""
@@ -53,6 +71,7 @@ BINARY_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"ap
 def common_routes(node: Node, upload: str) -> APIRouter:
     """Create the routes; `upload` describes the body of an upload."""
     router = APIRouter()
+    administrator = administrator_router()
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
     @router.get("/health")
@@ -65,7 +84,7 @@ def common_routes(node: Node, upload: str) -> APIRouter:
     async def metrics(request: Request, token: Token) -> Response:
         """Read the metrics for Prometheus, with the administrator's or the metrics token."""
         if not node.may_read_metrics(token):
-            await _administrator(request, token)
+            _check_administrator(request, token)
         text = await asyncio.to_thread(generate_latest, node.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
@@ -82,12 +101,12 @@ def common_routes(node: Node, upload: str) -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
 
-    @router.delete("/v1/campaigns/{name}", status_code=204, dependencies=ADMINISTRATOR)
+    @administrator.delete("/v1/campaigns/{name}", status_code=204)
     def delete(entry: Named) -> None:
         """Delete a campaign and everything of it that is stored here."""
         node.delete(entry)
 
-    @router.post("/v1/campaigns/{name}/tokens", status_code=201, dependencies=ADMINISTRATOR)
+    @administrator.post("/v1/campaigns/{name}/tokens", status_code=201)
     def tokens(entry: Named, count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)]) -> Any:
         """Create single-use tokens, of which only the hashes are stored."""
         if entry.campaign.shuffling is not None and node.role != "shuffler":
@@ -119,6 +138,7 @@ def common_routes(node: Node, upload: str) -> APIRouter:
     ) -> Response:
         raise AssertionError("answered by sstq.service.uploads.Uploads; this only describes it")
 
+    router.include_router(administrator)
     return router
 
 

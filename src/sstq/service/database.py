@@ -91,6 +91,7 @@ _CONNECT_SECONDS = 5
 # How long to wait for the lock of a process that was killed a moment ago.
 _LOCK_SECONDS = 5
 _LOCK = 0x73737471  # "sstq"
+_IN_USE = "another process uses it"
 # The last ones let the server notice soon that the machine of a process is gone, and with it the lock.
 _POSTGRES = "-c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 
@@ -165,8 +166,12 @@ class Database:
         except BaseException as error:
             self.close()
             if isinstance(error, DatabaseUnavailable | sqlite3.OperationalError):
-                said = error if isinstance(error, DatabaseUnavailable) else _sentence(error)
-                raise ValueError(f"{said}; start it or stop what uses it, or pass another database") from error
+                said = str(error) if isinstance(error, DatabaseUnavailable) else _sentence(error)
+                if said.endswith(_IN_USE):
+                    raise ValueError(
+                        f"another server uses {self.url.database}: stop it, or pass another --folder or --database"
+                    ) from error
+                raise ValueError(f"{said}; start it, or pass another database") from error
             if isinstance(error, DatabaseError):
                 raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
             raise
@@ -292,7 +297,7 @@ def _check_durable(connection: sa.Connection) -> None:
 def _sentence(error: Any) -> str:
     """The driver's error, without the statement, its parameters and details, which may contain messages."""
     if getattr(error, "sqlstate", None) == "55P03" or getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY":
-        said = "another process uses it"
+        said = _IN_USE
     else:
         said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     return f"the database is not available: {' '.join(said.split())}"

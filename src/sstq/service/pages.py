@@ -10,7 +10,7 @@ from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -66,17 +66,18 @@ def ensure_poll(collector: Collector) -> None:
     collector.save(campaign, {"release_every": 5})
 
 
-def demo_routes(collector: Collector) -> list[BaseRoute]:
-    """The routes of the page at /demo/ and its files, and a token for the batch of its simulated visitors."""
-    token = collector.add_sender(collector.entries[POLL].campaign, _VISITORS)
+def demo_link(collector: Collector) -> str:
+    """The path of the page for who runs the collector: its fragment has a token for batches of simulated visitors."""
+    return f"/demo/#visitors={collector.add_sender(collector.entries[POLL].campaign, _VISITORS)}"
+
+
+def demo_routes() -> list[BaseRoute]:
+    """The routes of the page at /demo/ and its files."""
     script = (_PACKED if _PACKED.exists() else _CHECKOUT / "clients" / "js") / "sstq.js"
     folder = _PACKED if _PACKED.exists() else _CHECKOUT / "examples" / "browser"
 
     async def client(_: Request) -> Response:
         return FileResponse(script, headers={"Cache-Control": "no-cache"})
 
-    async def sender(_: Request) -> Response:
-        return JSONResponse({"send_token": token})
-
-    own = [Route("/demo/sstq.js", client), Route("/demo/sender.json", sender)]
+    own = [Route("/demo", RedirectResponse("demo/")), Route("/demo/sstq.js", client)]
     return [*own, Mount("/demo", _Files(directory=folder, html=True))]

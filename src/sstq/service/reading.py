@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import tempfile
+from collections.abc import AsyncIterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -15,7 +16,7 @@ from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results
 from sstq.service.batches import shuffled_claim
-from sstq.service.common_routes import ADMINISTRATOR, BINARY, NOT_MODIFIED, Named, Token, matches
+from sstq.service.common_routes import BINARY, NOT_MODIFIED, Named, Token, administrator_router, matches
 from sstq.service.models import EstimateAnswer, Progress, Status, optional_token
 from sstq.service.node import Collector, RunningCampaign
 from sstq.service.rendering import as_csv, describe
@@ -23,7 +24,8 @@ from sstq.service.security import Problem, unauthorized
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 18  # of a file
+_PIECE = 1 << 16  # of an answer in memory
 
 
 async def _reader(request: Request, entry: Named, token: Token) -> results.Audience:
@@ -44,8 +46,10 @@ def reading_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
     store = collector.store
-    # One at a time: a state may take gigabytes, and who asks for the same CSV waits for who makes it.
-    saving, rendering = asyncio.Semaphore(1), asyncio.Semaphore(1)
+    administrator = administrator_router()
+    # One at a time: a state may take gigabytes, and who asks for the same estimate waits for who makes it.
+    saving = asyncio.Semaphore(1)
+    rendering = {False: asyncio.Semaphore(1), True: asyncio.Semaphore(1)}
 
     @router.get("/v1/campaigns", openapi_extra=optional_token)
     def campaigns(token: Token) -> dict[Literal["campaigns"], list[Status]]:
@@ -95,12 +99,12 @@ def reading_routes(collector: Collector) -> APIRouter:
             headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
         if matches(request, etag):
             return Response(status_code=304, headers=headers)
-        if not csv:
-            content = await asyncio.to_thread(_estimate, collector, entry, audience)
-            return Response(content, headers=headers, media_type="application/json")
-        async with rendering:
-            content = await asyncio.to_thread(_csv, collector, entry, audience, covered)
-        return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
+        async with rendering[csv]:
+            content = await asyncio.to_thread(_rendered, collector, entry, audience, covered, csv)
+        headers["Content-Length"] = str(len(content))
+        return StreamingResponse(
+            _pieces(content), 200, headers, "text/csv; charset=utf-8" if csv else "application/json"
+        )
 
     @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
     def progress(entry: Named, audience: _Reader) -> Progress:
@@ -112,11 +116,10 @@ def reading_routes(collector: Collector) -> APIRouter:
         """Read the certificate of the mechanism's privacy, which `sstq audit verify` checks."""
         return Response(_certificate(entry.campaign.mechanism), media_type="application/json")
 
-    @router.get(
+    @administrator.get(
         "/v1/campaigns/{name}/state",
         responses={200: {"content": {"application/octet-stream": BINARY}}},
         response_class=Response,
-        dependencies=ADMINISTRATOR,
     )
     async def state(entry: Named) -> Response:
         """Download the state of all folded messages, which `sstq aggregate` can continue from."""
@@ -130,6 +133,7 @@ def reading_routes(collector: Collector) -> APIRouter:
         chunks = iter(partial(file.read, _CHUNK), b"")
         return StreamingResponse(chunks, headers=headers, media_type="application/octet-stream")
 
+    router.include_router(administrator)
     return router
 
 
@@ -160,17 +164,25 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
     return found
 
 
-def _estimate(collector: Collector, entry: RunningCampaign, audience: results.Audience) -> bytes:
-    found = results.latest(collector.store, entry.campaign.name, audience)
-    if found is not None:
-        return found
-    return json.dumps(describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
-
-
 @lru_cache(maxsize=8)
-def _csv(collector: Collector, entry: RunningCampaign, audience: results.Audience, covered: int) -> bytes:  # noqa: ARG001
-    """The CSV of an estimate, made once per number of messages that it covers."""
-    return as_csv(entry.campaign, json.loads(_estimate(collector, entry, audience))).encode()
+def _rendered(
+    collector: Collector,
+    entry: RunningCampaign,
+    audience: results.Audience,
+    covered: int,  # noqa: ARG001
+    csv: bool,
+) -> bytes:
+    """An estimate as JSON or CSV: one copy for all who read it, per number of messages that it covers."""
+    found = results.latest(collector.store, entry.campaign.name, audience)
+    if found is None:
+        found = json.dumps(describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
+    return as_csv(entry.campaign, json.loads(found)).encode() if csv else found
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    """Cut an answer into pieces, of which a connection holds one or two until its client has read them."""
+    for start in range(0, len(content), _PIECE):
+        yield content[start : start + _PIECE]
 
 
 @lru_cache(maxsize=256)

@@ -225,8 +225,9 @@ class RequestBody:
         if problem.status_code == 429:
             await asyncio.sleep(_WAIT_SECONDS)
         size = 0
+        unread = problem.status_code in (408, 411)
         try:
-            async with asyncio.timeout(0 if problem.status_code == 408 else _DRAIN_SECONDS):
+            async with asyncio.timeout(0 if unread else _DRAIN_SECONDS):
                 while not self._complete and size <= _DRAINED_BYTES:
                     size += len(await self._next())
         except (TimeoutError, ClientDisconnect):
@@ -252,18 +253,28 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _with_security(message.get("headers", []), scope["scheme"])
-            elif reads and message.get("body"):
-                limits.take(address, len(message["body"]) / _BYTES_PER_UNIT, owed=True)
+                sent = message.get("headers", [])
+                if reads:  # before it is sent: who asks for more meanwhile waits
+                    size = int(dict(sent).get(b"content-length", 0))
+                    limits.take(address, size / _BYTES_PER_UNIT, owed=True)
+                message["headers"] = _with_security(sent, scope["scheme"])
             await send(message)
 
         body = scope[BODY] = RequestBody(self._shares, scope, receive)
         wait = limits.take(address) if reads else 0.0
-        if wait:
-            response = await body.refuse(too_fast("requests", wait))
+        problem = too_fast("requests", wait) if wait else _endless(scope)
+        if problem is not None:
+            response = await body.refuse(problem)
             await response(scope, receive, guarded)
         else:
             await self._app(scope, receive if reads else body.receive_json, guarded)
+
+
+def _endless(scope: Scope) -> Problem | None:
+    """The refusal of a body whose size is not said: its trailers would have no limit."""
+    if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
+        return Problem(411, "Send the body with a Content-Length, not in chunks.")
+    return None
 
 
 def _with_security(headers: list[tuple[bytes, bytes]], scheme: str) -> list[tuple[bytes, bytes]]:

@@ -1,5 +1,6 @@
 """The settings of a server process, which are options and environment variables of `sstq serve` and `sstq shuffler`."""
 
+import ipaddress
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -19,11 +20,11 @@ class Settings:
         database: the database's URL, ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
         administrator_token: the token that permits everything.
         metrics_token: a token that permits reading the metrics; None if only the administrator may.
-        host: the address to listen on.
+        host: the address to listen on, in plain HTTP; any but the loopback interface needs `behind_proxy`.
         port: the port to listen on; 0 for a free one.
-        certificate: the file of a TLS certificate chain; None for plain HTTP behind a proxy that does TLS.
-        private_key: the file of the certificate's private key.
-        proxies: the addresses of proxies whose X-Forwarded-For is trusted, separated by commas; empty for none.
+        unix: the path of a Unix socket to listen on instead; its folder says who may connect.
+        behind_proxy: the addresses or networks of proxies whose X-Forwarded-For is trusted, separated by commas; empty
+            for none. Those who connect through a Unix socket are always trusted.
         messages_per_second: anonymous messages per second and address; 0 for no limit.
         burst: how many anonymous messages an address may send at once.
         reads_per_second: requests for estimates and other answers per second and address, of 64 KiB each; 0 for no
@@ -45,9 +46,8 @@ class Settings:
     metrics_token: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8080
-    certificate: Path | None = None
-    private_key: Path | None = None
-    proxies: str = ""
+    unix: Path | None = None
+    behind_proxy: str = ""
     messages_per_second: float = 100.0
     burst: int = 1000
     reads_per_second: float = 40.0
@@ -69,8 +69,13 @@ class Settings:
         check_number("burst", self.burst, 1, 10**9, integer=True)
         check_number("fold_seconds", self.fold_seconds, 0.01, 3600)
         check_number("grace_hours", self.grace_hours, 0, 10**6, integer=True)
-        if (self.certificate is None) != (self.private_key is None):
-            raise ValueError("certificate and private_key must be given together")
+        for proxy in filter(None, self.behind_proxy.split(",")):
+            _check_network("behind_proxy", proxy.strip())
+        if not self.behind_proxy and not _is_loopback(self.host):
+            raise ValueError(
+                f"behind_proxy must be the addresses of a proxy with TLS where host={self.host!r}, got none: this is "
+                "plain HTTP; leave host out if the proxy runs on this machine"
+            )
 
     @classmethod
     def from_environment(cls, **given: Any) -> Self:
@@ -110,14 +115,30 @@ class ShufflerSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.public_url is None:
-            if not self.port:
-                raise ValueError("public_url must be given with port=0, such as https://shuffle.example, got None")
+            if not self.port or self.unix is not None:
+                example = "such as https://shuffle.example, got None"
+                raise ValueError(f"public_url must be given with port=0 or unix, {example}")
             host = f"[{self.host}]" if ":" in self.host else self.host
-            listening = f"{'http' if self.certificate is None else 'https'}://{host}:{self.port}"
-            object.__setattr__(self, "public_url", listening)
+            object.__setattr__(self, "public_url", f"http://{host}:{self.port}")
         check_address("public_url", self.public_url)
         check_address("collector", self.collector)
         if self.collector_key is not None:
             check_key("collector_key", self.collector_key)
         check_number("closing_seconds", self.closing_seconds, 0, 1e6)
         check_number("fetch_seconds", self.fetch_seconds, 0.01, 3600)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_network(name: str, value: str) -> None:
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be addresses or networks such as 127.0.0.1 or 172.30.0.0/24, got {value!r}"
+        ) from error

@@ -24,7 +24,7 @@ from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.app import new_app
 from sstq.service.background import Rounds
 from sstq.service.batches import Manifest
-from sstq.service.common_routes import ADMINISTRATOR, Named
+from sstq.service.common_routes import Named, administrator_router
 from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
 from sstq.service.models import ShufflerStatus
 from sstq.service.node import Node, RunningCampaign, lasting_terms
@@ -298,7 +298,9 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
     shuffler = Shuffler(settings)
     app = new_app(shuffler, _DESCRIPTION, _UPLOAD, Work)
 
-    @app.get("/v1/campaigns/{name}/status", dependencies=ADMINISTRATOR)
+    router = administrator_router()
+
+    @router.get("/v1/campaigns/{name}/status")
     def status(entry: Named) -> ShufflerStatus:
         """Count the people whose envelopes are waiting."""
         campaign, counts = entry.campaign, shuffler.store.counts()[entry.campaign.name]
@@ -315,4 +317,5 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
             clock_doubtful=shuffler.clock.doubtful,
         )
 
+    app.include_router(router)
     return app
