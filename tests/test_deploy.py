@@ -33,7 +33,8 @@ def instructions():
 
 
 def test_images_are_pinned(instructions, compose):
-    images = [rest for word, rest in instructions if word == "FROM"] + [compose["services"]["database"]["image"]]
+    images = [rest for word, rest in instructions if word == "FROM"]
+    images += [compose["services"][name]["image"] for name in ("database", "proxy")]
     assert all(re.fullmatch(PINNED, image) for image in images), images
 
 
@@ -81,10 +82,21 @@ def test_every_variable_is_an_option_of_the_server(instructions, name, service, 
     assert names <= known
 
 
-def test_only_this_machine_reaches_the_collector_and_nobody_the_database(compose):
+@pytest.mark.parametrize(("name", "role"), [("compose.yaml", "collector"), ("compose.shuffler.yaml", "shuffler")])
+def test_only_the_proxy_is_reached_and_believed(name, role):
+    whole = read(name)
+    services = whole["services"]
+    assert "ports" not in services[role]
+    (network,) = whole["networks"]["front"]["ipam"]["config"]
+    assert services[role]["environment"]["SSTQ_BEHIND_PROXY"] == network["subnet"]
+    assert services["proxy"]["environment"]["SSTQ_UPSTREAM"] == f"{role}:8080"
+    assert [own for own in services if "front" in services[own].get("networks", ())] == [role, "proxy"]
+    assert services["proxy"]["depends_on"] == {role: {"condition": "service_healthy"}}
+
+
+def test_the_database_is_reached_by_the_collector_only(compose):
     collector, database = compose["services"]["collector"], compose["services"]["database"]
-    assert all(str(port).startswith("127.0.0.1:") for port in collector["ports"])
-    assert "ports" not in database
+    assert not {"ports", "networks"} & set(database)
     assert collector["depends_on"]["database"]["condition"] == "service_healthy"
     assert (DEPLOY / collector["build"]["context"] / collector["build"]["dockerfile"]).exists()
 
@@ -94,9 +106,10 @@ def test_a_shuffler_runs_like_a_collector_elsewhere(compose):
     ours, theirs = shuffler["services"]["shuffler"], compose["services"]["collector"]
     assert shuffler["name"] != compose["name"]  # on one machine, for a try, they share no volume
     assert ours["command"] == ["sstq", "shuffler"]
-    assert ours["ports"] == ["127.0.0.1:8081:8080"]
     same = ("build", "depends_on", "restart", "stop_grace_period", "cap_drop", "security_opt")
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+    same = [{**file["services"]["proxy"], "depends_on": {}, "environment": {}} for file in (compose, shuffler)]
+    assert same[0] == same[1]
     assert shuffler["services"]["database"] == {"extends": {"file": "compose.yaml", "service": "database"}}
     assert set(shuffler["volumes"]) == set(compose["volumes"])
 
@@ -118,7 +131,8 @@ def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights
     text = (DEPLOY / "sstq-collector.service").read_text()
     assert "\nExecStart=/opt/sstq/bin/sstq serve\n" in text
     found = set(re.findall(r"\b(SSTQ_[A-Z_]+)=", text))
-    assert {"SSTQ_FOLDER", "SSTQ_PROXIES"} <= found <= variables("serve")
+    assert {"SSTQ_FOLDER", "SSTQ_BEHIND_PROXY"} <= found <= variables("serve")
+    assert re.search("^Wants=.* caddy.service$", text, flags=re.MULTILINE)
     for line in ("DynamicUser=yes", "UMask=0077", "StateDirectoryMode=0700", "NoNewPrivileges=yes"):
         assert f"\n{line}\n" in text
 

@@ -1,7 +1,5 @@
 """What stands between clients and the collector: proxies, slow senders, and more uploads than it can hold."""
 
-import datetime
-import ipaddress
 import socket
 import sqlite3
 import ssl
@@ -14,14 +12,12 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from sstq.client import Client
 from sstq.service import Settings
 from sstq.service.app import _bound
 from tests.patience import PATIENCE, until
+from tests.service.proxying import certificate
 from tests.service.serving import ADMINISTRATOR, Quiet, listening, packed, serving
 
 pytestmark = pytest.mark.slow
@@ -36,40 +32,23 @@ run(Settings(**json.loads(sys.argv[1])), lambda url: print(url, flush=True))
 """
 
 
-@pytest.fixture
-def certificate(tmp_path):
-    """A certificate for 127.0.0.1 that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "collector of the tests")])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
-    builder = builder.not_valid_after(now + datetime.timedelta(hours=1))
-    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    signed = builder.add_extension(host, critical=False).sign(key, hashes.SHA256())
-    chain, secret = tmp_path / "chain.pem", tmp_path / "key.pem"
-    chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
-    return chain, secret
-
-
-def test_a_client_refuses_a_certificate_of_nobody_it_knows(certificate, monkeypatch):
+def test_a_client_refuses_a_certificate_of_nobody_it_knows(tmp_path, monkeypatch):
     """And believes it once its authority is named."""
 
     class Refusing(Quiet):
         def reply(self, _):
             self.answer(404, b"{}", {})
 
+    chain, key = certificate(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*certificate)
+    context.load_cert_chain(chain, key)
     with listening(Refusing) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         url = f"{server.url.replace('http', 'https')}/steps"
         monkeypatch.setattr("sstq.client.sending.time.sleep", lambda _: pytest.fail("it tries again"))
         with pytest.raises(ValueError, match=r"certificate of 127\.0\.0\.1.* cannot be verified.*set SSL_CERT_FILE"):
             Client(url, most_epsilon=2.0, patience=300)
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+        monkeypatch.setenv("SSL_CERT_FILE", str(chain))
         with pytest.raises(ValueError, match=r"refused the request \(404\)"):
             Client(url, most_epsilon=2.0, patience=300)
 
