@@ -174,11 +174,11 @@ def frameunit_law(mechanism: sstq.FrameUnit, vectors: Floats) -> Floats:
 def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Generator) -> Aggregator:
     """The aggregator of so many messages from the law of coordinates (or rows) and codes."""
     counts = rng.multinomial(clients, law.ravel()).reshape(law.shape)
-    aggregator = mechanism.aggregator()
-    aggregator._state[:, 0] = counts.sum(axis=1)
-    aggregator._state[:, 1:] = counts @ aggregator._table
-    aggregator._count = clients
-    return aggregator
+    index, code = np.nonzero(counts)
+    times = counts[index, code]
+    if mechanism.name == "frameunit":
+        return mechanism.aggregator().update_counts({"row": 2 * index + code}, times)
+    return mechanism.aggregator().update_counts({"index": index, "code": code}, times)
 
 
 def from_messages(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Aggregator:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sstq
-from sstq.aggregation import FrameAggregator
+from sstq.aggregation import FrameEstimator
 from sstq.baselines.vqsgd import IdentityFrame
 from sstq.mechanisms.base import Columns, EncoderInput
 from sstq.mechanisms.parameters import Parameters, Word
@@ -25,6 +25,8 @@ from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.randomness.streams import multiply_shift
 from sstq.scalar.channels import FlatChannel, flat_channel
+
+SIGNS = np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,12 +54,10 @@ class CoordinateSign(sstq.Mechanism):
 
     name: ClassVar[str] = "coordinate-sign"
     exact: ClassVar[bool] = True
-    aggregator_class = FrameAggregator  # exact sums in a frame, O(1) per message
     parameters_class = CoordinateSignParameters
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 2**24)}
 
     parameters: CoordinateSignParameters
-    decoding_values = np.array([-1.0, 1.0])
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
@@ -79,6 +79,11 @@ class CoordinateSign(sstq.Mechanism):
         """The sign in the lowest bit, and the coordinate above it."""
         return Layout((Field("sign", 2), Field("coordinate", self.dim)))
 
+    @cached_property
+    def estimator(self) -> FrameEstimator:
+        """Exact sums in a frame, O(1) per message."""
+        return FrameEstimator(self, self.frame, SIGNS, self.decoding_scale, self.indices_and_codes)
+
     @property
     def decoding_scale(self) -> float:
         """The w with x̂ = ±d·w·e_i."""
@@ -98,7 +103,7 @@ class CoordinateSign(sstq.Mechanism):
     def _decode(self, messages: Messages) -> NDArray[np.float64]:
         estimates = np.zeros((len(messages), self.dim))
         index, code = self.indices_and_codes(messages)
-        estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
+        estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * SIGNS[code]
         return estimates
 
     def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -316,7 +316,7 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         _require(np.array_equal(same.value, estimate.value), "the mean must not depend on shards and files")
         _require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on shards and files")
         _require(same.simulated, "messages from a seed must be marked as simulated")
-    if not whole.averages:
+    if not mechanism.estimator.averages:
         return
     decoded = mechanism.decode(messages)
     if mechanism.bounds is not None:

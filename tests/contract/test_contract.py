@@ -137,7 +137,7 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
     mechanism = type(build(case))
     ours = [cls for cls in mechanism.__mro__ if issubclass(cls, Agreement) and cls is not Agreement]
     between, base = ours[: ours.index(sstq.Mechanism)], ours[ours.index(sstq.Mechanism) :]
-    attributes = {"layout", "unbiased", "words_each", "aggregator_class"}
+    attributes = {"layout", "unbiased", "words_each", "estimator"}
     for name, value in (item for cls in base for item in vars(cls).items()):
         concrete = inspect.isfunction(value) and not getattr(value, "__isabstractmethod__", False)
         if concrete and not name.startswith("_") and name not in attributes:

@@ -256,14 +256,16 @@ def test_covariances_are_those_of_the_decoded_messages(options, seed):
     aggregator = mechanism.aggregator().update(sent)
     slow = np.cov(mechanism.decode(sent).T) / len(sent)
     for category in (0, 5):
-        np.testing.assert_allclose(aggregator.covariance_with(category), slow[category], atol=1e-12)
+        np.testing.assert_allclose(
+            mechanism.estimator.covariance_with(aggregator.counted(), category), slow[category], atol=1e-12
+        )
     # With one more message, which is uniform: as all messages together, each once.
     every = mechanism.decode(mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), True))
     uniform = np.cov(every.T, bias=True) / (len(sent) * (len(sent) - 1))
-    np.testing.assert_allclose(aggregator.covariance(), slow + uniform, atol=1e-12)
+    np.testing.assert_allclose(mechanism.estimator.covariance(aggregator.counted()), slow + uniform, atol=1e-12)
     alone = mechanism.aggregator().update(sent[:1])
-    assert np.isnan(alone.covariance()).all()
-    assert np.isnan(alone.covariance_with(0)).all()
+    assert np.isnan(mechanism.estimator.covariance(alone.counted())).all()
+    assert np.isnan(mechanism.estimator.covariance_with(alone.counted(), 0)).all()
 
 
 @pytest.mark.parametrize(("categories", "epsilon"), [(53, 3.0), (1000, 6.0), (1000, 0.5)])

@@ -108,7 +108,7 @@ def test_the_interval_of_a_mean_holds_by_the_exact_law():
         for codes in itertools.combinations_with_replacement(range(3), people):
             aggregator = survey.aggregator()
             sent = np.array(codes), np.ones(people, dtype=np.int64)
-            low, high = aggregator.update(survey.messages_from_columns(sent, None, True)).mean()["mean"].interval()
+            low, high = aggregator.update(survey.messages_from_columns(sent, True)).mean()["mean"].interval()
             if low[0] <= truth <= high[0] or np.isnan(low[0]):
                 continue
             for order in set(itertools.permutations(codes)):

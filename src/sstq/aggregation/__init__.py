@@ -1,18 +1,25 @@
 """Aggregation: exact, mergeable, resumable sums of messages, and the mean with its error bar."""
 
-from sstq.aggregation.base import Aggregator, StateInfo, describe_state
+from sstq.aggregation.aggregator import Aggregator, StateInfo, describe_state
+from sstq.aggregation.dense import DenseAggregator, DenseEstimator
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.sparse_counts import SparseAggregator
-from sstq.aggregation.sums import BoundedAggregator, FrameAggregator, VectorAggregator
+from sstq.aggregation.estimator import Estimator, Sums
+from sstq.aggregation.sparse_counts import SparseAggregator, SparseEstimator
+from sstq.aggregation.sums import BoundedEstimator, FrameEstimator, VectorEstimator
 
 __all__ = [
     "Aggregator",
-    "BoundedAggregator",
+    "BoundedEstimator",
+    "DenseAggregator",
+    "DenseEstimator",
     "Estimate",
-    "FrameAggregator",
+    "Estimator",
+    "FrameEstimator",
     "Region",
     "SparseAggregator",
+    "SparseEstimator",
     "StateInfo",
-    "VectorAggregator",
+    "Sums",
+    "VectorEstimator",
     "describe_state",
 ]

@@ -1,48 +1,34 @@
 """Sparse counts: how often each message occurred, for mechanisms whose messages are numbers below a large limit."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator
+from sstq.aggregation.aggregator import Aggregator
 from sstq.aggregation.counts import MOST_MESSAGES
+from sstq.aggregation.estimator import Estimator, Ints, Sums
 from sstq.messages.batch import Messages
 
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
 _PENDING = 1 << 20
+_COLUMNS = 3
 
 
 class SparseAggregator(Aggregator):
-    """One row of integers per pair of messages that was sent, 2i and 2i + 1: i, and how often each of the two was.
+    """An aggregator that keeps only the messages that were sent."""
 
-    Memory grows with the distinct messages, not with their number.
-    """
+    estimator: "SparseEstimator"
 
-    sparse = True
+    def __init__(self, estimator: "SparseEstimator") -> None:
+        super().__init__(estimator)
+        self._state = np.zeros((0, _COLUMNS), dtype=np.int64)
+        # New messages as codes, and other aggregators' rows.
+        self._pending: list[Ints] = []
+        self._merged: list[Ints] = []
 
-    @abstractmethod
-    def _codes(self, messages: Messages) -> NDArray[np.int64]:
-        """Each message as one number below `limit`."""
-
-    @property
-    @abstractmethod
-    def limit(self) -> int:
-        """The number of messages that there can be."""
-
-    @property
-    def numbers(self) -> int:
-        """The number of pairs of messages that there can be."""
-        return -(-self.limit // 2)
-
-    def _empty_state(self) -> NDArray[np.int64]:
-        # New messages as 2·number + sign, and other aggregators' rows.
-        self._pending: list[NDArray[np.int64]] = []
-        self._merged: list[NDArray[np.int64]] = []
-        return np.zeros((0, 3), dtype=np.int64)
-
-    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:
-        sent = self._codes(messages)
+    def _add(self, messages: Messages, times: Ints | None) -> None:
+        sent = self.estimator.codes(messages)
         if times is not None:
             self._merged.append(condensed(_rows(sent[times > 0], times[times > 0])))
         else:
@@ -56,50 +42,86 @@ class SparseAggregator(Aggregator):
         if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._state)):
             self.sums()
 
-    def sums(self) -> NDArray[np.int64]:
+    def sums(self) -> Ints:
         """Sort new messages into the state, and return it."""
         if self._pending:
             self._merged.append(_rows(*np.unique(np.concatenate(self._pending), return_counts=True)))
         if self._merged:
             self._state = condensed(np.concatenate([self._state, *self._merged]))
-            self._pending, self._merged = [], []
+            self._pending = []
+            self._merged = []
         return self._state
-
-    def _sent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The messages that were sent, ascending, and how often each."""
-        state = self.sums()
-        codes, counts = (2 * state[:, :1] + np.arange(2)).ravel(), state[:, 1:].ravel()
-        return codes[counts > 0], counts[counts > 0]
 
     def _merge_state(self, other: Aggregator) -> None:
         self._merged.append(other.sums())
         self._settle_if_many()
 
-    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
-        if state.shape[1] != 3:
+    def _bytes_of_state(self) -> int:
+        return self._state.nbytes
+
+    def _restore(self, state: Ints) -> None:
+        self._state = state
+
+
+class SparseEstimator(Estimator):
+    """An estimator from how often each message occurred.
+
+    A state has one row per pair of messages 2i and 2i + 1 of which one was sent: i, and how often each of the two was.
+    Memory grows with the distinct messages, not with their number.
+    """
+
+    sparse = True
+    aggregator_class: ClassVar[type[Aggregator]] = SparseAggregator
+
+    @property
+    @abstractmethod
+    def limit(self) -> int:
+        """The number of messages that there can be."""
+
+    @abstractmethod
+    def codes(self, messages: Messages) -> Ints:
+        """Each message as one number below `limit`."""
+
+    @property
+    def numbers(self) -> int:
+        """The number of pairs of messages that there can be."""
+        return -(-self.limit // 2)
+
+    def check(self, sums: Sums) -> None:
+        """Raise ValueError for rows that cannot be the counts of so many messages."""
+        state = sums.state
+        if state.shape[1] != _COLUMNS:
             raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
-        keys, signs = state[:, 0], state[:, 1:]
+        keys = state[:, 0]
+        times = state[:, 1:]
         # As Python's integers, which do not wrap around.
-        last = 2 * int(keys.max(initial=0)) + bool(len(keys) and signs[keys.argmax(), 1])
+        last = 2 * int(keys.max(initial=0)) + bool(len(keys) and times[keys.argmax(), 1])
         if len(keys) and not (keys.min() >= 0 and last < self.limit):
             raise ValueError("its sums name messages that this mechanism does not have")
-        # Each sign at most 2^32 first, so that no sum can wrap around.
-        bounded = np.all(signs >= 0) and np.all(signs <= MOST_MESSAGES)
-        if not bounded or np.any(signs.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
+        # Each number at most 2^32 first, so that no sum can wrap around.
+        bounded = np.all(times >= 0) and np.all(times <= MOST_MESSAGES)
+        if not bounded or np.any(times.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
             raise ValueError("its sums are not those of a sparse aggregator")
-        if sum(map(int, signs.sum(axis=1))) != count:
-            raise ValueError(f"its sums must be those of {count} messages, got another number")
+        if sum(map(int, times.sum(axis=1))) != sums.count:
+            raise ValueError(f"its sums must be those of {sums.count} messages, got another number")
 
 
-def _rows(sent: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+def sent_codes(sums: Sums) -> tuple[Ints, Ints]:
+    """The messages that were sent, ascending, and how often each."""
+    codes = (2 * sums.state[:, :1] + np.arange(2)).ravel()
+    counts = sums.state[:, 1:].ravel()
+    return codes[counts > 0], counts[counts > 0]
+
+
+def _rows(sent: Ints, times: Ints) -> Ints:
     """One row per message that was sent this many times."""
-    rows = np.zeros((len(sent), 3), dtype=np.int64)
+    rows = np.zeros((len(sent), _COLUMNS), dtype=np.int64)
     rows[:, 0] = sent >> 1
     rows[np.arange(len(sent)), 1 + (sent & 1)] = times
     return rows
 
 
-def condensed(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def condensed(rows: Ints) -> Ints:
     """Return rows with ascending distinct keys; rows with equal keys are added up."""
     if not len(rows):
         return rows

@@ -4,16 +4,23 @@ A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, ea
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.aggregation.base import Aggregator
+from sstq.aggregation.dense import DenseEstimator
+from sstq.aggregation.estimates import Estimate
+from sstq.aggregation.estimator import Floats, Ints, Sums
 from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
+from sstq.messages.layouts import Column
 
 # Decoded numbers at a time: enough that calls do not matter, few enough for the second-level cache.
 _NUMBERS_AT_A_TIME = 1 << 18
@@ -21,68 +28,87 @@ _NUMBERS_AT_A_TIME = 1 << 18
 _AXES = 64
 
 
-class FrameAggregator(Aggregator):
+@dataclass(frozen=True, eq=False)
+class FrameEstimator(DenseEstimator):
     """Sums in the frame domain, O(1) per message, for mechanisms whose estimate from one message is d·w·u_j.
 
     One row of integers per frame coordinate counts the messages and holds the sum of their values (two limbs) and of
-    their squares. One synthesis gives the mean. The mechanism has `frame`, whose rows are the u_j; `decoding_values`,
-    the w of every code in units of `decoding_scale`; and `indices_and_codes(messages)`.
+    their squares. One synthesis gives the mean.
+
+    Attributes:
+        frame: its rows are the u_j.
+        values: the w of every code, in units of `scale`.
+        scale: a public factor of all values.
+        places: the j and the code of every message.
     """
 
-    def _empty_state(self) -> NDArray[np.int64]:
-        values = self._mechanism.decoding_values
-        self._table, self._exponent = _fixed_point_table(values)
-        self._scale = float(self._mechanism.decoding_scale)
-        self._largest_value = self._scale * float(np.max(np.abs(values)))
-        return np.zeros((self._mechanism.frame.size, 4), dtype=np.int64)
+    frame: Frame
+    values: Floats
+    scale: float
+    places: Callable[[Messages], tuple[Column, Column]]
 
-    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:
-        index, code = self._mechanism.indices_and_codes(messages)
+    @property
+    def shape(self) -> tuple[int, int]:
+        """One row per coordinate: a count, two limbs of the sum, and the sum of squares."""
+        return self.frame.size, 4
+
+    @cached_property
+    def _fixed_point(self) -> tuple[Ints, int]:
+        return _fixed_point_table(self.values)
+
+    def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:
+        """Add the values of the codes at their coordinates."""
+        index, code = self.places(messages)
+        table, _ = self._fixed_point
         if times is None:
-            kernels.accumulate(self._state, index, code, self._table)
+            kernels.accumulate(state, index, code, table)
             return
-        terms = np.insert(self._table, 0, 1, axis=1)[code] * times[:, None]
-        for column, values in zip(self._state.T, terms.T, strict=True):
+        terms = np.insert(table, 0, 1, axis=1)[code] * times[:, None]
+        for column, values in zip(state.T, terms.T, strict=True):
             np.add.at(column, index.astype(np.int64), values)
 
-    def _check_state(self, state: NDArray[np.int64], count: int) -> None:
-        super()._check_state(state, count)
-        counts = state[:, 0]
-        if np.any(counts < 0) or np.any(counts > count) or int(counts.sum()) != count:
-            raise ValueError(f"its sums must be those of {count} messages, got another number")
+    def check(self, sums: Sums) -> None:
+        """Raise ValueError unless the counts are those of so many messages."""
+        super().check(sums)
+        counts = sums.state[:, 0]
+        if np.any(counts < 0) or np.any(counts > sums.count) or int(counts.sum()) != sums.count:
+            raise ValueError(f"its sums must be those of {sums.count} messages, got another number")
 
-    def _coordinate_totals(self) -> NDArray[np.float64]:
-        """The sum of the decoded values of every coordinate, in units of the decoding scale."""
-        return _from_limbs(self._state[:, 1:3], self._exponent - 2 * LIMB_BITS)
-
-    def _coordinate_squares(self) -> NDArray[np.float64]:
-        """The sum of the squares of the decoded values of every coordinate, in units of the decoding scale squared."""
-        return _from_limbs(self._state[:, 3:], 2 * self._exponent - LIMB_BITS)
-
-    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        frame, scale = self._mechanism.frame, self._scale
-        totals, squares = self._coordinate_totals(), self._coordinate_squares()
+    def estimate(self, sums: Sums) -> Estimate:
+        """The mean, by one synthesis."""
+        totals = self.totals(sums)
         # In place: in ten million dimensions allocating an array takes as long as transforming it.
-        totals *= scale * (frame.size / self._count)
-        value = np.asarray(frame.synthesize(totals[None])[0], dtype=np.float64)
-        power = frame.column_power(squares)
-        power *= (frame.dim * scale) ** 2 / self._count
-        return value, power
+        totals *= self.scale * (self.frame.size / sums.count)
+        value = np.asarray(self.frame.synthesize(totals[None])[0], dtype=np.float64)
+        power = self.frame.column_power(self._squares(sums))
+        power *= (self.frame.dim * self.scale) ** 2 / sums.count
+        return self.averaged(sums, value, power)
 
-    def _largest(self) -> tuple[float, float]:
-        frame = self._mechanism.frame
-        return largest_of_row(frame, frame.dim * self._largest_value)
+    def totals(self, sums: Sums) -> Floats:
+        """The sum of the values of every coordinate, in units of the scale."""
+        _, exponent = self._fixed_point
+        return _from_limbs(sums.state[:, 1:3], exponent - 2 * LIMB_BITS)
 
-    def _directions(self, value: NDArray[np.float64], stderr: NDArray[np.float64]) -> float:
+    def _squares(self, sums: Sums) -> Floats:
+        """The sum of the squares of the values of every coordinate, in units of the scale squared."""
+        _, exponent = self._fixed_point
+        return _from_limbs(sums.state[:, 3:], 2 * exponent - LIMB_BITS)
+
+    def largest(self) -> tuple[float, float]:
+        """Those of a row of the frame at the largest value."""
+        largest_value = self.scale * float(np.max(np.abs(self.values)))
+        return largest_of_row(self.frame, self.frame.dim * largest_value)
+
+    def directions(self, sums: Sums, value: Floats, stderr: Floats) -> float:
         """(tr Σ)²/tr Σ² of the covariance Σ of one message: coordinates that are large by themselves make it less.
 
         A message squared with itself tells nothing of Σ²; with all those of a coordinate taken as equally large,
         these terms are known and left out.
         """
-        frame, count = self._mechanism.frame, self._count
-        squares = self._coordinate_squares()
-        squares *= (frame.dim * self._scale) ** 2 / count
-        with_itself = float(np.sum(squares**2 / np.maximum(self._state[:, 0], 1)))
+        frame, count = self.frame, sums.count
+        squares = self._squares(sums)
+        squares *= (frame.dim * self.scale) ** 2 / count
+        with_itself = float(np.sum(squares**2 / np.maximum(sums.state[:, 0], 1)))
         square = (trace_of_square(frame, squares, value) - with_itself) * count / (count - 1)
         total = count * float(np.sum(stderr**2))
         return total**2 / square if square > total**2 / frame.dim else float(frame.dim)
@@ -115,57 +141,70 @@ def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np
     return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 
 
-class VectorAggregator(Aggregator):
+@dataclass(frozen=True, eq=False)
+class VectorEstimator(DenseEstimator):
     """Sums of whole decoded vectors, O(d) per message, for messages that decode to dense vectors.
 
     One row of integers per coordinate holds the sum of the decoded values (two limbs) and of their squares (one).
-    The fixed point has a public unit, the mechanism's `decoding_scale`: about the root mean square of a decoded
-    coordinate. One beyond 2^8 units cannot come from an honest client and is refused.
+    One beyond 2^8 units cannot come from an honest client and is refused.
+
+    Attributes:
+        dim: d.
+        unit: the public unit of the fixed point, about the root mean square of a decoded coordinate.
+        decode: the vectors of messages, (n, d).
     """
 
     # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
-    _columns, _value_bits, _square_bits, _limit = 3, 44, 14, 2.0**8
+    columns: ClassVar[int] = 3
+    value_bits: ClassVar[int] = 44
+    square_bits: ClassVar[int] = 14
+    most_units: ClassVar[float] = 2.0**8
+
+    dim: int
+    unit: float
+    decode: Callable[[Messages], Floats]
 
     @property
-    def _unit(self) -> float:
-        return float(self._mechanism.decoding_scale)
+    def shape(self) -> tuple[int, int]:
+        """One row per coordinate."""
+        return self.dim, self.columns
 
-    def _empty_state(self) -> NDArray[np.int64]:
-        return np.zeros((self._mechanism.dim, self._columns), dtype=np.int64)
-
-    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:  # noqa: ARG002 (never counts)
+    def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:  # noqa: ARG002 (never counts)
+        """Add the decoded vectors."""
         # Beside the state, which must stay as it is if a later vector is refused.
-        added, unit, limit = self._empty_state(), self._unit, self._limit
-        size = max(1, _NUMBERS_AT_A_TIME // self._mechanism.dim)
+        added = np.zeros_like(state)
+        bits = self.value_bits, self.square_bits
+        size = max(1, _NUMBERS_AT_A_TIME // self.dim)
         for start in range(0, len(messages), size):
-            vectors = self._mechanism.decode(messages[start : start + size])
-            if not kernels.accumulate_vectors(added, vectors, unit, limit, self._value_bits, self._square_bits):
+            vectors = self.decode(messages[start : start + size])
+            if not kernels.accumulate_vectors(added, vectors, self.unit, self.most_units, *bits):
                 raise ValueError(
-                    f"decoded coordinates must be at most {limit * unit:g}: no honest client sends larger ones"
+                    f"decoded coordinates must be at most {self.most_units * self.unit:g}: no honest client sends "
+                    "larger ones"
                 )
-        self._state += added
+        state += added
 
-    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        value = _from_limbs(self._state[:, :2], -self._value_bits)
-        squares = _from_limbs(self._state[:, 2:], -self._square_bits)
-        return value * (self._unit / self._count), squares * (self._unit**2 / self._count)
+    def estimate(self, sums: Sums) -> Estimate:
+        """The mean of the vectors."""
+        value = _from_limbs(sums.state[:, :2], -self.value_bits)
+        squares = _from_limbs(sums.state[:, 2:], -self.square_bits)
+        return self.averaged(sums, value * (self.unit / sums.count), squares * (self.unit**2 / sums.count))
 
 
-class BoundedAggregator(VectorAggregator):
+class BoundedEstimator(VectorEstimator):
     """Sums of decoded vectors without privacy noise, whose coordinates may differ by many orders of magnitude.
 
-    A coordinate, and its standard error, may be as small as the data: squares take two limbs. The unit is the
-    mechanism's `decoding_bound`, which no decoded coordinate exceeds.
+    A coordinate, and its standard error, may be as small as the data: squares take two limbs. The unit is what no
+    decoded coordinate exceeds.
     """
 
     private_file = True
 
     # Values are kept to 2^-59 of the bound and squares to 2^-59 of its square.
-    _columns, _value_bits, _square_bits, _limit = 4, 59, 59, 1.0
-
-    @property
-    def _unit(self) -> float:
-        return float(self._mechanism.decoding_bound)
+    columns = 4
+    value_bits = 59
+    square_bits = 59
+    most_units = 1.0
 
 
 def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sstq.aggregation import BoundedAggregator
+from sstq.aggregation import BoundedEstimator
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters
 from sstq.messages.batch import Messages
@@ -43,7 +43,6 @@ class Clean(Mechanism):
     name = "clean"
     variants: ClassVar = {"Clean": {}}
     exact = False
-    aggregator_class = BoundedAggregator
     parameters_class = CleanParameters
     trust = "none"
     words_each = 0
@@ -57,6 +56,11 @@ class Clean(Mechanism):
     def layout(self) -> Layout:
         """The vector in units of clip."""
         return Layout((FloatField("value", count=self.dim),))
+
+    @cached_property
+    def estimator(self) -> BoundedEstimator:
+        """Sums of the decoded vectors."""
+        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decode)
 
     @property
     def decoding_bound(self) -> float:

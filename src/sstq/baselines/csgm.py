@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.baselines.csgm_accounting import Release
-from sstq.baselines.noisy_sums import NoisyAggregator
+from sstq.baselines.noisy_sums import NoisyEstimator
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows
 from sstq.mechanisms.framed import KashinMechanism, KashinParameters, solve_kashin
@@ -79,7 +79,6 @@ class CSGM(KashinMechanism):
     name = "csgm"
     variants: ClassVar = {"CSGM": {}}
     exact = False
-    aggregator_class = NoisyAggregator
     parameters_class = CSGMParameters
     _draws_by = "release"
     trust = "aggregator"
@@ -139,6 +138,12 @@ class CSGM(KashinMechanism):
         if not self.release.dense:
             fields += [Field("kept", most + 1), Field("seed", 1 << 64, count=2)]
         return Layout(tuple(fields))
+
+    @cached_property
+    def estimator(self) -> NoisyEstimator:
+        """Noisy sums of the contributions."""
+        options = self.frame.size, self.clients, self.noise_scale
+        return NoisyEstimator(self, *options, self.contributions, self.mean_of_sums, self.coordinate_variance)
 
     @property
     def words_each(self) -> int:

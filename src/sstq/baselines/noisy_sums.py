@@ -3,14 +3,14 @@
 import hashlib
 import math
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation.base import Aggregator
-from sstq.aggregation.estimates import Estimate
+from sstq.aggregation import Aggregator, DenseAggregator, DenseEstimator, Estimate, Sums
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike, bit_source, normals
 
@@ -29,7 +29,7 @@ class _KeyedBits:
         return np.frombuffer(hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
-class NoisyAggregator(Aggregator):
+class NoisyAggregator(DenseAggregator):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
     `close`, or the first `mean`, adds the noise and erases the exact sums, and more messages are refused, so that
@@ -51,16 +51,11 @@ class NoisyAggregator(Aggregator):
         (True, True)
     """
 
-    private_file = True
+    estimator: "NoisyEstimator"
 
-    def _empty_state(self) -> NDArray[np.int64]:
-        state = np.zeros((self._mechanism.frame.size + 3, 1), dtype=np.int64)
-        state[-2:, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
-        return state
-
-    @property
-    def _sums(self) -> NDArray[np.int64]:
-        return self._state[:-3, 0]
+    def __init__(self, estimator: "NoisyEstimator") -> None:
+        super().__init__(estimator)
+        self._state[-2:, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
 
     @property
     def closed(self) -> bool:
@@ -74,11 +69,12 @@ class NoisyAggregator(Aggregator):
         """
         if self.closed:
             return
-        secret = self._state[-2:, 0].tobytes() + self._sums.tobytes()
+        sums = self._state[:-3, 0]
+        secret = self._state[-2:, 0].tobytes() + sums.tobytes()
         source = _KeyedBits(secret) if rng is None else bit_source(rng)
-        noise = np.ldexp(normals(source, (len(self._sums),)) * self._mechanism.noise_scale, _FRACTION_BITS)
+        noise = np.ldexp(normals(source, (len(sums),)) * self.estimator.noise_scale, _FRACTION_BITS)
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
-        self._keep_only((self._sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64))
+        self._keep_only((sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64))
         self._simulated |= source.simulated
 
     def _keep_only(self, sums: NDArray[np.int64] | int) -> None:
@@ -87,16 +83,11 @@ class NoisyAggregator(Aggregator):
         self._state[:-3, 0] = sums
         self._state[-3, 0] = 1
 
-    def _mean(self) -> Estimate:
-        """Close the round and return the private mean with its standard error.
-
-        The standard error comes from public numbers alone, because one from the messages would reveal them.
-        """
+    def mean(self) -> Estimate:
+        """Close the round and return the private mean with its standard error."""
         if self._count:
             self.close()
-        estimate = super()._mean()
-        deviation = math.sqrt(self._mechanism.coordinate_variance(self._count)) if self._count > 1 else math.nan
-        return replace(estimate, stderr=np.full(len(estimate.value), deviation))
+        return super().mean()
 
     def merge(self, other: Aggregator) -> None:
         """Take over the sums of another open aggregator of the same round, which is then closed and empty."""
@@ -112,18 +103,51 @@ class NoisyAggregator(Aggregator):
     def _refuse_overflow(self, added: int) -> None:
         if self.closed:
             raise ValueError("the round is closed: its noise has been drawn, and no more messages can be added")
-        clients = self._mechanism.clients
+        clients = self.estimator.clients
         if self._count + added > clients:
             raise ValueError(
                 f"the round must have at most clients = {clients} messages, got {self._count} and {added} more"
             )
         super()._refuse_overflow(added)
 
-    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:  # noqa: ARG002 (never counts)
-        for kept, values in self._mechanism.contributions(messages):
-            self._sums[kept] += values
 
-    def _mean_and_second_moment(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        value = self._mechanism.mean_of_sums(np.ldexp(self._sums.astype(np.float64), -_FRACTION_BITS))
-        # Squares of the messages are not kept: `mean` has the standard error from elsewhere.
-        return value, value**2
+@dataclass(frozen=True, eq=False)
+class NoisyEstimator(DenseEstimator):
+    """The mean of a closed round, with a standard error from public numbers alone: messages would be revealed by it.
+
+    Attributes:
+        size: the number of coordinates that are summed.
+        clients: the most messages of a round.
+        noise_scale: the standard deviation of the noise, in units of the contributions.
+        contributions: the coordinates of every message, and what it adds to their sums.
+        mean_of_sums: the mean from the sums.
+        variance: the variance of a coordinate of a mean of so many messages.
+    """
+
+    aggregator_class = NoisyAggregator
+    private_file = True
+
+    size: int
+    clients: int
+    noise_scale: float
+    contributions: Callable[[Messages], Iterator[tuple[Any, NDArray[np.int64]]]]
+    mean_of_sums: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    variance: Callable[[int], float]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The sums, whether they are closed, and the key."""
+        return self.size + 3, 1
+
+    def add(self, state: NDArray[np.int64], messages: Messages, times: NDArray[np.int64] | None) -> None:  # noqa: ARG002
+        """Add the contributions."""
+        sums = state[:-3, 0]
+        for kept, values in self.contributions(messages):
+            sums[kept] += values
+
+    def estimate(self, sums: Sums) -> Estimate:
+        """The mean of a closed round."""
+        value = self.mean_of_sums(np.ldexp(sums.state[:-3, 0].astype(np.float64), -_FRACTION_BITS))
+        deviation = math.sqrt(self.variance(sums.count)) if sums.count > 1 else math.nan
+        stderr = np.full(len(value), deviation)
+        return Estimate(value, stderr, sums.count, sums.simulated, messages=self.source.messages)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sstq.aggregation import VectorAggregator
+from sstq.aggregation import VectorEstimator
 from sstq.baselines.caps import Cap
 from sstq.baselines.projections import MATRICES, Projection
 from sstq.checks import RANGES, check_option
@@ -48,7 +48,6 @@ class CapMechanism(Mechanism):
     """
 
     exact = False
-    aggregator_class = VectorAggregator
     parameters_class: ClassVar[type[CapParameters]] = CapParameters
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _draws_by = "cap"
@@ -82,6 +81,11 @@ class CapMechanism(Mechanism):
     def layout(self) -> Layout:
         """A message is v, in single precision."""
         return Layout((FloatField("vector", count=self.cap.dim),))
+
+    @cached_property
+    def estimator(self) -> VectorEstimator:
+        """Sums of the decoded vectors."""
+        return VectorEstimator(self, self.dim, self.decoding_scale, self._decode)
 
     @property
     def words_each(self) -> int:

@@ -17,6 +17,7 @@ which is C(2h, h)/4^h at h = ⌊N/2⌋. And z·zᵀ is even in z, so E[z·zᵀ] 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -24,9 +25,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import DenseEstimator, Estimate, Sums
 from sstq.checks import check_number, check_option
 from sstq.frames.kashin import represent
+from sstq.frames.tight import Frame
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
@@ -44,34 +46,42 @@ Variant = Literal["subsampled", "dense"]
 _K_MAX = 32
 
 
-class SignAggregator(Aggregator):
+@dataclass(frozen=True, eq=False)
+class SignEstimator(DenseEstimator):
     """Two integers per frame coordinate: how often it was sent as −1 and as +1. One synthesis gives the mean.
 
     The second moment of coordinate i of x̂ is (d·w)²·Σ_l u_ji², which the counts give, plus κ·x_i² in expectation, where
     the mean's own square stands for the mean of x_i²: the variance is off by (κ − 1) times the spread of the clients'
     x_i, summed over the coordinates at most a (κ − 1)·k·g²/(d·β²)-th. At the k of least error κ ≤ 1.19.
+
+    Attributes:
+        frame: its rows are the u_j.
+        scale: w.
+        cross: κ.
+        add_signs: adds messages to a state, each this many times, or once.
     """
 
-    _mechanism: "SQKR"
+    frame: Frame
+    scale: float
+    cross: float
+    add_signs: Callable[[Ints, Messages, Ints | None], None]
 
-    def _empty_state(self) -> Ints:
-        return np.zeros((self._mechanism.frame.size, 2), dtype=np.int64)
+    @property
+    def shape(self) -> tuple[int, int]:
+        """One row per coordinate."""
+        return self.frame.size, 2
 
-    def _add(self, messages: Messages, times: Ints | None) -> None:
-        if self._mechanism.k is not None:
-            added = 1 if times is None else times[:, None]
-            np.add.at(self._state, self._mechanism.indices_and_bits(messages), added)
-            return
-        ones = self._mechanism.dense_bits(messages).sum(axis=0, dtype=np.int64)
-        self._state += np.stack([len(messages) - ones, ones], axis=1)
+    def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:
+        """Count the signs."""
+        self.add_signs(state, messages, times)
 
-    def _mean_and_second_moment(self) -> tuple[Floats, Floats]:
-        frame, scale = self._mechanism.frame, self._mechanism.decoding_scale
-        total = (self._state[:, 1] - self._state[:, 0]) * scale
-        value = np.asarray(frame.synthesize(total[None] * (frame.size / self._count))[0], dtype=np.float64)
-        sent = self._state.sum(axis=1).astype(np.float64)
-        diagonal = frame.column_power(sent) * ((frame.dim * scale) ** 2 / self._count)
-        return value, diagonal + self._mechanism.cross * value**2
+    def estimate(self, sums: Sums) -> Estimate:
+        """The mean, by one synthesis."""
+        total = (sums.state[:, 1] - sums.state[:, 0]) * self.scale
+        value = np.asarray(self.frame.synthesize(total[None] * (self.frame.size / sums.count))[0], dtype=np.float64)
+        sent = sums.state.sum(axis=1).astype(np.float64)
+        diagonal = self.frame.column_power(sent) * ((self.frame.dim * self.scale) ** 2 / sums.count)
+        return self.averaged(sums, value, diagonal + self.cross * value**2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,7 +125,6 @@ class SQKR(KashinMechanism):
 
     name = "sqkr"
     exact = True
-    aggregator_class = SignAggregator
     parameters_class = SQKRParameters
     _draws_by = "draw"
     variants: ClassVar = {"SQKR": {}, "SQKR dense": {"variant": "dense"}}
@@ -170,6 +179,19 @@ class SQKR(KashinMechanism):
         if self.k is None:
             return Layout((Field("bits", 2, self.frame.size),))
         return Layout((Field("bits", 1 << self.k), Field("index", self.frame.size, self.k)))
+
+    @cached_property
+    def estimator(self) -> SignEstimator:
+        """How often each coordinate was sent with each sign."""
+        return SignEstimator(self, self.frame, self.decoding_scale, self.cross, self._add_signs)
+
+    def _add_signs(self, state: Ints, messages: Messages, times: Ints | None) -> None:
+        if self.k is not None:
+            added = 1 if times is None else times[:, None]
+            np.add.at(state, self.indices_and_bits(messages), added)
+            return
+        ones = self.dense_bits(messages).sum(axis=0, dtype=np.int64)
+        state += np.stack([len(messages) - ones, ones], axis=1)
 
     @property
     def uncountable(self) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sstq.aggregation import BoundedAggregator
+from sstq.aggregation import BoundedEstimator
 from sstq.frames.tight import HadamardFrame
 from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Mechanism, Rows, Unbiased
 from sstq.mechanisms.parameters import Parameters, Values, Word
@@ -68,7 +68,6 @@ class TurboQuant(Mechanism):
     name = "turboquant"
     variants: ClassVar = {"TurboQuant, 4 bits per number": {"bits": 4}}
     exact = False
-    aggregator_class = BoundedAggregator
     parameters_class = TurboQuantParameters
     seed_option = "frame_seed"
     trust = "none"
@@ -115,6 +114,11 @@ class TurboQuant(Mechanism):
         heights = np.exp(-(thresholds**2) / 2) / math.sqrt(2 * math.pi)
         # E(g − c)² over a cell is E g² − 2c·E g + c²·mass, and E g over a cell is the difference of the heights.
         return float(1 + np.sum(2 * self.levels * np.diff(heights) + self.levels**2 * np.diff(ndtr(thresholds))))
+
+    @cached_property
+    def estimator(self) -> BoundedEstimator:
+        """Sums of the decoded vectors."""
+        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decode)
 
     @property
     def decoding_bound(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
-from sstq.aggregation import FrameAggregator
+from sstq.aggregation import FrameEstimator
 from sstq.frames.tight import Floats, Frame
 from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, Floats32, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.parameters import Parameters, Word
@@ -75,13 +75,11 @@ class VqSGD(Mechanism):
 
     name = "vqsgd"
     exact = True
-    aggregator_class = FrameAggregator
     parameters_class = VqSGDParameters
     variants: ClassVar = {"vqSGD": {}}
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
     narrowed: ClassVar = {"dim": (1, 1 << 24)}
 
-    decoding_values = SIGNS  # of a vertex, by its lowest bit
     parameters: VqSGDParameters
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
@@ -104,6 +102,11 @@ class VqSGD(Mechanism):
         """Vertex 2i is √d·e_i, vertex 2i + 1 its opposite."""
         return Layout((Field("vertex", 2 * self.dim),))
 
+    @cached_property
+    def estimator(self) -> FrameEstimator:
+        """Sums of the signs of every coordinate."""
+        return FrameEstimator(self, self.frame, SIGNS, self.decoding_scale, self.indices_and_codes)
+
     @property
     def decoding_scale(self) -> float:
         """The w > 0 with x̂ = ±d·w·e_i, which is clip/(√d·(p − q))."""
@@ -122,7 +125,7 @@ class VqSGD(Mechanism):
     def _decode(self, messages: Messages) -> NDArray[np.float64]:
         index, code = self.indices_and_codes(messages)
         estimates = np.zeros((len(messages), self.dim))
-        estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * self.decoding_values[code]
+        estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * SIGNS[code]
         return estimates
 
     def largest_message(self) -> float:

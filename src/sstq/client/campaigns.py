@@ -22,7 +22,6 @@ from sstq.checks import ArgumentError, check_argument, check_number, check_optio
 from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
-from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
 
 __all__ = ["Campaign", "Document", "Shuffling", "read_document"]
 
@@ -301,7 +300,7 @@ def _check_mechanism(mechanism: Any) -> None:
     frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
     size = mechanism.dim if frame is None else int(frame.size)
     rows = frames * size * blocks
-    sparse = issubclass(mechanism.aggregator_class, FamilyAggregator)
+    sparse = mechanism.estimator.sparse
     most, each = (MOST_ROWS, 24) if sparse else (MOST_DENSE_ROWS, 32)
     _require(
         rows <= most,

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import Aggregator, Estimate
+from sstq.aggregation import Aggregator, Estimate, Estimator
 from sstq.checks import check_arguments, check_number
 from sstq.exactness import log_upper, round_up
 from sstq.inputs.bounds import read_ranges
@@ -75,8 +75,8 @@ class Mechanism(Encoder):
 
     @property
     @abstractmethod
-    def aggregator_class(self) -> type[Aggregator]:
-        """The class of its aggregators; usually a class attribute."""
+    def estimator(self) -> Estimator:
+        """How messages are added up, and what is estimated from the sums; usually cached."""
 
     @property
     def unbiased(self) -> Unbiased:
@@ -120,7 +120,8 @@ class Mechanism(Encoder):
         bias, directions, advice = self._bias_of_mean(estimate.count)
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
-            estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=advice)
+            note = "; ".join(filter(None, [advice, estimate.note]))
+            estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=note)
         if self.bounds is not None:
             return estimate.in_units(self._scaling)
         if not self._clips or self.trust == "none" or self.groups is not None:
@@ -179,11 +180,11 @@ class Mechanism(Encoder):
 
     def aggregator(self) -> Aggregator:
         """Create an empty aggregator for this mechanism's messages."""
-        return self.aggregator_class(self)
+        return self.estimator.aggregator_class(self.estimator)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
-        return self.aggregator_class.load(path, self)
+        return self.estimator.aggregator_class.load(path, self.estimator)
 
     def law(self) -> Law | EitherLaw:
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""

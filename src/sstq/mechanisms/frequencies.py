@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import Estimate, Region, SparseAggregator
+from sstq.aggregation import Estimate, Region, SparseEstimator, Sums
+from sstq.aggregation.sparse_counts import sent_codes
 from sstq.inputs.arrays import as_vectors
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.answers import plain_numbers
@@ -67,54 +68,77 @@ class FrequencyEstimate(Estimate):
         return replace(region, half_width=np.maximum(region.half_width, reach / gap))
 
 
-class FrequencyAggregator(SparseAggregator):
-    """How often each message occurred; `mean` is a `FrequencyEstimate`."""
+@dataclass(frozen=True, eq=False)
+class FrequencyEstimator(SparseEstimator):
+    """The shares of all categories, from how often each message occurred.
 
-    _mechanism: "Frequencies"
+    Attributes:
+        sets: the sets that messages name.
+    """
+
+    sets: Sets
 
     @property
     def limit(self) -> int:
         """The number of messages that there can be."""
-        return self._mechanism.sets.codes
+        return self.sets.codes
 
-    def _codes(self, messages: Messages) -> Ints:
+    def codes(self, messages: Messages) -> Ints:
+        """The numbers of the sets."""
         return messages.column("code").astype(np.int64)
 
-    def _mean(self) -> FrequencyEstimate:
-        """People draw independently, multipliers too, so that hits are binomial."""
-        sets, messages = self._mechanism.sets, self._mechanism.messages
-        shares, errors = sets.rates.shares(sets.hits(*self._sent()), self._count)
-        known = shares, errors, self._count, self._simulated
-        return FrequencyEstimate(*known, messages=messages, **sets.rates._asdict())
+    def estimate(self, sums: Sums) -> FrequencyEstimate:
+        """The shares. People draw independently, multipliers too, so that hits are binomial."""
+        rates = self.sets.rates
+        shares, errors = rates.shares(self.sets.hits(*sent_codes(sums)), sums.count)
+        return FrequencyEstimate(
+            shares,
+            errors,
+            sums.count,
+            sums.simulated,
+            messages=self.source.messages,
+            own=rates.own,
+            other=rates.other,
+        )
 
-    def covariance_with(self, category: int) -> Floats:
+    @property
+    def uniform_covariance(self) -> Floats:
+        """The covariances of all shares, (k, k), as one uniform message estimates them."""
+        sets = self.sets
+        one = sets.width / sets.points
+        two = one * (sets.width - 1) / (sets.points - 1)  # how often a set holds two given categories
+        return np.asarray((two - one**2 + (one - two) * np.eye(sets.categories)) / sets.rates.gap**2)
+
+    def covariance_with(self, sums: Sums, category: int) -> Floats:
         """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""
-        (codes, counts), sets = self._sent(), self._mechanism.sets
+        codes, counts = sent_codes(sums)
         holds = np.zeros(len(codes), dtype=np.bool_)
-        for part in row_chunks(len(codes), 4 * sets.width):
-            holds[part] = sets.held(codes[part], np.array([category]))[:, 0]
-        hits = sets.hits(codes, counts)
-        return self._covariances(sets.hits(codes[holds], counts[holds]), hits, hits[category])
+        for part in row_chunks(len(codes), 4 * self.sets.width):
+            holds[part] = self.sets.held(codes[part], np.array([category]))[:, 0]
+        hits = self.sets.hits(codes, counts)
+        return self._covariances(sums.count, self.sets.hits(codes[holds], counts[holds]), hits, hits[category])
 
-    def covariance(self) -> Floats:
+    def covariance(self, sums: Sums) -> Floats:
         """Return the covariances of all shares, (k, k), for few categories: the work grows with k² times the messages.
 
         That of one uniform message is added, because few messages may be all alike.
         """
-        (codes, counts), every = self._sent(), np.arange(self._mechanism.categories)
+        codes, counts = sent_codes(sums)
+        every = np.arange(self.sets.categories)
         both = np.zeros((len(every), len(every)))
         for part in row_chunks(len(codes), 4 * len(every)):
-            held = self._mechanism.sets.held(codes[part], every).astype(np.float64)
+            held = self.sets.held(codes[part], every).astype(np.float64)
             both += held.T @ (held * counts[part, None])
-        hits, pairs = np.diagonal(both), max(1, self._count * (self._count - 1))
-        return self._covariances(both, hits, hits[:, None]) + self._mechanism.uniform_covariance / pairs
+        hits = np.diagonal(both)
+        pairs = max(1, sums.count * (sums.count - 1))
+        return self._covariances(sums.count, both, hits, hits[:, None]) + self.uniform_covariance / pairs
 
-    def _covariances(self, both: Floats, hits: Floats, others: Floats) -> Floats:
-        """Those of shares, from how many messages hold the one, the other and both; nan for one message."""
-        if self._count < 2:
+    def _covariances(self, count: int, both: Floats, hits: Floats, others: Floats) -> Floats:
+        """Covariances of shares, from how many messages hold the one, the other and both; nan for one message."""
+        if count < 2:
             return np.full(both.shape, np.nan)
-        scatter = both / self._count - hits / self._count * (others / self._count)
-        return np.asarray(scatter / (self._mechanism.sets.rates.gap**2 * (self._count - 1)))
+        scatter = both / count - hits / count * (others / count)
+        return np.asarray(scatter / (self.sets.rates.gap**2 * (count - 1)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,7 +187,6 @@ class Frequencies(RecordMechanism):
 
     name = "frequencies"
     exact = True
-    aggregator_class = FrequencyAggregator
     parameters_class = FrequencyParameters
     _draws_by = "draw"
 
@@ -192,12 +215,10 @@ class Frequencies(RecordMechanism):
         """The sets that messages name."""
         return sets_of(self.categories, self.draw)
 
-    @property
-    def uniform_covariance(self) -> Floats:
-        """The covariances of all shares, (k, k), as one uniform message estimates them."""
-        one = self.sets.width / self.sets.points
-        two = one * (self.sets.width - 1) / (self.sets.points - 1)  # how often a set holds two given categories
-        return np.asarray((two - one**2 + (one - two) * np.eye(self.categories)) / self.sets.rates.gap**2)
+    @cached_property
+    def estimator(self) -> FrequencyEstimator:
+        """The shares of all categories."""
+        return FrequencyEstimator(self, self.sets)
 
     @cached_property
     def layout(self) -> Layout:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import FrameAggregator
+from sstq.aggregation import FrameEstimator
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
 from sstq.frames.tight import FRAMES, Frame
@@ -99,7 +99,6 @@ class SSTQ(KashinMechanism):
     name = "sstq"
     exact = True
     uniform_index = True
-    aggregator_class = FrameAggregator
     variants: ClassVar = {
         "SSTQ flat, 2 bits": {"bits": 2},
         "SSTQ flat, 4 bits": {"bits": 4},
@@ -111,7 +110,6 @@ class SSTQ(KashinMechanism):
     }
 
     parameters_class = SSTQParameters
-    decoding_scale = KashinMechanism.bound
     parameters: SSTQParameters
     bits: int
 
@@ -208,6 +206,11 @@ class SSTQ(KashinMechanism):
         """The code and the coordinate's index."""
         return Layout((Field("code", 1 << self.bits), Field("index", self.frame.size)))
 
+    @cached_property
+    def estimator(self) -> FrameEstimator:
+        """Sums of the decoding values of every coordinate."""
+        return FrameEstimator(self, self.frame, self.decoding_values, self.bound, self.indices_and_codes)
+
     @property
     def decoder_bias(self) -> float:
         """A bound of ‖E[x̂] − x‖ for any one vector in the ball, with the rescaled decoder; 0 with others.
@@ -238,7 +241,7 @@ class SSTQ(KashinMechanism):
     def _decode(self, messages: Messages) -> Floats:
         index, code = self.indices_and_codes(messages)
         estimates = self.frame.rows(index.astype(np.int64))
-        estimates *= (self.dim * self.decoding_scale * self.decoding_values[code])[:, None]
+        estimates *= (self.dim * self.bound * self.decoding_values[code])[:, None]
         return estimates
 
     def _check_messages(self, messages: Messages) -> None:

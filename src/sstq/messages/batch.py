@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,20 @@ class Messages:
     def to_bytes(self) -> bytes:
         """Pack the messages into ⌈n·message_bits/8⌉ bytes, without padding between them."""
         return self.layout.pack(self.columns)
+
+
+class MessageReader(Protocol):
+    """The mechanism of messages, as far as reading them needs it."""
+
+    @property
+    def layout(self) -> Layout:
+        """The fields of a message."""
+
+    def digest(self) -> str:
+        """The fingerprint of the mechanism."""
+
+    def messages_from_columns(self, columns: tuple[Column, ...], simulated: bool) -> Messages:
+        """Build messages from the values of their fields; ValueError for values out of range."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from sstq.files.atomic import atomic_file
 from sstq.files.parquet import MAGIC as PARQUET
 from sstq.files.stores import open_object
 from sstq.messages import parquet
-from sstq.messages.batch import MessageFileInfo, Messages
+from sstq.messages.batch import MessageFileInfo, MessageReader, Messages
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -67,7 +67,7 @@ class MessageFile:
     file: BinaryIO
     info: MessageFileInfo
 
-    def read(self, mechanism: Any, by: str | None = None) -> Iterator[Messages]:
+    def read(self, mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
         """Iterate over the messages, as `read_messages` does."""
         name, info = self.file.name, self.info
         if info.digest != mechanism.digest():
@@ -100,7 +100,7 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
         raise ValueError(f"{name} changed while it was read; none of its messages were added")
 
 
-def read_messages(path: str | os.PathLike[str], mechanism: Any, by: str | None = None) -> Iterator[Messages]:
+def read_messages(path: str | os.PathLike[str], mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
     """Iterate over the messages of a file, one batch at a time in bounded memory.
 
     With `by`, a column of a Parquet file, the messages have its text as their `labels`.
@@ -184,7 +184,7 @@ def _write_framed(file: BinaryIO, first: Messages, blocks: Iterable[Messages]) -
     return count
 
 
-def _read_framed(file: BinaryIO, mechanism: Any, info: MessageFileInfo) -> Iterator[Messages]:
+def _read_framed(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
     """Iterate over the messages, one block at a time; ValueError, with the position, for damage or bad values."""
     file.seek(_HEADER_BYTES)
     for number, start in enumerate(range(0, info.count, info.block_messages)):

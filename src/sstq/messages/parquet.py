@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from sstq.files.parquet import import_pyarrow, open_parquet
 from sstq.inputs.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import MessageFileInfo, Messages
+from sstq.messages.batch import MessageFileInfo, MessageReader, Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 SUFFIXES = (".parquet", ".pq")
@@ -63,7 +63,9 @@ def _checksum(values: Iterable[str], count: int) -> bytes:
     return f"{zlib.crc32(','.join([*values, str(count)]).encode()):08x}".encode()
 
 
-def read(file: BinaryIO, mechanism: Any, info: MessageFileInfo, size: int, by: str | None = None) -> Iterator[Messages]:
+def read(
+    file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo, size: int, by: str | None = None
+) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     fields = mechanism.layout.fields
     wanted = [field.name for field in fields] + ([] if by is None else [by])

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator, SparseAggregator
+from sstq.aggregation import Aggregator, FrameEstimator, SparseEstimator
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.sums import FrameAggregator
 from sstq.exactness import TOTAL
 from sstq.mechanisms import FrameUnit, Mechanism
 from sstq.mechanisms.laws import Law
@@ -122,18 +121,19 @@ def noticed_share(cells: Cells, count: int) -> float:
 def cells_of(mechanism: Mechanism, aggregator: Aggregator) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
     sums = aggregator.sums()
+    estimator = aggregator.estimator
     law = mechanism.law() if mechanism.exact else None
     if isinstance(law, Law) and law.kind == "two-level":
         lower = float(law.least())
         upper = min(1.0, float(law.ratio() * law.least()) + 1 / TOTAL)
-        if isinstance(aggregator, SparseAggregator):
+        if isinstance(estimator, SparseEstimator):
             counts = sums[:, 1:].reshape(-1)
-            frames = aggregator.limit // law.size
-            return Cells(counts[counts > 0], aggregator.limit, lower / frames, upper / frames, frames)
-        if isinstance(aggregator, FrameAggregator) and isinstance(mechanism, FrameUnit):
-            net = np.rint(aggregator._coordinate_totals()).astype(np.int64)
+            frames = estimator.limit // law.size
+            return Cells(counts[counts > 0], estimator.limit, lower / frames, upper / frames, frames)
+        if isinstance(estimator, FrameEstimator) and isinstance(mechanism, FrameUnit):
+            net = np.rint(estimator.totals(aggregator.counted())).astype(np.int64)
             return Cells(np.concatenate([sums[:, 0] + net, sums[:, 0] - net]) // 2, 2 * len(sums), lower, upper)
-    if isinstance(aggregator, FrameAggregator):
+    if isinstance(estimator, FrameEstimator):
         # The coordinate is drawn without looking at the data.
         return Cells(sums[:, 0], len(sums), 1 / len(sums), 1 / len(sums), what="coordinate")
     return None

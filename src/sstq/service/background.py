@@ -230,4 +230,4 @@ class Opening(Rounds):
 
 @lru_cache(maxsize=1024)
 def _is_slow(mechanism: Mechanism) -> bool:
-    return mechanism.dim > _QUICK_DIM or mechanism.aggregator().numbers > _QUICK_ROWS
+    return mechanism.dim > _QUICK_DIM or mechanism.estimator.numbers > _QUICK_ROWS

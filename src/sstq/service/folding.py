@@ -50,7 +50,7 @@ class Form:
     """
 
     def __init__(self, aggregator: Aggregator) -> None:
-        self.sparse = aggregator.sparse
+        self.sparse = aggregator.estimator.sparse
         self._columns = aggregator.sums().shape[1]
 
     def encode(self, sums: Sums) -> bytes:
@@ -134,7 +134,7 @@ def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggrega
     form = Form(total)
     query = sa.select(pieces.c.messages, pieces.c.sums).where(pieces.c.campaign == name)
     for row in connection.execute(query, execution_options={"yield_per": 1}):
-        total.merge(type(total).from_sums(mechanism, form.decode(row.sums), row.messages))
+        total.merge(type(total).from_sums(mechanism.estimator, form.decode(row.sums), row.messages))
     return total
 
 

@@ -1,11 +1,13 @@
 """FrameUnit: one signed row of a fast frame, preferring aligned rows; optimal error for ε-LDP in log₂ 2N bits."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
-from sstq.aggregation import Aggregator, FrameAggregator
+from sstq.aggregation import Estimator, FrameEstimator
 from sstq.inputs.bounds import read_ranges
-from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
+from sstq.mechanisms.base import SIGNS
+from sstq.mechanisms.frameunit.estimator import RowEstimator
 from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, check_frame_size, solve_rows, usual_size
 from sstq.mechanisms.parameters import Ranges
 
@@ -108,7 +110,9 @@ class FrameUnit(RowMechanism):
     def _mixings(self) -> int:
         return 3 if self.dim <= _THREE_MIXINGS or self.frames >= _MANY_FRAMES else 2
 
-    @property
-    def aggregator_class(self) -> type[Aggregator]:
-        """Sums of one frame, or sparse sums of several."""
-        return FrameAggregator if self.frames == 1 else FamilyAggregator
+    @cached_property
+    def estimator(self) -> Estimator:
+        """Sums of one frame, or the rows that were sent of several."""
+        if self.frames == 1:
+            return FrameEstimator(self, self.frame, SIGNS, self.gain / self.dim, self.indices_and_codes)
+        return RowEstimator(self, self.family, self.row_draw, self.gain, self.vector_frames, self.dim)

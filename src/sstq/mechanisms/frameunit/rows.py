@@ -73,7 +73,6 @@ class RowMechanism(Mechanism):
     exact = True
     seed_option = "frame_seed"
     unbiased = Unbiased.OVER_FRAMES
-    decoding_values = SIGNS  # of a row, by its lowest bit
 
     _draws_by = "choice"
 
@@ -101,7 +100,7 @@ class RowMechanism(Mechanism):
         solved = self.parameters
         return KClosest(2 * solved.frame_size * self.blocks, solved.inside, solved.threshold)
 
-    @property
+    @cached_property
     def row_draw(self) -> RowDraw:
         """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
         size = self.parameters.frame_size
@@ -154,11 +153,6 @@ class RowMechanism(Mechanism):
     def gain(self) -> float:
         """The factor of the estimate ±gain·u_j: clip/m over the share of people who send a row."""
         return self.clip / self.alignment * (self.frames / self.vector_frames)
-
-    @property
-    def decoding_scale(self) -> float:
-        """The w with x̂ = ±d·w·u_j, which is gain/d."""
-        return self.gain / self.frame.dim
 
     def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
         """The row N·b + j of the blocks and the sign's code of every message."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Estimate
+from sstq.aggregation import Estimate, Sums
 from sstq.aggregation.estimates import student
+from sstq.aggregation.sparse_counts import sent_codes
 from sstq.mechanisms.base import Floats
-from sstq.mechanisms.frameunit.aggregators import FamilyAggregator
-from sstq.mechanisms.subsets import onto_simplex
+from sstq.mechanisms.frameunit.estimator import RowEstimator
+from sstq.mechanisms.subsets import AffineSets, HitRates, onto_simplex
 
 # The probability of intervals of all means at once that decides which groups have a mean.
 _LEVEL = 0.95
@@ -120,33 +121,51 @@ class GroupEstimate(Estimate):
         return onto_simplex(self.shares)
 
 
-class GroupUnitAggregator(FamilyAggregator):
-    """The sums of all frames and blocks; `mean` is a `GroupEstimate`."""
+@dataclass(frozen=True, eq=False)
+class GroupUnitEstimator(RowEstimator):
+    """The estimate of all frames and blocks, with the shares of all groups.
 
-    def mean(self) -> GroupEstimate:
-        """Return shares, sums and means so far, with their standard errors."""
-        mechanism, sets, (codes, counts) = self._mechanism, self._mechanism.share_sets, self._sent()
-        shares = errors = np.full(mechanism.groups, np.nan)
-        tie = 0.0
-        if sets is not None:
-            frame, code = np.divmod(codes, mechanism.choice.size)
-            only = frame >= mechanism.vector_frames
-            sent = frame[only] * sets.codes + code[only], counts[only]
-            shares, errors = sets.rates.shares(sets.hits(*sent), int(sent[1].sum()), sets.spread(*sent))
-        elif mechanism.blocks == mechanism.groups:
-            block_size = 2 * mechanism.frame.size
-            hits = np.bincount(codes % mechanism.choice.size // block_size, counts, mechanism.groups)
-            rates, _ = mechanism.share_rates
-            shares, errors = rates.shares(hits, self._count)
-            tie = (1 - rates.other) / rates.gap
-        grouped = GroupEstimate(**vars(super().mean()), shares=shares, shares_stderr=errors, tie=tie)
-        few = int(grouped.too_few.sum())
+    Attributes:
+        groups: the number of groups.
+        share_rates: how often the messages that tell of groups hit the person's group, and another one.
+        share_sets: the sets of people who send their group only, if there are any.
+    """
+
+    groups: int
+    share_rates: HitRates
+    share_sets: AffineSets | None
+
+    def estimate(self, sums: Sums) -> GroupEstimate:
+        """Shares, sums and means, with their standard errors."""
+        shares, errors, tie = self._shares(sums)
+        vectors = super().estimate(sums)
+        estimate = GroupEstimate(**vars(vectors), shares=shares, shares_stderr=errors, tie=tie)
+        few = int(estimate.too_few.sum())
         if not few:
-            return grouped
+            return estimate
         note = (
             f"{few} of {len(shares)} groups have too few people for a mean: the share is not clearly above zero; read "
             "their sums, merge groups or collect more messages"
         )
         if np.isnan(shares).all():
             note = "there are sums and no means, because nobody sent their group only (share_people=0)"
-        return replace(grouped, note="; ".join(filter(None, [grouped.note, note])))
+        return replace(estimate, note=note)
+
+    def _shares(self, sums: Sums) -> tuple[Floats, Floats, float]:
+        """The shares of all groups, their standard errors, and the `tie` of an estimate."""
+        choice = self.draw.choice
+        codes, counts = sent_codes(sums)
+        if self.share_sets is not None:
+            frame, code = np.divmod(codes, choice.size)
+            only = frame >= self.vector_frames
+            numbers = frame[only] * self.share_sets.codes + code[only]
+            times = counts[only]
+            hits = self.share_sets.hits(numbers, times)
+            spread = self.share_sets.spread(numbers, times)
+            return *self.share_rates.shares(hits, int(times.sum()), spread), 0.0
+        if self.draw.blocks < self.groups:
+            unknown = np.full(self.groups, np.nan)
+            return unknown, unknown, 0.0
+        sent = np.bincount(codes % choice.size // (2 * self.frame.size), counts, self.groups)
+        tie = (1 - self.share_rates.other) / self.share_rates.gap
+        return *self.share_rates.shares(sent, sums.count), tie

@@ -18,7 +18,7 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
     usual_size,
 )
-from sstq.mechanisms.groupunit.estimates import GroupUnitAggregator
+from sstq.mechanisms.groupunit.estimates import GroupUnitEstimator
 from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.parameters import Word
 from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
@@ -91,7 +91,6 @@ class GroupUnit(RowMechanism):
     name = "groupunit"
     variants: ClassVar = {"GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}}
 
-    aggregator_class = GroupUnitAggregator
     parameters_class = GroupUnitParameters
     _draws_by = "secret_draw"
     _mixings = 3  # two leave two spikes 7 % off where one row is inside
@@ -166,6 +165,12 @@ class GroupUnit(RowMechanism):
         solved: Any = self.parameters
         draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
         return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
+
+    @cached_property
+    def estimator(self) -> GroupUnitEstimator:
+        """Shares, sums and means of every group."""
+        shape = self.family, self.row_draw, self.gain, self.vector_frames, self.estimate_dim
+        return GroupUnitEstimator(self, *shape, self.groups, self.share_rates[0], self.share_sets)
 
     @property
     def share_rates(self) -> tuple[HitRates, float]:

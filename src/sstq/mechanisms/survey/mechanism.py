@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import Estimate, SparseAggregator
+from sstq.aggregation import Estimate, SparseEstimator, Sums
+from sstq.aggregation.sparse_counts import sent_codes
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.inputs.tables import columns_of
@@ -31,40 +33,62 @@ _OWN_WORDS = 4
 _DRAW_TOLERANCE = 1e-6
 
 
-class SurveyAggregator(SparseAggregator):
-    """How often each message occurred; `mean` is a `SurveyEstimate`."""
+@dataclass(frozen=True, eq=False)
+class SurveyEstimator(SparseEstimator):
+    """The results of all questions, from how often each message occurred.
+
+    Attributes:
+        parts: the mechanisms of the questions.
+        starts: the number of the first message of each question, and the number of all messages.
+    """
 
     averages = False
 
-    _mechanism: "Survey"
+    parts: tuple[Part, ...]
+    starts: tuple[int, ...]
 
     @property
     def limit(self) -> int:
         """The number of messages that there can be."""
-        return self._mechanism.starts[-1]
+        return self.starts[-1]
 
-    def _codes(self, messages: Messages) -> Ints:
-        question, answer = self._mechanism.numbers_of(messages)
-        return np.array(self._mechanism.starts, dtype=np.int64)[question] + answer
+    def codes(self, messages: Messages) -> Ints:
+        """The messages of all questions, one question after the other."""
+        question, answer = numbers_of(messages)
+        return np.array(self.starts, dtype=np.int64)[question] + answer
 
-    def _mean(self) -> SurveyEstimate:
-        """The results of a question that nobody answered are nan."""
-        survey, estimates, results, notes = self._mechanism, [], {}, []
-        codes, counts = self._sent()
-        ends = np.searchsorted(codes, survey.starts[1:-1])
-        sent = zip(survey.parts, survey.starts, np.split(codes, ends), np.split(counts, ends), strict=False)
+    def estimate(self, sums: Sums) -> SurveyEstimate:
+        """The results. Those of a question that nobody answered are nan."""
+        codes, counts = sent_codes(sums)
+        ends = np.searchsorted(codes, self.starts[1:-1])
+        sent = zip(self.parts, self.starts, np.split(codes, ends), np.split(counts, ends), strict=False)
+        estimates: list[Estimate] = []
+        results = {}
+        notes: list[str] = []
         for part, start, answers, times in sent:
             unknown = np.full(part.mechanism.estimate_dim, np.nan)
-            aggregators = part.aggregators(answers - start, times, self._simulated)
+            aggregators = part.aggregators(answers - start, times, sums.simulated)
             of_items = [each.mean() if each.count else Estimate(unknown, unknown, 0) for each in aggregators]
             results[part.name] = part.question._result(part.name, of_items, aggregators[0])
             estimates += of_items
             notes += sorted({f"{part.name}: {each.note}" for each in of_items if each.note})
-        values, errors = (np.concatenate([getattr(each, of) for each in estimates]) for of in ("value", "stderr"))
-        note = "; ".join(notes)
         return SurveyEstimate(
-            values, errors, self._count, self._simulated, note=note, messages=survey.messages, results=results
+            np.concatenate([each.value for each in estimates]),
+            np.concatenate([each.stderr for each in estimates]),
+            sums.count,
+            sums.simulated,
+            note="; ".join(notes),
+            messages=self.source.messages,
+            results=results,
         )
+
+
+def numbers_of(messages: Messages) -> tuple[Ints, Ints]:
+    """The question and the answer of every message."""
+    answer = messages.column("answer").astype(np.int64)
+    if len(messages.columns) == 1:
+        return np.zeros(len(answer), dtype=np.int64), answer
+    return messages.column("question").astype(np.int64), answer
 
 
 class Survey(RecordMechanism):
@@ -101,7 +125,6 @@ class Survey(RecordMechanism):
 
     name = "survey"
     exact = True
-    aggregator_class = SurveyAggregator
     parameters_class = SurveyParameters
     words_each = _OWN_WORDS + 2
     _draws_by = "secret_draw"
@@ -179,9 +202,9 @@ class Survey(RecordMechanism):
         return Layout(tuple(Field(name, limit) for name, limit in wanted.items()))
 
     @property
-    def starts(self) -> list[int]:
-        """The first number of each question's messages, and the total."""
-        return [0, *accumulate(part.size for part in self.parts)]
+    def estimator(self) -> SurveyEstimator:
+        """The results of all questions."""
+        return SurveyEstimator(self, self.parts, (0, *accumulate(part.size for part in self.parts)))
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -250,15 +273,8 @@ class Survey(RecordMechanism):
         ends = np.cumsum(np.array(self.draws, dtype=np.uint64))
         return np.searchsorted(ends, channel_words(words), side="right")
 
-    def numbers_of(self, messages: Messages) -> tuple[Ints, Ints]:
-        """The question and the answer of every message."""
-        answer = messages.column("answer").astype(np.int64)
-        if len(self.parts) == 1:
-            return np.zeros(len(answer), dtype=np.int64), answer
-        return messages.column("question").astype(np.int64), answer
-
     def _check_messages(self, messages: Messages) -> None:
-        question, answer = self.numbers_of(messages)
+        question, answer = numbers_of(messages)
         for place, part in enumerate(self.parts):
             given = answer[question == place]
             if np.any(given >= part.size):
@@ -266,7 +282,7 @@ class Survey(RecordMechanism):
             part.messages(given, messages.simulated)
 
     def _decode(self, messages: Messages) -> Floats:
-        question, answer = self.numbers_of(messages)
+        question, answer = numbers_of(messages)
         estimates, start = np.zeros((len(messages), self.estimate_dim)), 0
         for place, part in enumerate(self.parts):
             who = np.flatnonzero(question == place)

@@ -103,7 +103,7 @@ def _variance(part: Part, answers: int) -> tuple[float, float]:
             return part.item_variance, _USEFUL_MEAN
         if isinstance(question, Ranged):
             # The largest variance of a sum of neighbouring shares, from one uniform message.
-            sums = mechanism.uniform_covariance.cumsum(axis=0).cumsum(axis=1)
+            sums = mechanism.estimator.uniform_covariance.cumsum(axis=0).cumsum(axis=1)
             return float(np.diagonal(sums)[:-1].max()) + 0.25, _USEFUL_CDF
         average = 1 / mechanism.categories
         return part.items * mechanism.sets.rates.variance_at(average), average / 2

@@ -146,7 +146,7 @@ class Choice(_Labelled):
         return self.numbers.get(label, len(self.labels))
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
-        between = aggregator.covariance_with(len(self.labels))[:-1]
+        between = aggregator.estimator.covariance_with(aggregator.counted(), len(self.labels))[:-1]
         return _shares(name, self.labels, estimates[0].value, estimates[0], between)
 
 
@@ -248,7 +248,8 @@ class Ranged(SurveyQuestion):
         shares = _shares(name, self._items, estimates[0].value, estimates[0], 0.0)
         # To first order the errors of the ratios are these sums of the errors of all shares.
         sums = np.column_stack([np.eye(len(self._items)), shares.estimate]) / shares.answered[0]
-        errors = aggregator.covariance(), aggregator._mechanism.uniform_covariance
+        counted = aggregator.estimator
+        errors = counted.covariance(aggregator.counted()), counted.uniform_covariance
         covariance, of_one = (sums @ each @ sums.T for each in errors)
         more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
         exact = isinstance(self, Count)
@@ -439,7 +440,7 @@ class Mean(AnyQuestion):
         return records, variance + 1 - np.einsum("ij,ij->i", records, records)
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
-        between = aggregator.covariance_with(2)[:-1]
+        between = aggregator.estimator.covariance_with(aggregator.counted(), 2)[:-1]
         shares = _shares(name, ("mean", "low end"), estimates[0].value, estimates[0], between)
         low, high = self.measured.low, self.measured.high
         mean = low + (high - low) * shares.estimate[:1]

@@ -1,0 +1,104 @@
+"""Estimators: all that an aggregator needs of a mechanism."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sstq.aggregation.estimates import Estimate
+from sstq.messages.batch import MessageReader
+from sstq.messages.layouts import Layout
+
+if TYPE_CHECKING:
+    from sstq.aggregation.aggregator import Aggregator
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Source(MessageReader, Protocol):
+    """The mechanism whose messages are estimated: it reads messages, and finishes an estimate."""
+
+    @property
+    def messages(self) -> int:
+        """The messages per person."""
+
+    @property
+    def counted_layout(self) -> Layout:
+        """The fields of a table of counts; ValueError, with the reason, if there can be none."""
+
+    def finished(self, estimate: Estimate) -> Estimate:
+        """The estimate with what messages cannot tell, such as a public bias, and in the units of the vectors."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums of `count` messages: the rows of integers of a state."""
+
+    state: Ints
+    count: int
+    simulated: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator(ABC):
+    """How messages are added up, and what is estimated from the sums.
+
+    A state is a table of integers, and the state of several batches is the sum of theirs; so an aggregator adds, merges
+    and saves it in any order and partition.
+
+    Attributes:
+        source: the mechanism.
+        averages: whether the estimate is the mean of the estimates of single messages.
+        sparse: whether a state has rows only for the numbers that occur, which are its first column.
+        private_file: whether a saved state must be readable only by its owner.
+        aggregator_class: the class of its aggregators.
+    """
+
+    averages: ClassVar[bool] = True
+    sparse: ClassVar[bool] = False
+    private_file: ClassVar[bool] = False
+    aggregator_class: ClassVar[type["Aggregator"]]
+
+    source: Source
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """The maximum number of rows of a state."""
+
+    @abstractmethod
+    def check(self, sums: Sums) -> None:
+        """Raise ValueError for sums that cannot be those of so many messages."""
+
+    @abstractmethod
+    def estimate(self, sums: Sums) -> Estimate:
+        """The estimate from the sums of at least one message, of vectors as they are encoded."""
+
+    def directions(self, sums: Sums, value: Floats, stderr: Floats) -> float | None:  # noqa: ARG002 (a hook)
+        """The effective number of directions of the noise; None for independent coordinates."""
+        return None
+
+    def largest(self) -> tuple[float, float]:
+        """The largest coordinate and the norm of the longest message; 0 if scatter can be trusted as it is."""
+        return 0.0, 0.0
+
+    def averaged(self, sums: Sums, value: Floats, second_moment: Floats) -> Estimate:
+        """The estimate with the mean of the single estimates, and that of their squares, which is overwritten."""
+        # In place: in ten million dimensions every further array takes a large part of the memory.
+        second_moment -= value**2
+        stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
+        stderr /= (sums.count - 1) ** 0.5 or np.nan
+        largest, longest = self.largest()
+        return Estimate(
+            value,
+            stderr,
+            sums.count,
+            sums.simulated,
+            directions=None if sums.count == 1 else self.directions(sums, value, stderr),
+            messages=self.source.messages,
+            largest=largest / sums.count,
+            longest=longest / sums.count,
+        )
