@@ -120,19 +120,22 @@ export async function readShuffling(stated, mechanism, canonical) {
  * First it checks that both keys are pinned, that the shuffler is where the client was told and has signed the same
  * document as the collector, so that nobody is given a sealing key or an address of their own, and that sealing works.
  */
-export async function openSealer({ mechanism, shuffling }, { content, headers }, wanted) {
-  const { base, pinnedKey, pinnedShuffler, leastThreshold, fail, isSigned } = wanted;
+export async function openSealer({ mechanism, shuffling, senders }, { content, headers }, wanted) {
+  const { address, pinnedKey, pinnedShuffler, leastThreshold, fail, isSigned } = wanted;
   if (pinnedKey === undefined || pinnedShuffler === undefined)
     fail("argument", "a shuffled campaign needs pinnedKey and pinnedShuffler, or a link that has them; nothing was sent");
   if (shuffling.key !== pinnedShuffler)
     fail("signature", `the campaign has another shuffler than the pinned one: ${shuffling.key}; nothing was sent`);
-  if (shuffling.url !== base)
-    fail("campaign", `the campaign's shuffler is at ${shuffling.url}, not at ${base}; nothing was sent`);
+  if (shuffling.url !== address)
+    fail("campaign", `the campaign's shuffler is at ${shuffling.url}, not at ${address}; nothing was sent`);
   const least = shuffling.belowThreshold === "drop" ? shuffling.threshold : 1;
   if (leastThreshold !== undefined && !(least >= leastThreshold))
     fail("campaign", `the campaign forwards crowds of ${least} people, fewer than ${leastThreshold}; nothing was sent`);
+  if (leastThreshold !== undefined && senders === "everybody")
+    fail("campaign", "leastThreshold protects nobody where everybody may send: one party may be all the others of a " +
+      "crowd; nothing was sent");
   if (!(await isSigned(content, headers.get("SSTQ-Shuffler-Signature"), shuffling.key, "sstq-shuffler-v2\0")))
-    fail("signature", `${base} is not the shuffler that the campaign names; nothing was sent`);
+    fail("signature", `${address} is not the shuffler that the campaign names; nothing was sent`);
 
   const [inner, outer, crowd] = [shuffling.sealingKey, shuffling.coverKey, shuffling.crowd].map(fromHex);
   const infos = Array.from({ length: mechanism.messages }, (_, slot) => envelopeInfo(crowd, slot));
@@ -150,14 +153,14 @@ export async function openSealer({ mechanism, shuffling }, { content, headers },
 
   /** A body per person, for messages that come slot by slot. */
   const bodies = async (messages) => {
-    const slots = infos.length, people = messages.length / slots, found = [];
+    const slots = infos.length, people = messages.length / slots, sealed = [];
     if (!Number.isInteger(people))
       fail("argument", `messages must be ${slots} per person, slot by slot, got ${messages.length}`);
     for (let place = 0; place < people; place++) {
-      const own = infos.map((_, slot) => mechanism.pack([messages[slot * people + place]]));
-      found.push([await person(own), 1]);
+      const theirs = infos.map((_, slot) => mechanism.pack([messages[slot * people + place]]));
+      sealed.push(await person(theirs));
     }
-    return found;
+    return sealed;
   };
   return { bodies };
 }

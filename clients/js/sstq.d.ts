@@ -7,9 +7,11 @@ export declare class SstqError extends Error {
    * - `epsilon`: the campaign asks for more than `mostEpsilon`.
    * - `time`: the campaign is not open yet, or closed.
    * - `ledger`: the budget is spent, or the ledger cannot be used. Nothing was spent or sent.
+   * - `outbox`: the outbox cannot be used. Nothing was spent or sent.
+   * - `waiting`: earlier messages wait in the outbox; call `sendWaiting` first. Nothing was spent or sent.
    * - `refused`: the collector or the shuffler, which the message names, refused it; see `status`.
    * - `unreachable`: there was no answer in time.
-   * - `module`: `sealing.js` or `node-ledger.js`, which only some need, does not lie beside `sstq.js`.
+   * - `module`: `sealing.js` or `node-files.js`, which only some need, does not lie beside `sstq.js`.
    * - `crypto`: WebCrypto, Ed25519 or, for a shuffled campaign, X25519 is missing.
    */
   readonly code:
@@ -20,6 +22,8 @@ export declare class SstqError extends Error {
     | "epsilon"
     | "time"
     | "ledger"
+    | "outbox"
+    | "waiting"
     | "refused"
     | "unreachable"
     | "module"
@@ -28,6 +32,10 @@ export declare class SstqError extends Error {
   readonly status?: number;
   /** After how many seconds the collector asks to try again; 0 if it does not say. */
   readonly retryAfter?: number;
+  /** How many messages wait in the outbox, where `send` or `sendWaiting` failed; absent if they were refused for good. */
+  readonly waiting?: number;
+  /** With the code `ledger`: whether the purpose was spent already, or what is left is not enough. */
+  readonly reason?: "spent" | "exhausted";
 }
 
 /** Numbers that are rounded to float32; finite, one per dimension. */
@@ -177,10 +185,17 @@ export interface ClientOptions {
    * another one, or none, is refused.
    */
   pinnedShuffler?: string;
-  /** The minimum crowd: a campaign that may forward fewer people, or has no shuffler, is refused. */
+  /** The shuffler's address, known from its operator: nothing is requested from another one, whatever the link says. */
+  shufflerUrl?: string;
+  /**
+   * The minimum crowd, at least 2. A campaign is refused if it may forward fewer people, has no shuffler, or lets
+   * everybody send: then one party may be all the others.
+   */
   leastThreshold?: number;
-  /** Is charged for each call of `send` before anything leaves. */
+  /** Is charged once for each call of `send` before anything leaves. */
   ledger?: Ledger;
+  /** Where messages wait until they are acknowledged. By default beside the ledger; without a ledger, in memory only. */
+  outbox?: Outbox;
   /** For campaigns that not everybody may send to. */
   token?: string;
   /** After how many seconds without success to give up; 300 unless given. */
@@ -212,6 +227,12 @@ export declare class Client {
   send(vectors: Iterable<Vector> & ArrayLike<Vector>, groups?: Iterable<number>): Promise<number>;
   /** Send messages of `campaign.mechanism.encode` that were never sent before; several per person slot by slot. */
   sendMessages(messages: readonly Message[]): Promise<number>;
+  /**
+   * Send what waits in the outbox, byte for byte as before, and resolve to the number of messages that were acknowledged.
+   * It spends nothing more. `(await client.sendWaiting()) || (await client.send(x))` sends one answer, however often the
+   * program is ended.
+   */
+  sendWaiting(): Promise<number>;
 }
 
 /** One expense. */
@@ -226,11 +247,29 @@ export declare class Ledger {
   /** Open or create the ledger of that name or path, with its total ε and the most of one expense. */
   static open(place: string, terms: { epsilon: number; cap?: number }): Promise<Ledger>;
   private constructor();
+  readonly place: string;
   /** Pay for what one person sends; when this resolves, the expense is durable and the messages may leave. */
   spend(epsilon: number, purpose: string): Promise<void>;
   entries(): Promise<readonly Entry[]>;
   /** The sum of all expenses. */
   spent(): Promise<number>;
+}
+
+/** What keeps one JSON value. */
+export interface Storage {
+  /**
+   * Replace the value, at first undefined, by what `change` makes of it, unless that is undefined; resolve when it is
+   * durable. No other change may happen in between.
+   */
+  update(change: (value: unknown) => unknown): Promise<void>;
+}
+
+/** Messages that were paid for and not acknowledged yet: they are sent again as they are, also after a restart. */
+export declare class Outbox {
+  /** Open or create the outbox of that name in IndexedDB or, in Node, in a file. */
+  static open(place: string): Promise<Outbox>;
+  /** An outbox in a storage of your own; without one, in memory. */
+  constructor(storage?: Storage);
 }
 
 /** The steps by themselves, for tests and reviewers; not part of the interface. */

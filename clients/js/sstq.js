@@ -1115,15 +1115,66 @@ export async function readCampaign(document, signature, pinnedKey) {
   return Object.freeze(campaign);
 }
 
+// ---- Addresses and pins
+
+const PIN = /^(collector-key|shuffler-key)=([0-9a-f]{64})$/;
+const OPTIONS = new Set([
+  ...["mostEpsilon", "pinnedKey", "pinnedShuffler", "shufflerUrl", "leastThreshold", "ledger", "outbox", "token"],
+  ...["patience", "pause", "timeout", "onRetry"],
+]);
+
+/** The address, the campaign's name, and the keys to pin: all that can be checked before the first request. */
+function readTarget(url, options) {
+  for (const name of Object.keys(options))
+    if (!OPTIONS.has(name)) fail("argument", `options must be out of ${[...OPTIONS].join(", ")}, got ${shown(name)}`);
+  const [, address, name, , fragment] = /^(https?:\/\/[^?#]+)\/([a-z0-9-]{1,64})\/?(#(.*))?$/s.exec(url) ?? [];
+  if (!name) fail("argument", `url must be an address and the campaign's name, got ${shown(url)}`);
+  const { shufflerUrl, leastThreshold } = options;
+  if (shufflerUrl !== undefined && shufflerUrl !== address)
+    fail("argument", `url must be at the shuffler's address ${shown(shufflerUrl)}, got ${shown(url)}; nothing was sent`);
+  if (leastThreshold !== undefined && !(Number.isInteger(leastThreshold) && isNumber(leastThreshold, 2, 1e9)))
+    fail("argument", `leastThreshold must be an integer in [2, 1000000000], got ${shown(leastThreshold)}`);
+  const linked = fragment === undefined ? {} : readPins(fragment);
+  return {
+    ...{ address, name },
+    pinnedKey: oneKey("pinnedKey", options.pinnedKey, linked["collector-key"]),
+    pinnedShuffler: oneKey("pinnedShuffler", options.pinnedShuffler, linked["shuffler-key"]),
+  };
+}
+
+function readPins(fragment) {
+  const pins = {};
+  for (const part of fragment.split("&")) {
+    const [, name, key] = PIN.exec(part) ?? [];
+    if (!name || name in pins) {
+      const allowed = "#collector-key=KEY, #shuffler-key=KEY or both joined by &, each once";
+      fail("argument", `url must end in ${allowed}, KEY being 64 hexadecimal digits, got #${fragment.slice(0, 200)}`);
+    }
+    pins[name] = key;
+  }
+  return pins;
+}
+
+function oneKey(name, given, linked) {
+  if (given === undefined) return linked;
+  if (!isKey(given)) fail("argument", `${name} must be 64 hexadecimal digits, got ${shown(given)}`);
+  if (linked !== undefined && linked !== given) fail("argument", `${name} must be the key of the link, got ${given}`);
+  return given;
+}
+
 // ---- Sending
 
 const PASSING_STATUSES = new Set([408, 429, 500, 502, 503, 504]), LONGEST_PAUSE = 30;
+// What no retry of the same bytes would change. Whatever is refused with another status waits, because another token or
+// another way to the collector could help.
+const FINAL_STATUSES = new Set([400, 409, 410, 413, 422]);
 const MOST_IN_BATCH = 10000, LARGEST_UPLOAD = 32 << 20;
 const MOST_EPSILON = 4096 * 20;
 
 export class Client {
   #options;
   #url;
+  #turn = Promise.resolve();
 
   constructor(campaign, url, options) {
     this.campaign = campaign;
@@ -1132,79 +1183,163 @@ export class Client {
   }
 
   static async open(url, options = {}) {
+    const { address, name, ...pins } = readTarget(url, options);
     const settings = { patience: 300, pause: 0.5, timeout: 30, ...options };
-    const [, base, name, link] = /^(https?:\/\/[^?#]+)\/([^/?#]+)\/?(?:#(.*))?$/.exec(url) ?? [];
-    if (!name) fail("argument", `url must be an address and the campaign's name, got ${shown(url)}`);
-    const { "collector-key": own, "shuffler-key": its } = Object.fromEntries(new URLSearchParams(link));
-    const { mostEpsilon, leastThreshold, pinnedKey = own, pinnedShuffler = its } = settings;
+    const { mostEpsilon, leastThreshold, shufflerUrl, ledger } = settings;
     checkNumber("mostEpsilon", mostEpsilon, 1e-9, MOST_EPSILON);
-    const address = `${base}/v1/campaigns/${name}`, answer = await ask(settings, address, { method: "GET" });
-    const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), pinnedKey);
+    const place = `${address}/v1/campaigns/${name}`, answer = await ask(settings, place, { method: "GET" });
+    const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), pins.pinnedKey);
     if (campaign.name !== name) fail("campaign", `this is the campaign ${shown(campaign.name)}`);
     const { shuffling, mechanism: { bundleEpsilon } } = campaign;
     if (bundleEpsilon > mostEpsilon)
       fail("epsilon", `the campaign asks for epsilon = ${bundleEpsilon}, more than ${mostEpsilon}; nothing was sent`);
-    if (!shuffling && (pinnedShuffler ?? leastThreshold))
+    if (!shuffling && (pins.pinnedShuffler ?? shufflerUrl ?? leastThreshold) !== undefined)
       fail("campaign", "the campaign has no shuffler; nothing was sent");
-    const wanted = { base, pinnedKey, pinnedShuffler, leastThreshold, fail, isSigned };
+    const wanted = { address, ...pins, leastThreshold, fail, isSigned };
     const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, wanted));
-    return new Client(campaign, address, { ...settings, sealer });
+    const outbox = settings.outbox ?? (ledger ? await Outbox.open(`${ledger.place}.outbox`) : new Outbox());
+    return new Client(campaign, place, { ...settings, sealer, outbox });
   }
 
   async send(vectors, groups = []) {
+    this.#checkReady();
     const { mechanism } = this.campaign;
-    const people = mechanism.people(vectors), own = [groups].flat();
-    if (mechanism.groups !== null && own.length !== people.length)
-      fail("argument", `groups must be one integer per vector, got ${own.length} for ${people.length} vectors`);
-    const answers = () => people.map((x, i) => mechanism.answer(x, own[i]));
+    const people = mechanism.people(vectors), labels = [groups].flat();
+    if (mechanism.groups !== null && labels.length !== people.length)
+      fail("argument", `groups must be one integer per vector, got ${labels.length} for ${people.length} vectors`);
+    const answers = () => people.map((x, i) => mechanism.answer(x, labels[i]));
     const slots = Array.from({ length: mechanism.messages }, answers);
     return this.sendMessages(slots.flat());
   }
 
+  /** What waits is looked at and sent by one call at a time. */
   async sendMessages(messages) {
-    const { name, mechanism, mostMessages, senders, opens, closes } = this.campaign;
-    const { ledger, sealer, token } = this.#options, total = messages.length;
-    if (senders === "single-use" && total > mechanism.messages)
-      fail("argument", `a single-use token stands for one person, got ${total} messages`);
-    const bodies = sealer ? await sealer.bodies(messages) : [];
+    return this.#inTurn(async () => {
+      this.#checkReady();
+      const { name, mechanism, senders } = this.campaign, { outbox, ledger, token } = this.#options;
+      if (senders === "single-use" && messages.length > mechanism.messages)
+        fail("argument", `a single-use token stands for one person, got ${messages.length} messages`);
+      const waiting = countOf(await outbox.waiting(this.#place));
+      if (waiting)
+        fail("waiting", `${waiting} messages to ${name} wait in the outbox: call sendWaiting first; nothing was sent`, {
+          waiting,
+        });
+      const bodies = await this.#bodies(messages), answer = `${name} ${randomKey()}`;
+      const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger) };
+      if (senders === "single-use") shared.token = token;
+      const uploads = bodies.map(([body, messages]) => ({ ...shared, key: randomKey(), messages, body: hex(body) }));
+      await outbox.put(uploads);
+      return this.#deliver();
+    });
+  }
+
+  async sendWaiting() {
+    return this.#inTurn(() => this.#deliver());
+  }
+
+  #inTurn(work) {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => {});
+    return done;
+  }
+
+  /** Campaigns of one name at two collectors are two. */
+  get #place() {
+    const { name, key, digest } = this.campaign;
+    return `${name} ${key} ${digest}`;
+  }
+
+  /** Refuse what can be known without data. */
+  #checkReady() {
+    const { name, senders, opens, closes } = this.campaign;
+    if (opens !== null && Date.now() < Date.parse(opens)) fail("time", `the campaign opens at ${opens}`);
+    if (closes !== null && Date.now() >= Date.parse(closes)) fail("time", `the campaign closed at ${closes}`);
+    if (senders !== "everybody" && !this.#options.token)
+      fail("argument", `token must be given: ${name} takes messages with a token only; nothing was sent`);
+  }
+
+  /** The bodies of uploads, and how many messages each has. */
+  async #bodies(messages) {
+    const { mechanism, mostMessages, senders } = this.campaign, { sealer, token } = this.#options;
+    if (sealer) return (await sealer.bodies(messages)).map((body) => [body, mechanism.messages]);
     // A sender's token allows batches to campaigns that are open to everybody.
     const fitting = Math.min(MOST_IN_BATCH, Math.floor((8 * LARGEST_UPLOAD) / mechanism.messageBits));
     const most = token !== undefined && senders === "everybody" ? Math.max(mostMessages, fitting) : mostMessages;
-    for (let start = 0; start < total && !sealer; start += most) {
+    const bodies = [];
+    for (let start = 0; start < messages.length; start += most) {
       const some = messages.slice(start, start + most);
       bodies.push([mechanism.pack(some), some.length]);
     }
-    if (opens !== null && Date.now() < Date.parse(opens)) fail("time", `the campaign opens at ${opens}`);
-    if (closes !== null && Date.now() >= Date.parse(closes)) fail("time", `the campaign closed at ${closes}`);
-    if (ledger && bodies.length) await ledger.spend(mechanism.bundleEpsilon, `${name} ${randomKey()}`);
-    let sent = 0;
-    for (const [body, count] of bodies) {
+    return bodies;
+  }
+
+  /** Pay for and send what waits, the oldest first; how many messages were acknowledged. */
+  async #deliver() {
+    const { outbox } = this.#options, { bundleEpsilon } = this.campaign.mechanism;
+    const uploads = await outbox.waiting(this.#place), total = countOf(uploads), refusals = [];
+    let sent = 0, paid;
+    for (const [number, upload] of uploads.entries()) {
+      if (upload.answer !== paid) await this.#pay(upload);
+      paid = upload.answer;
       try {
-        await this.#upload(body, count);
+        await this.#upload(upload);
+        sent += upload.messages;
       } catch (error) {
-        if (error instanceof SstqError) error.message += ` (${sent} of ${total} messages count)`;
-        throw error;
+        const isFinal = FINAL_STATUSES.has(error.status) || (error.status === 403 && upload.token !== undefined);
+        if (!isFinal) throw this.#stillWaiting(error, sent, total, countOf(uploads.slice(number)));
+        refusals.push(error);
       }
-      sent += sealer ? mechanism.messages : count;
+      await outbox.finish(upload.key);
+    }
+    if (refusals.length) {
+      refusals[0].message +=
+        ` (${sent} of ${total} messages count, the others were refused for good). Whoever refused a message has seen ` +
+        `it, so its epsilon = ${bundleEpsilon} stays spent`;
+      throw refusals[0];
     }
     return sent;
   }
 
-  async #upload(body, count) {
-    const { token } = this.#options;
+  #stillWaiting(error, sent, total, waiting) {
+    if (error instanceof SstqError) {
+      error.message +=
+        ` (${sent} of ${total} messages count, ${waiting} wait in the outbox; sendWaiting repeats them and spends ` +
+        "nothing more)";
+      error.waiting = waiting;
+    }
+    return error;
+  }
+
+  /** Charge the ledger for an answer unless that was done. */
+  async #pay({ answer, needsLedger }) {
+    const { ledger, outbox } = this.#options;
+    if (!needsLedger) return;
+    if (!ledger) fail("argument", "ledger must be given: it pays for what waits in the outbox");
+    try {
+      await ledger.spend(this.campaign.mechanism.bundleEpsilon, answer);
+    } catch (error) {
+      if (error.reason === "spent") return;
+      if (error.reason === "exhausted") await outbox.drop(answer);
+      throw error;
+    }
+  }
+
+  async #upload({ key, messages, body, token = this.#options.token }) {
+    const count = this.#options.sealer ? 1 : messages; // people who seal
     const headers = {
       "Content-Type": "application/octet-stream",
-      "Idempotency-Key": randomKey(),
+      "Idempotency-Key": key,
       "SSTQ-Count": String(count),
       "SSTQ-Digest": this.campaign.digest,
       ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
     };
-    const answer = await ask(this.#options, `${this.#url}/messages`, { method: "POST", headers, body });
+    const answer = await ask(this.#options, `${this.#url}/messages`, { method: "POST", headers, body: fromHex(body) });
     if (decode(answer.content) !== `{"count":${count}}`)
       fail("unreachable", `${new URL(this.#url).host} sent the receipt of another upload`);
   }
 }
 
+const countOf = (uploads) => uploads.reduce((sum, { messages }) => sum + messages, 0);
 const randomKey = () => hex(crypto.getRandomValues(new Uint8Array(16)));
 
 /** Ask until there is an answer that another try would not change. */
@@ -1242,7 +1377,15 @@ async function askOnce(timeout, url, request) {
   fail("refused", `${host} refused the request (${status}): ${detail}`, { status, retryAfter: Number(after) });
 }
 
-// ---- The ledger
+// ---- What lasts: the ledger and the outbox
+//
+// Each has a storage, with `update(change)`: replace the state by what `change` makes of it, unless that is undefined, and
+// resolve when it is durable.
+
+const openStorage = async (kind, place) =>
+  globalThis.indexedDB
+    ? new DatabaseStorage(kind, place)
+    : (await beside("node-files.js", import("./node-files.js"))).fileStorage(kind, place, fail);
 
 const LEDGER_FORMAT = "sstq-js-ledger-1";
 
@@ -1256,9 +1399,7 @@ export class Ledger {
   static async open(place, { epsilon, cap = epsilon } = {}) {
     checkNumber("epsilon", epsilon, 1e-9, 1e6);
     checkNumber("cap", cap, 1e-9, 1e6);
-    const storage = globalThis.indexedDB
-      ? new DatabaseStorage(place)
-      : (await beside("node-ledger.js", import("./node-ledger.js"))).fileStorage(place, fail);
+    const storage = await openStorage("ledger", place);
     await storage.update((state) => {
       if (state === undefined) return { format: LEDGER_FORMAT, epsilon, cap, entries: [] };
       checkLedger(state, place);
@@ -1269,24 +1410,30 @@ export class Ledger {
     return new Ledger(storage);
   }
 
+  get place() {
+    return this.#storage.place;
+  }
+
   /** When this resolves, the expense is durable; only then may the message leave. */
   async spend(epsilon, purpose) {
     checkNumber("epsilon", epsilon, 1e-9, MOST_EPSILON);
     await this.#storage.update((state) => {
-      checkLedger(state, this.#storage.place);
-      const left = exactly(state.epsilon) - totalOf(state.entries);
-      if (epsilon > state.cap) fail("ledger", `epsilon = ${epsilon} is more than the cap, ${state.cap}`);
-      if (state.entries.some((entry) => entry.purpose === purpose)) fail("ledger", `${purpose} was spent already`);
-      if (exactly(epsilon) > left)
-        fail("ledger", `epsilon = ${epsilon} is more than is left: ${Number(left) / 2 ** 83} of ${state.epsilon}`);
-      return { ...state, entries: [...state.entries, { purpose, epsilon, time: new Date().toISOString() }] };
+      const { cap, entries } = checkLedger(state, this.place), left = exactly(state.epsilon) - totalOf(entries);
+      if (entries.some((entry) => entry.purpose === purpose))
+        fail("ledger", `${purpose} was spent already`, { reason: "spent" });
+      if (epsilon > cap) fail("ledger", `epsilon = ${epsilon} is more than the cap, ${cap}`, { reason: "exhausted" });
+      if (exactly(epsilon) > left) {
+        const rest = `${Number(left) / 2 ** 83} of ${state.epsilon}`;
+        fail("ledger", `epsilon = ${epsilon} is more than is left: ${rest}`, { reason: "exhausted" });
+      }
+      return { ...state, entries: [...entries, { purpose, epsilon, time: new Date().toISOString() }] };
     });
   }
 
   async entries() {
-    let found;
-    await this.#storage.update((state) => void (found = checkLedger(state, this.#storage.place).entries));
-    return found;
+    let entries;
+    await this.#storage.update((state) => void ({ entries } = checkLedger(state, this.place)));
+    return entries;
   }
 
   async spent() {
@@ -1304,26 +1451,80 @@ function checkLedger(state, place) {
   return state;
 }
 
+const OUTBOX_FORMAT = "sstq-js-outbox-1";
+
+/** Uploads that were paid for and not acknowledged yet. */
+export class Outbox {
+  #storage;
+
+  constructor(storage = new MemoryStorage()) {
+    this.#storage = storage;
+  }
+
+  static async open(place) {
+    const outbox = new Outbox(await openStorage("outbox", place));
+    await outbox.#change(() => undefined);
+    return outbox;
+  }
+
+  async put(uploads) {
+    await this.#change((all) => [...all, ...uploads]);
+  }
+
+  async waiting(campaign) {
+    let uploads;
+    await this.#change((all) => void (uploads = all.filter((upload) => upload.campaign === campaign)));
+    return uploads;
+  }
+
+  async finish(key) {
+    await this.#change((all) => all.filter((upload) => upload.key !== key));
+  }
+
+  async drop(answer) {
+    await this.#change((all) => all.filter((upload) => upload.answer !== answer));
+  }
+
+  async #change(change) {
+    await this.#storage.update((state) => {
+      if (state !== undefined && (state?.format !== OUTBOX_FORMAT || !Array.isArray(state.uploads)))
+        fail("outbox", `the outbox ${this.#storage.place ?? ""} is damaged or of another kind`);
+      const uploads = change(state?.uploads ?? []);
+      return uploads && { format: OUTBOX_FORMAT, uploads };
+    });
+  }
+}
+
+class MemoryStorage {
+  #state;
+
+  async update(change) {
+    this.#state = change(this.#state) ?? this.#state;
+  }
+}
+
 const settled = (event) =>
   new Promise((resolve, reject) => {
     event.onsuccess = event.oncomplete = () => resolve(event.result);
     event.onerror = event.onabort = () => reject(event.error);
   });
 
-/** A ledger in IndexedDB, whose transactions exclude each other in all pages of an origin. */
+/** In IndexedDB, whose transactions exclude each other in all pages of an origin. */
 class DatabaseStorage {
-  constructor(place) {
+  #kind;
+
+  constructor(kind, place) {
+    this.#kind = kind;
     this.place = place;
   }
 
-  /** Replace the state by what `change` makes of it, unless that is undefined; resolves when it is durable. */
   async update(change) {
-    const opening = indexedDB.open(`sstq-ledger-${this.place}`, 1);
-    opening.onupgradeneeded = () => opening.result.createObjectStore("ledger");
+    const opening = indexedDB.open(`sstq-${this.#kind}-${this.place}`, 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore(this.#kind);
     const database = await settled(opening);
     try {
-      const transaction = database.transaction("ledger", "readwrite", { durability: "strict" });
-      const store = transaction.objectStore("ledger"), committed = settled(transaction);
+      const transaction = database.transaction(this.#kind, "readwrite", { durability: "strict" });
+      const store = transaction.objectStore(this.#kind), committed = settled(transaction);
       const changed = change(await settled(store.get("state")));
       if (changed !== undefined) store.put(changed, "state");
       await committed;

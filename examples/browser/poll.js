@@ -253,6 +253,8 @@ async function start() {
   // Other people, not this one's budget.
   const others = VISITORS && (await Client.open(CAMPAIGN, { ...options, token: VISITORS }));
   at("problem").hidden = true;
+  // What an earlier visit paid for and could not send.
+  await client.sendWaiting().catch(complain);
   const { mechanism } = client.campaign, { questions } = mechanism, form = at("poll");
   if (!questions) throw new Error("The campaign demo-poll is no survey: delete it, and start the collector again");
   showQuestions(questions);

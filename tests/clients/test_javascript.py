@@ -17,7 +17,7 @@ from tests.test_documentation import blocks
 pytestmark = pytest.mark.slow
 
 # Bytes, compressed. The second is only for campaigns that are shuffled, the third only for Node.
-LARGEST = {"sstq.js": 20_300, "sealing.js": 4_000, "node-ledger.js": 2_000}
+LARGEST = {"sstq.js": 22_500, "sealing.js": 4_000, "node-files.js": 2_000}
 
 
 def test_every_step_reproduces_the_test_vectors():
@@ -36,6 +36,14 @@ def test_the_draw_is_private_whatever_the_library_does():
 
 def test_retries_signatures_and_the_ledger():
     run_tests("client.test.js")
+
+
+def test_pins_are_checked_before_anything_is_asked():
+    assert run_tests("pins.test.js") > 20
+
+
+def test_what_was_paid_for_waits_until_it_is_acknowledged():
+    assert run_tests("outbox.test.js") > 20
 
 
 def test_envelopes_and_shuffled_campaigns():
@@ -67,7 +75,7 @@ def test_the_library_opens_what_javascript_seals(tmp_path):
 
 def test_the_example_of_the_readme_prints_what_it_says(tmp_path):
     (code,), (printed,) = (blocks(JAVASCRIPT / "README.md", language) for language in ("js", "text"))
-    for module in ("sstq.js", "node-ledger.js"):
+    for module in ("sstq.js", "node-files.js"):
         shutil.copy(JAVASCRIPT / module, tmp_path)
     (tmp_path / "example.mjs").write_text(code)
     done = subprocess.run([find_node(), "example.mjs"], cwd=tmp_path, capture_output=True, text=True, check=False)

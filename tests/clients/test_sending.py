@@ -76,7 +76,7 @@ def test_python(server, tmp_path, monkeypatch, capsys):
 
 def in_node(folder, program):
     """What a program beside the JavaScript client prints, a line each."""
-    for module in ("sstq.js", "sealing.js", "node-ledger.js"):
+    for module in ("sstq.js", "sealing.js", "node-files.js"):
         shutil.copy(ROOT / "clients" / "js" / module, folder)
     (folder / "send.mjs").write_text(program)
     done = subprocess.run([find_node(), "send.mjs"], cwd=folder, capture_output=True, text=True, check=False)
@@ -126,6 +126,30 @@ def test_browser(server, page):
     playwright.expect(opened.locator("body")).to_have_text("1 message sent")
 
 
+_ANSWERING = """async ([url, isReached]) => {
+  const { Client, Ledger } = await import("/sstq.js");
+  const ask = globalThis.fetch;
+  const gone = () => Promise.reject(new TypeError("gone"));
+  const blocked = (url, options) => (options.method === "POST" ? gone() : ask(url, options));
+  globalThis.fetch = isReached ? ask : blocked;
+  const ledger = await Ledger.open("answering", { epsilon: 4 });
+  const client = await Client.open(url, { mostEpsilon: 4, patience: 0, ledger });
+  const send = async () => (await client.sendWaiting()) || client.send(new Float32Array(16));
+  return [await send().catch(({ code, waiting }) => [code, waiting]), await ledger.spent()];
+}"""
+
+
+@needs_browser
+@pytest.mark.usefixtures("counted")
+def test_a_page_that_was_closed_sends_what_it_paid_for_at_its_next_visit(server, page):
+    opened, _ = page
+    for _ in range(2):
+        opened.goto("/index.html")
+        assert opened.evaluate(_ANSWERING, [f"{server.url}/rooms", False]) == [["unreachable", 1], 4]
+    opened.goto("/index.html")
+    assert opened.evaluate(_ANSWERING, [f"{server.url}/rooms", True]) == [1, 4]
+
+
 _BATCHES = """
 import { Client } from "./sstq.js";
 const uploads = [], ask = globalThis.fetch;
@@ -151,7 +175,7 @@ def test_node_sends_one_batch_with_a_senders_token(server, tmp_path):
 _VECTOR, _PEOPLE = [0.6, 0.0, -0.8], 50
 _CROWD = """async ([url, pins, people, vector]) => {
   const { Client } = await import(MODULE);
-  const client = await Client.open(url, { mostEpsilon: 36, ...pins, leastThreshold: people });
+  const client = await Client.open(url, { mostEpsilon: 36, ...pins });
   return client.send(Array(people).fill(vector));
 }"""
 
