@@ -36,7 +36,7 @@ for (const [what, link, options = {}] of [
     const ask = globalThis.fetch;
     globalThis.fetch = () => assert.fail("something was asked");
     try {
-      await assert.rejects(Client.open(PLACE + link, { mostEpsilon: 2, ...options }), refused("argument", /must (be|end)/));
+      await assert.rejects(Client.open(PLACE + link, { mostEpsilon: 2, patience: 0, ...options }), refused("argument", /must (be|end)/));
     } finally {
       globalThis.fetch = ask;
     }
