@@ -1,9 +1,9 @@
-"""A collector under abuse: how many uploads of others per second remain, and how long /health takes.
+"""A collector behind each proxy under abuse: how many uploads of others per second remain, and how long /health takes.
 
-Honest clients and attackers have different addresses of the loopback interface, and the attackers share one. They are
-processes of low priority: elsewhere they would not take the server's cores. There is no proxy. Every figure is beside
-one without attackers, taken in turns; what counts is the median of the ratios, and the best of the slowest answers of
-/health.
+The proxies are Caddy and nginx with the files of deploy/, where they are installed. Honest clients and attackers have
+different addresses of the loopback interface, and the attackers share one. They are processes of low priority:
+elsewhere they would not take the server's cores. Every figure is beside one without attackers, taken in turns; what
+counts is the median of the ratios, and the best of the slowest answers of /health.
 """
 
 import asyncio
@@ -12,11 +12,13 @@ import math
 import multiprocessing
 import os
 import secrets
+import ssl
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,38 +29,48 @@ import sstq
 from benchmarks.harness import FULL, Result, benchmark, memory_of
 
 SECONDS, TURNS = (15.0, 7) if FULL else (4.0, 7)
-HONEST, PROBE, ATTACKER = "127.0.0.2", "127.0.0.3", "127.0.0.9"
-CONNECTIONS = 8
-LARGE = 25_450
+HONEST = [f"127.0.0.{number}" for number in range(20, 28)]  # a connection each
+PROBE, ATTACKER = "127.0.0.3", "127.0.0.9"
+LARGE, HUGE = 25_450, 250_000
 BATCH = 10_000
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+Where = tuple[str, str]  # a proxy's URL and the certificate to trust
 
 
 @benchmark
 def abuse() -> Iterator[Result]:
     """Uploads of others and /health while strangers try to stop the service; memory of many large campaigns."""
+    from tests.service.proxying import PROXIES, is_installed, proxied
     from tests.service.serving import serving
 
+    limits: dict[str, Any] = {"behind_proxy": "127.0.0.1", "messages_per_second": 0, "fold_seconds": 1.0}
     with tempfile.TemporaryDirectory(prefix="sstq-abuse-") as folder:
-        with serving(folder, messages_per_second=0, fold_seconds=1.0) as server:
-            yield from _attacks(server)
+        for proxy in filter(is_installed, PROXIES):
+            inside = Path(folder) / f"behind-{proxy}"
+            inside.mkdir()
+            with (
+                serving(inside, **limits) as server,
+                proxied(proxy, server.url.removeprefix("http://"), inside / proxy) as (url, chain),
+            ):
+                yield from _attacks(server, proxy, (url, str(chain)))
         with serving(Path(folder), messages_per_second=0, fold_seconds=1.0) as server:
             yield from _memory(server)
 
 
-def _attacks(server: Any) -> Iterator[Result]:
+def _attacks(server: Any, proxy: str, where: Where) -> Iterator[Result]:
     small, large = sstq.FrameUnit(dim=16, epsilon=2.0), sstq.FrameUnit(dim=LARGE, epsilon=4.0)
     dense = sstq.PrivUnit(dim=500, epsilon=3.0)  # 2,000 bytes per message
     slow = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
+    huge = sstq.FrameUnit(dim=HUGE, epsilon=4.0)
     server.create("small", small)
     server.create("large", large, readers="public")
+    server.create("huge", huge, readers="public")
     server.create("slow", slow)
     server.create("dense", dense)
-    for name, mechanism, times in (("large", large, 3), ("slow", slow, 1)):
-        for _ in range(times):  # a reader sees the step before the last
-            assert server.send(name, mechanism, _messages(mechanism, 2000), 2000).status_code == 200
-            server.wait(name, 2000)
+    for name, mechanism in (("large", large), ("huge", huge), ("slow", slow)):
+        assert server.send(name, mechanism, _messages(mechanism, 2000), 2000).status_code == 200
+        server.wait(name, 2000)
     attacks = {
         f"8 readers of a CSV of {LARGE:,} rows": (_read, 8, {}),
         "13 half-sent uploads of 20 MB, with a sender's token": (
@@ -72,22 +84,29 @@ def _attacks(server: Any) -> Iterator[Result]:
             1,
             {"token": server.sender("slow", people=10**9), "digest": slow.digest(), "body": _messages(slow, BATCH)},
         ),
+        f"200 readers that do not read an estimate of {HUGE:,} dimensions": (_leave_unread, 200, {}),
+        "8 bodies of 4 MB without a token": (_post, 8, {}),
     }
-    _honest(server.url, small, 1.0)
+    _honest(where, small, 1.0)
     for what, (attack, tasks, given) in attacks.items():
         # In turns, and the median of their ratios: a machine may be several times slower a minute later.
         turns = []
         health = covered = math.inf
+        memory = 0.0
         for _ in range(TURNS):
-            before = _honest(server.url, small)[0]
-            with _attacking(server.url, attack, tasks, given):
+            before = _honest(where, small)[0]
+            with _attacking(where, attack, tasks, given):
                 time.sleep(2.0)  # they have begun
-                during, slowest, delay = _honest(server.url, small, server=server)
+                during, slowest, delay = _honest(where, small, server=server)
+                memory = max(memory, _resident_bytes(server.process.pid))
             turns.append(during / before)
-            health, covered = min(health, slowest), min(covered, delay)
+            health = min(health, slowest)
+            covered = min(covered, delay)
+        what = f"{proxy}: {what}"
         note = f"turns: {', '.join(f'{turn:.2f}' for turn in turns)}; in the last one {during:,.0f} uploads per second"
         yield Result(f"{what}: uploads of others", statistics.median(turns), "×", note, target=0.8)
         yield Result(f"{what}: slowest /health", 1000 * health, "ms", target=100, at_most=True)
+        yield Result(f"{what}: memory of the collector", memory / 2**20, "MiB", target=1024, at_most=True)
         if "batches" in what:
             yield Result(
                 f"{what}: until another campaign's estimate has a message", covered, "s", target=5, at_most=True
@@ -99,7 +118,7 @@ def _messages(mechanism: sstq.Mechanism, count: int) -> bytes:
 
 
 def _honest(
-    url: str, mechanism: sstq.Mechanism, seconds: float = SECONDS, server: Any = None
+    where: Where, mechanism: sstq.Mechanism, seconds: float = SECONDS, server: Any = None
 ) -> tuple[float, float, float]:
     """Send single messages; returns uploads per second, the slowest /health, and the delay of an estimate, in s."""
     body, digest = _messages(mechanism, 1), mechanism.digest()
@@ -107,9 +126,9 @@ def _honest(
     async def run() -> tuple[int, float]:
         ends, done, slowest = time.monotonic() + seconds, 0, 0.0
 
-        async def send() -> None:
+        async def send(source: str) -> None:
             nonlocal done
-            reader, writer = await _connect(url, HONEST)
+            reader, writer = await _connect(where, source)
             while time.monotonic() < ends:
                 status = await _ask(reader, writer, "POST", "/v1/campaigns/small/messages", _head(digest, 1), body)
                 assert status == 200, status
@@ -120,13 +139,13 @@ def _honest(
             nonlocal slowest
             while time.monotonic() < ends:
                 begun = time.monotonic()
-                reader, writer = await _connect(url, PROBE)
+                reader, writer = await _connect(where, PROBE)
                 assert await _ask(reader, writer, "GET", "/health", {}, b"") == 200
                 writer.close()
                 slowest = max(slowest, time.monotonic() - begun)
                 await asyncio.sleep(0.05)
 
-        await asyncio.gather(probe(), *(send() for _ in range(CONNECTIONS)))
+        await asyncio.gather(probe(), *map(send, HONEST))
         return done, slowest
 
     done, slowest = asyncio.run(run())
@@ -148,9 +167,14 @@ def _head(digest: str, count: int, token: str | None = None) -> dict[str, str]:
     return head | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
-async def _connect(url: str, source: str) -> tuple[Reader, Writer]:
-    parts = urlsplit(url)
-    return await asyncio.open_connection(parts.hostname, parts.port, local_addr=(source, 0))
+async def _connect(where: Where, source: str) -> tuple[Reader, Writer]:
+    parts = urlsplit(where[0])
+    return await asyncio.open_connection(parts.hostname, parts.port, local_addr=(source, 0), ssl=_trusting(where[1]))
+
+
+@cache
+def _trusting(certificate: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=certificate)
 
 
 def _request(method: str, path: str, headers: dict[str, str], size: int) -> bytes:
@@ -171,8 +195,8 @@ async def _ask(reader: Reader, writer: Writer, method: str, path: str, headers: 
 
 
 @contextmanager
-def _attacking(url: str, attack: Callable[..., Any], tasks: int, given: dict[str, Any]) -> Iterator[None]:
-    process = multiprocessing.get_context("spawn").Process(target=_attack, args=(url, attack, tasks, given))
+def _attacking(where: Where, attack: Callable[..., Any], tasks: int, given: dict[str, Any]) -> Iterator[None]:
+    process = multiprocessing.get_context("spawn").Process(target=_attack, args=(where, attack, tasks, given))
     process.start()
     try:
         yield
@@ -181,13 +205,13 @@ def _attacking(url: str, attack: Callable[..., Any], tasks: int, given: dict[str
         process.join()
 
 
-def _attack(url: str, attack: Callable[..., Coroutine[Any, Any, None]], tasks: int, given: dict[str, Any]) -> None:
+def _attack(where: Where, attack: Callable[..., Coroutine[Any, Any, None]], tasks: int, given: dict[str, Any]) -> None:
     os.nice(19)
 
     async def again() -> None:
         while True:
             with suppress(OSError, asyncio.IncompleteReadError):
-                await attack(url, **given)
+                await attack(where, **given)
             await asyncio.sleep(0.01)
 
     async def run() -> None:
@@ -196,32 +220,47 @@ def _attack(url: str, attack: Callable[..., Coroutine[Any, Any, None]], tasks: i
     asyncio.run(run())
 
 
-async def _read(url: str) -> None:
-    reader, writer = await _connect(url, ATTACKER)
+async def _read(where: Where) -> None:
+    reader, writer = await _connect(where, ATTACKER)
     while True:
         await _ask(reader, writer, "GET", "/v1/campaigns/large/estimate?format=csv", {}, b"")
 
 
-async def _half_send(url: str, token: str, digest: str, bits: int) -> None:
+async def _half_send(where: Where, token: str, digest: str, bits: int) -> None:
     count = BATCH
     size = -(-count * bits // 8)
-    reader, writer = await _connect(url, ATTACKER)
+    reader, writer = await _connect(where, ATTACKER)
     writer.write(_request("POST", "/v1/campaigns/dense/messages", _head(digest, count, token), size) + bytes(size // 2))
     await writer.drain()
     await reader.read(1000)
     writer.close()
 
 
-async def _stay_silent(url: str) -> None:
-    reader, writer = await _connect(url, ATTACKER)
+async def _stay_silent(where: Where) -> None:
+    reader, writer = await _connect(where, ATTACKER)
     await reader.read(1000)
     writer.close()
 
 
-async def _send_batches(url: str, token: str, digest: str, body: bytes) -> None:
-    reader, writer = await _connect(url, ATTACKER)
+async def _send_batches(where: Where, token: str, digest: str, body: bytes) -> None:
+    reader, writer = await _connect(where, ATTACKER)
     while True:
         await _ask(reader, writer, "POST", "/v1/campaigns/slow/messages", _head(digest, BATCH, token), body)
+
+
+async def _leave_unread(where: Where) -> None:
+    reader, writer = await _connect(where, ATTACKER)
+    writer.write(_request("GET", "/v1/campaigns/huge/estimate", {}, 0))
+    await writer.drain()
+    await reader.read(1000)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await asyncio.sleep(3600)
+
+
+async def _post(where: Where) -> None:
+    reader, writer = await _connect(where, ATTACKER)
+    body = b'{"a":[' + b"{}," * 1_390_000 + b"{}]}"
+    await _ask(reader, writer, "POST", "/v1/campaigns", {"Content-Type": "application/json"}, body)
 
 
 # Memory

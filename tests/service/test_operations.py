@@ -98,6 +98,18 @@ def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(tmp_path,
         assert command(*change, "--closes", "2100-01-01T00:00:00Z")[0] == 0
         assert server.http.get("/v1/campaigns/rooms").json()["closes"] == "2100-01-01T00:00:00Z"
         assert command("campaign", "change", "rooms")[0] == 2
+        # A slip of the pen does not close a campaign for good.
+        for wrong in (["change", "rooms"], ["create", "more", *create[3:]]):
+            code, said = command("campaign", *wrong, "--closes", "2020-01-01T00:00:00Z")
+            assert (code, "2020-01-01T00:00:00Z has passed" in said, "closed for good. Go on?" in said) == (
+                1,
+                True,
+                True,
+            )
+        assert server.status("rooms")["status"] == "open"
+        assert server.http.get("/v1/campaigns/more").status_code == 404
+        assert command("campaign", "create", "more", *create[3:], "--closes", "2020-01-01T00:00:00Z", "--yes")[0] == 0
+        assert server.status("more")["status"] == "closed"
         code, said = command("campaign", "change", "rooms", "--renew", "read-token")
         assert code == 0
         path = "/v1/campaigns/rooms/status"

@@ -1,5 +1,7 @@
 """`sstq campaign`: creates, lists, changes, closes and exports the campaigns of a collector."""
 
+import csv
+import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +33,7 @@ The address and the administrator's token come from --url and --token, or SSTQ_U
 """
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
+_SHOWN_ROWS = 12
 
 _Name = Annotated[str, argument("The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens.")]
 _Url = Annotated[str, option("Use the collector at this address.", "--url", envvar="SSTQ_URL")]
@@ -40,6 +43,7 @@ _Readers = Annotated[
     str | None,
     option("Choose who may read the estimate.", metavar="administrator|token|public", show_default="administrator"),
 ]
+_Yes = Annotated[bool, option("Do not ask.", "--yes")]
 _Terms = Annotated[Path | None, option('Add the terms of this JSON file, such as {"labels": ["home", "work"]}.')]
 
 
@@ -55,6 +59,7 @@ def create(
     readers: _Readers = None,
     shuffling: Annotated[Path | None, option("Let the shuffler of this JSON file mix the messages.")] = None,
     terms: _Terms = None,
+    yes: _Yes = False,
 ) -> None:
     """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
 
@@ -73,6 +78,7 @@ def create(
     with check_usage():
         given = _given(terms, closes=closes, senders=senders, readers=readers, shuffling=mixed)
         made = Campaign.from_dict({"name": name, "mechanism": read_mechanism(mechanism)} | given)
+    _confirm_end(made.terms().get("closes"), yes)
     tokens = _ask("POST", url, "/campaigns", token, made.to_dict())
     link = f"{url.rstrip('/')}/{name}#collector-key={_ask('GET', url, '/key')['key']}"
     if made.shuffling is not None:
@@ -80,8 +86,6 @@ def create(
         _check_shuffler(made, link, url, token)
     facts: Facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link), ("digest", made.digest)]
     show_facts("campaign", facts + _tokens(tokens))
-    if made.status(datetime.now(UTC)) == "closed":
-        note("The closing time has passed: the campaign accepts no messages.")
 
 
 def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -96,7 +100,7 @@ def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 
 def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
-    """Show a campaign's terms, mechanism and counts, and the collector's public key.
+    """Show a campaign's terms, mechanism and counts, the collector's public key, and the newest estimate.
 
     Example: sstq campaign show steps
     """
@@ -107,7 +111,9 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     if "shuffling" in document:
         note("A shuffler mixes the messages when the campaign has closed; until then nothing arrives.")
         facts["shuffler"] = document["shuffling"]
-    show_facts("campaign", _flat(facts))
+    estimate = _ask("GET", url, f"/campaigns/{name}/estimate", token)
+    show_facts("campaign", _flat(facts | {"test": estimate["checks"], "note": estimate["note"]}))
+    _show_estimate(name, estimate["count"], url, token)
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -198,6 +204,7 @@ def change(
     ] = None,
     renew: Annotated[list[str] | None, option("Replace this one.", metavar="send-token|read-token")] = None,
     terms: _Terms = None,
+    yes: _Yes = False,
 ) -> None:
     """Change a campaign's terms, also opens, labels and most_messages. Its mechanism and shuffler cannot change.
 
@@ -214,6 +221,7 @@ def change(
     given = _given(terms, closes=closes, readers=readers, origins=origins, release_every=release_every, renew=new)
     if not given:
         raise WrongUsage("name at least one term to change, such as --closes 2027-03-07T18:00:00Z")
+    _confirm_end(given.get("closes"), yes)
     renewed = _tokens(_ask("PATCH", url, f"/campaigns/{name}", token, given))
     note(f"{name} is changed.")
     show_facts("tokens", renewed)
@@ -223,7 +231,7 @@ def delete(
     name: _Name,
     token: _Token,
     url: _Url = _DEFAULT_URL,
-    yes: Annotated[bool, option("Do not ask.", "--yes")] = False,
+    yes: _Yes = False,
 ) -> None:
     """Delete a campaign and everything collected for it, for good.
 
@@ -248,6 +256,36 @@ def _ask(
         options |= {"headers": {"Content-Type": "application/json"}, "body": json.dumps(document).encode()}
     answer = request(method, f"{url.rstrip('/')}/v1{path}", token=token, **options)
     return answer.json() if answer.content else None
+
+
+def _confirm_end(closes: Any, yes: bool) -> None:
+    """Ask before a campaign is closed for good by a time that has passed."""
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(closes, str) and closes <= now and not yes:
+        typer.confirm(f"{closes} has passed (it is {now}): the campaign would be closed for good. Go on?", abort=True)
+
+
+def _show_estimate(name: str, count: int, url: str, token: str) -> None:
+    """Print the first rows of the newest estimate, which are those of its CSV."""
+    from sstq.client.http import request
+
+    if not count:
+        note("There is no estimate yet.")
+        return
+    content = request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}/estimate?format=csv", token=token).content
+    columns, *rows = csv.reader(io.StringIO(content.decode()))
+    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    cells = [[_cell(row[place]) for place in shown] for row in rows[:_SHOWN_ROWS]]
+    show_table("estimate", [columns[place] for place in shown], cells, f"from {count:,} messages")
+    if len(rows) > _SHOWN_ROWS:
+        note(f"{len(rows) - _SHOWN_ROWS:,} more rows: sstq campaign export {name} --output {name}.csv")
+
+
+def _cell(text: str) -> object:
+    try:
+        return float(text) if "." in text or "e" in text else text
+    except ValueError:  # a label
+        return text
 
 
 def _given(path: Path | None, **terms: Any) -> dict[str, Any]:

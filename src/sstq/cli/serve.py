@@ -13,16 +13,22 @@ from sstq.cli.terminal import note
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
 
-_Folder = Annotated[Path, option("Keep the database and the token here.", "--folder", envvar="SSTQ_FOLDER")]
-_Host = Annotated[str, option("Listen on this address.", envvar="SSTQ_HOST")]
-_Port = Annotated[int, option("Listen on this port; 0 for a free one.", envvar="SSTQ_PORT")]
-_Database = Annotated[str | None, option("Use this database (postgresql+psycopg://…).", envvar="SSTQ_DATABASE")]
-_Unix = Annotated[Path | None, option("Listen on this Unix socket instead.", envvar="SSTQ_UNIX")]
+
+def _variable(name: str) -> dict[str, Any]:
+    """The environment variable of an option, which the help names once for all."""
+    return {"envvar": name, "show_envvar": False}
+
+
+_Folder = Annotated[Path, option("Keep the database and the token here.", "--folder", **_variable("SSTQ_FOLDER"))]
+_Host = Annotated[str, option("Listen on this address.", **_variable("SSTQ_HOST"))]
+_Port = Annotated[int, option("Listen on this port; 0 for a free one.", **_variable("SSTQ_PORT"))]
+_Database = Annotated[str | None, option("Use this database, by its URL.", **_variable("SSTQ_DATABASE"))]
+_Unix = Annotated[Path | None, option("Listen on this Unix socket instead.", **_variable("SSTQ_UNIX"))]
 _BehindProxy = Annotated[
     str,
-    option("Believe a proxy at these addresses who its clients are.", metavar="ADDRESSES", envvar="SSTQ_BEHIND_PROXY"),
+    option("Trust a proxy at these addresses.", metavar="ADDRESSES", **_variable("SSTQ_BEHIND_PROXY")),
 ]
-_Upgrade = Annotated[bool, option("Upgrade a database of an earlier release; copy it first.", "--upgrade")]
+_Upgrade = Annotated[bool, option("Upgrade an older database; copy it first.", "--upgrade")]
 
 
 def serve(
@@ -33,23 +39,16 @@ def serve(
     unix: _Unix = None,
     behind_proxy: _BehindProxy = "",
     upgrade: _Upgrade = False,
-    demo: Annotated[bool, option("Serve a demonstration poll at /demo/.", "--demo", envvar="SSTQ_DEMO")] = False,
+    demo: Annotated[bool, option("Serve a demonstration poll at /demo/.", "--demo", **_variable("SSTQ_DEMO"))] = False,
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
-    The folder is created if it does not exist. The first start stores an administrator token there, readable
-    only by you, and prints it once.
-    `sstq campaign create` creates a campaign, `sstq send` sends to it. Stop with Ctrl-C.
+    The first start makes the folder, stores an administrator token there and prints it once. Stop with Ctrl-C.
 
-    Further settings are environment variables: SSTQ_ADMINISTRATOR_TOKEN, SSTQ_METRICS_TOKEN,
-    SSTQ_MESSAGES_PER_SECOND, SSTQ_BURST, SSTQ_READS_PER_SECOND, SSTQ_FOLD_SECONDS, SSTQ_GRACE_HOURS and
-    SSTQ_LOG_FORMAT.
-
-    Example: sstq serve --folder collector
+    Each option is also a variable: --port is SSTQ_PORT. Variables only: SSTQ_ADMINISTRATOR_TOKEN, SSTQ_METRICS_TOKEN,
+    SSTQ_MESSAGES_PER_SECOND, SSTQ_BURST, SSTQ_READS_PER_SECOND, SSTQ_FOLD_SECONDS, SSTQ_GRACE_HOURS, SSTQ_LOG_FORMAT.
 
     Example: sstq serve --folder collector --demo
-
-    Example: sstq serve --folder collector --behind-proxy 127.0.0.1
     """
     from sstq.service import Settings, create_app
 
@@ -59,12 +58,12 @@ def serve(
 
 def shuffler(
     folder: _Folder,
-    collector: Annotated[str, option("Forward to the collector at this address.", envvar="SSTQ_COLLECTOR")],
+    collector: Annotated[str, option("Forward to the collector at this address.", **_variable("SSTQ_COLLECTOR"))],
     public_url: Annotated[
         str | None,
         option(
             "Sign only campaigns that name this address.",
-            envvar="SSTQ_PUBLIC_URL",
+            **_variable("SSTQ_PUBLIC_URL"),
             show_default="the address that it listens on",
         ),
     ] = None,
@@ -72,7 +71,7 @@ def shuffler(
         str | None,
         option(
             "Refuse a collector without this public key.",
-            envvar="SSTQ_COLLECTOR_KEY",
+            **_variable("SSTQ_COLLECTOR_KEY"),
             show_default="the first one seen",
         ),
     ] = None,
