@@ -178,7 +178,7 @@ def _trusting(certificate: str) -> ssl.SSLContext:
 
 
 def _request(method: str, path: str, headers: dict[str, str], size: int) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: collector", f"Content-Length: {size}"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {size}"]
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
 
 

@@ -248,7 +248,7 @@ def test_a_poll_that_is_there_stays_as_it_is(tmp_path):
     collector = Collector(Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR))
     ensure_poll(collector)
     entry = collector.entries[POLL]
-    collector.save(replace(entry.campaign, most_messages=2), {}, entry)
+    collector.save(replace(entry.campaign, most_messages=2), entry.own, entry)
     ensure_poll(collector)
     (entry,) = collector.entries.values()
     assert entry.campaign.most_messages == 2

@@ -13,6 +13,7 @@ from sstq.client import Campaign
 from sstq.service import Settings
 from sstq.service.administration import change_terms
 from sstq.service.node import Collector
+from sstq.service.terms import OwnTerms
 from tests.service import both
 from tests.service.serving import ADMINISTRATOR
 
@@ -36,10 +37,10 @@ def test_two_administrators_lose_nothing(database_url, monkeypatch):
 
     for number in range(4):
         entry = None
-        collector.save(Campaign(f"steps-{number}", sstq.FrameUnit(dim=3, epsilon=2.0)), {})
+        collector.save(Campaign(f"steps-{number}", sstq.FrameUnit(dim=3, epsilon=2.0)), OwnTerms())
         entry = collector.entries[f"steps-{number}"]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(change_terms, [collector] * 2, [entry] * 2, CHANGES))
         found = collector.entries[f"steps-{number}"]
-        assert (found.campaign.labels, found.release_every, found.stored.closed) == (("a", "b", "c"), 77, True)
+        assert (found.campaign.labels, found.own.release_every, found.stored.closed) == (("a", "b", "c"), 77, True)
     collector.store.close()

@@ -23,6 +23,7 @@ from sstq.service.node import Collector
 from sstq.service.observing import check_health
 from sstq.service.security import Problem
 from sstq.service.store import Upload
+from sstq.service.terms import OwnTerms
 from tests.service.serving import ADMINISTRATOR, packed, serving
 from tests.service.test_upgrade import build, without_shuffled
 
@@ -158,10 +159,10 @@ def test_idle_campaigns_cost_no_queries(collector):
 
     running = Folding(collector)
     running._purge_due = float("inf")
-    collector.save(Campaign("first", MECHANISM), {})
+    collector.save(Campaign("first", MECHANISM), OwnTerms())
     one = asked()
     for number in range(40):
-        collector.save(Campaign(f"more-{number}", MECHANISM), {})
+        collector.save(Campaign(f"more-{number}", MECHANISM), OwnTerms())
     assert asked() == one
 
 
@@ -170,7 +171,7 @@ def test_large_campaigns_have_a_process_of_their_own(collector, monkeypatch):
     monkeypatch.setattr(background, "_is_slow", lambda mechanism: mechanism.dim == 7)
     large = sstq.FrameUnit(dim=7, epsilon=2.0)
     for name, mechanism in (("large", large), ("small", MECHANISM)):
-        collector.save(Campaign(name, mechanism), {})
+        collector.save(Campaign(name, mechanism), OwnTerms())
         collector.store.receive([Upload(name, secrets.token_bytes(16), 5, packed(mechanism))])
     Folding(collector).round()
     assert [results.covered(collector.store).get(name) for name in ("large", "small")] == [None, 5]

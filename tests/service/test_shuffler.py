@@ -337,7 +337,7 @@ def test_the_commands(both, tmp_path):
     assert "are dropped" in run("campaign", "close", "walks")
     collector.wait("walks", 60, "folded")
     shown = run("campaign", "show", "walks")
-    told = dict(line.split("\t") for line in shown.splitlines() if "\t" in line)
+    told = dict(line.split("\t") for line in shown.splitlines() if line.count("\t") == 1)
     assert (told["shuffling crowds 1 people"], told["shuffling crowds 1 delta"]) == ("30", "1e-05")
     assert float(told["shuffling crowds 1 epsilon"]) < float(told["shuffling crowds 1 epsilon if half fake"]) <= 4
     assert (told["shuffling refused foreign"], told["shuffling local epsilon"]) == ("0", "4")

@@ -25,6 +25,7 @@ from sstq.service.node import Collector, RunningCampaign
 from sstq.service.security import AddressLimits, BodyShares, Guard
 from sstq.service.shuffler import Shuffler, ShufflerSettings, Work
 from sstq.service.store import Refusal, Upload
+from sstq.service.terms import OwnTerms
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
@@ -298,7 +299,7 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
     first = Collector(settings)
     closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))
     terms = {"senders": "single-use", "closes": closes}
-    first.save(Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms), {})
+    first.save(Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms), OwnTerms())
     first.store.issue("c", [b"t" * 32, b"u" * 32])
     sent = Upload("c", b"k" * 16, 1, packed(MECHANISM, 1), b"t" * 32)
     assert first.store.receive([sent]) == [1]

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -12,29 +13,29 @@ from fastapi import APIRouter, Body, Header, Request
 from sstq.client.campaigns import Campaign
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
 from sstq.service.common_routes import BINARY_BODY, Named, administrator_router
-from sstq.service.models import Change, NewCampaign
-from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, lasting_terms, take_own
+from sstq.service.models import CHANGE, NEW_CAMPAIGN
+from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, lasting_terms
 from sstq.service.security import BODY, Problem, check_binary
+from sstq.service.terms import OwnTerms, take_asked, take_end, take_renewed
 
 
 def administration_routes(collector: Collector) -> APIRouter:
     """The routes of the administrator."""
     router = administrator_router()
 
-    @router.post("/v1/campaigns", status_code=201)
-    def create(wanted: NewCampaign) -> dict[str, str]:
+    @router.post("/v1/campaigns", status_code=201, openapi_extra=NEW_CAMPAIGN)
+    def create(terms: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
         """Create a campaign and return its shared tokens, which are not stored."""
-        terms = wanted.model_dump(exclude_unset=True, exclude_none=True)
         with _refusing(422):
-            own, campaign = take_own(terms), Campaign.from_dict(terms)
+            own = OwnTerms(**take_asked(terms))
+            campaign = Campaign.from_dict(terms)
         _refuse_batches(campaign)
         with _refusing(409):
             return {"name": campaign.name} | collector.save(campaign, own)
 
-    @router.patch("/v1/campaigns/{name}")
-    def change(entry: Named, wanted: Change) -> dict[str, str]:
+    @router.patch("/v1/campaigns/{name}", openapi_extra=CHANGE)
+    def change(entry: Named, terms: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
         """Change a campaign's terms, renew its shared tokens, or close it for good."""
-        terms = wanted.model_dump(exclude_unset=True)
         if not terms:
             raise Problem(422, "The body must be a JSON object with the fields to change.")
         return change_terms(collector, entry, terms)
@@ -94,8 +95,12 @@ def change_terms(collector: Collector, entry: RunningCampaign, terms: dict[str, 
 
 def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
     """Store the changed terms of a campaign; returns its name and new tokens. ChangedMeanwhile as it says."""
-    closed = {"closed": True} if terms.pop("closed", None) else {}
-    renewed = terms.pop("renew", [])
+    for fixed in ("name", "mechanism", "shuffling"):
+        if fixed in terms:
+            raise Problem(422, f"{fixed}: cannot change; create another campaign.")
+    with _refusing(422):
+        closed = {"closed": True} if take_end(terms) else {}
+        renewed = take_renewed(terms)
     now = collector.clock.now()
     ended = entry.is_closed(now)
     if ended and {"opens", "closes"} & set(terms):
@@ -108,7 +113,7 @@ def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any])
         terms["closes"] = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
         closed = {}
     with _refusing(422):
-        own = take_own(terms)
+        own = replace(entry.own, **take_asked(terms))
         campaign = Campaign.from_dict(entry.campaign.to_dict() | terms)
     if campaign.shuffling is not None and lasting_terms(campaign) != lasting_terms(entry.campaign):
         raise Problem(409, "People agreed to the terms of a shuffled campaign: only its times and readers can change.")

@@ -171,7 +171,7 @@ class Folding(Rounds):
                 if due and not self._stopping.is_set():
                     self.attempt(entries[name], self._renew)
             now = self._node.clock.now()
-            closed = {name: entry.release_every for name, entry in entries.items() if entry.is_closed(now)}
+            closed = {name: entry.own.release_every for name, entry in entries.items() if entry.is_closed(now)}
             results.release_last(store, closed)
         if not self._slow:
             self.purge()
@@ -189,7 +189,7 @@ class Folding(Rounds):
 
     def _renew(self, entry: RunningCampaign) -> None:
         begun = time.monotonic()
-        results.refresh(self._node.store, entry.campaign, entry.release_every, self._run)
+        results.refresh(self._node.store, entry.campaign, entry.own.release_every, self._run)
         pause = min(_ESTIMATE_PAUSE * (time.monotonic() - begun), _LONGEST_PAUSE)
         self._estimate_due[entry.campaign.name] = time.monotonic() + pause
 

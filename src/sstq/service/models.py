@@ -1,19 +1,20 @@
-"""The JSON of the HTTP interface, from which FastAPI makes its OpenAPI document.
+"""What the OpenAPI document says of the JSON of the HTTP interface.
 
-Only types are checked here: `Campaign` checks the terms, with sentences.
+Bodies are described here and checked by `sstq.service.terms`; answers are models, from which FastAPI makes schemas.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from sstq.client.campaigns import NAME_PATTERN, Readers, Senders
+from sstq.client.campaigns import MOST_PEOPLE, NAME_PATTERN, Readers, Senders
 from sstq.service.security import MEDIA_TYPE
+from sstq.service.terms import RENEWABLE
 
 CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
 _Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
-_Time = Annotated[str, Field(examples=["2027-01-31T18:00:00Z"])]
+_TIME = {"type": "string", "examples": ["2027-01-31T18:00:00Z"]}
 _Count = Annotated[int, Field(ge=0)]
 _Numbers = list[float | None]
 _Points = list[Annotated[list[float], Field(min_length=2, max_length=2)]]
@@ -30,40 +31,53 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 """The refusals of all routes."""
 
 
+def _body(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    schema = {"type": "object", "additionalProperties": False, "properties": properties} | more
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Terms(_Model):
-    labels: list[str] | None = None
-    group_labels: list[str] | None = None
-    image_shape: list[int] | None = None
-    opens: _Time | None = None
-    closes: _Time | None = None
-    most_messages: int | None = None
-    senders: Senders = "everybody"
-    readers: Readers = "administrator"
-    origins: Annotated[list[str], Field(description="Origins of web pages that may send; * for any.")] = []
-    release_every: Annotated[
-        int, Field(ge=1, le=10**9, description="Readers see a new estimate after this many messages at least.")
-    ] = 20
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_TERMS = {
+    "labels": _STRINGS,
+    "group_labels": _STRINGS,
+    "image_shape": {"type": "array", "items": {"type": "integer"}},
+    "opens": _TIME,
+    "closes": _TIME,
+    "most_messages": {"type": "integer"},
+    "senders": {"enum": [*get_args(Senders)]},
+    "readers": {"enum": [*get_args(Readers)]},
+    "origins": _STRINGS | {"description": "Origins of web pages that may send; * for any."},
+    "release_every": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_PEOPLE,
+        "description": "Readers see a new estimate after this many messages at least.",
+    },
+}
+NEW_CAMPAIGN = _body(
+    _TERMS
+    | {
+        "name": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
+        "mechanism": {"type": "object", "description": "What `sstq spec` writes."},
+        "shuffling": {"type": "object", "description": "The fields of `sstq.client.Shuffling`."},
+    },
+    required=["name", "mechanism"],
+)
+"""The body that creates a campaign."""
 
-
-class NewCampaign(_Terms):
-    """The terms of a new campaign."""
-
-    name: _Name
-    mechanism: Annotated[dict[str, Any], Field(description="What `sstq spec` writes.")]
-    shuffling: Annotated[dict[str, Any] | None, Field(description="The fields of `sstq.client.Shuffling`.")] = None
-
-
-class Change(_Terms):
-    """The terms to change."""
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
-    closed: Annotated[Literal[True] | None, Field(description="Close the campaign for good.")] = None
-    renew: Annotated[list[Literal["send_token", "read_token"]], Field(description="Replace these.")] = []
+CHANGE = _body(
+    _TERMS
+    | {
+        "closed": {"const": True, "description": "Close the campaign for good."},
+        "renew": {"type": "array", "items": {"enum": [*RENEWABLE]}, "description": "Replace these."},
+    },
+    minProperties=1,
+)
+"""The body that changes one."""
 
 
 class _Crowd(_Model):

@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -28,6 +27,7 @@ from sstq.service.results import raised
 from sstq.service.security import AddressLimits, Problem, is_token, new_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
+from sstq.service.terms import OwnTerms
 
 DEFAULT_PEOPLE = 1_000_000
 """The quota of the token that a campaign with senders="token" is created with, in people."""
@@ -38,8 +38,9 @@ _READ_BURST = 400
 _CLOCK = "clock"
 # The dashboard has paths of these names.
 _RESERVED = {"v1", "health", "metrics", "demo", "dashboard"}
-# What is stored with a campaign's terms and is no part of its document.
-_OWN = ("origins", "release_every", "read_token", "sealing_keys")
+
+
+_FROM_ANYWHERE = OwnTerms(origins=("*",))
 
 
 class ChangedMeanwhile(Exception):  # noqa: N818
@@ -55,9 +56,7 @@ class RunningCampaign:
     document: bytes  # what clients fetch
     signature: str  # the collector's, of the document
     sealing_keys: tuple[bytes, ...] = ()  # public keys that shuffled messages are sealed for, the newest first
-    read_token: bytes | None = None  # the hash of the token of its readers
-    origins: tuple[str, ...] = ("*",)  # of web pages that may send, besides this service's own
-    release_every: int = 20  # readers see a new estimate after this many new messages
+    own: OwnTerms = _FROM_ANYWHERE
 
     @cached_property
     def etag(self) -> str:
@@ -75,7 +74,8 @@ class RunningCampaign:
 
     def is_reader(self, token: str | None) -> bool:
         """Whether this is the token of the campaign's readers."""
-        return self.campaign.readers == "token" and is_token(token, self.read_token)
+        stored = self.own.read_token
+        return self.campaign.readers == "token" and stored is not None and is_token(token, bytes.fromhex(stored))
 
 
 class Node(ABC):
@@ -191,39 +191,37 @@ class Collector(Node):
 
     def _read(self, stored: StoredCampaign) -> RunningCampaign:
         terms = json.loads(stored.terms)
-        own = take_own(terms)
-        keys = tuple(map(bytes.fromhex, own.get("sealing_keys", ())))
+        own = OwnTerms.take(terms)
+        keys = tuple(map(bytes.fromhex, own.sealing_keys))
         campaign = Campaign.from_dict({"name": stored.name, "mechanism": stored.mechanism} | terms)
         document = campaign.document([self.key.public], keys)
-        token = None if "read_token" not in own else bytes.fromhex(own["read_token"])
-        origins, every = tuple(own.get("origins", ())), own.get("release_every", RunningCampaign.release_every)
-        return RunningCampaign(stored, campaign, document, self.key.sign(document), keys, token, origins, every)
+        return RunningCampaign(stored, campaign, document, self.key.sign(document), keys, own)
 
     def save(
         self,
         campaign: Campaign,
-        own: Mapping[str, Any],
+        own: OwnTerms,
         entry: RunningCampaign | None = None,
         renewed: Collection[str] = (),
         **columns: bool,
     ) -> dict[str, str]:
-        """Store a new campaign, or new terms of an existing one, with what its clients need not know (`origins`, …).
+        """Store a new campaign, or new terms of an existing one.
 
         Returns its shared tokens that are new, which are not stored. ValueError if the name is taken, ChangedMeanwhile
         if the existing campaign is no longer `entry`.
         """
         if campaign.name in _RESERVED:
             raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
-        kept, tokens = ({} if entry is None else take_own(json.loads(entry.stored.terms))) | dict(own), {}
-        if campaign.readers == "token" and ("read_token" in renewed or "read_token" not in kept):
+        tokens = {}
+        if campaign.readers == "token" and ("read_token" in renewed or own.read_token is None):
             tokens["read_token"] = new_token()
-            kept["read_token"] = token_hash(tokens["read_token"]).hex()
+            own = replace(own, read_token=token_hash(tokens["read_token"]).hex())
         if entry is None and campaign.shuffling is not None:
             # For as long as it runs: whoever seals for another key could be told apart.
             key = SealingKey.generate()
             self.store.setting(_sealing_setting(key.public), lambda: key.secret)
-            kept["sealing_keys"] = [key.public.hex()]
-        terms = rfc8785.dumps(campaign.terms() | kept).decode()
+            own = replace(own, sealing_keys=(key.public.hex(),))
+        terms = rfc8785.dumps(campaign.terms() | own.as_json()).decode()
         try:
             if entry is None:
                 self.store.create(campaign.name, campaign.mechanism, terms)
@@ -290,15 +288,6 @@ class Collector(Node):
     def forget_sealing_keys(self, entry: RunningCampaign) -> None:
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
-
-
-def take_own(terms: dict[str, Any]) -> dict[str, Any]:
-    """Take what is no part of a campaign's document out of its terms; ValueError if it is not valid."""
-    own = {name: terms.pop(name) for name in _OWN if name in terms}
-    for origin in own.get("origins", ()):
-        if origin != "*" and not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
-            raise ValueError(f"origins must be such as https://poll.example, or *, got {origin!r:.100}")
-    return own
 
 
 def lasting_terms(campaign: Campaign) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sstq.client.campaigns import NAME_PATTERN, Campaign
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import Choice, MultiChoice, Number
 from sstq.service.node import Collector
+from sstq.service.terms import OwnTerms
 
 POLL = "demo-poll"
 """The name of the campaign."""
@@ -63,7 +64,7 @@ def ensure_poll(collector: Collector) -> None:
         return
     survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
     campaign = Campaign(POLL, survey, senders="everybody", readers="public")
-    collector.save(campaign, {"release_every": 5})
+    collector.save(campaign, OwnTerms(release_every=5))
 
 
 def demo_link(collector: Collector) -> str:

@@ -155,7 +155,7 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
                 folded=own.folded if seen else shown,
                 covered=shown,
                 released=released.get(name, 0),
-                release_every=entry.release_every,
+                release_every=entry.own.release_every,
                 tokens_issued=own.issued if seen else None,
                 tokens_unspent=own.unspent if seen else None,
                 shuffling=shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
     origin, host = (found.get(name, b"").decode("latin-1") for name in (b"origin", b"host"))
     if not origin or origin.partition("://")[2] == host:
         return {}
-    if "*" not in entry.origins and origin not in entry.origins:
+    if "*" not in entry.own.origins and origin not in entry.own.origins:
         raise Problem(
             403,
             f"Pages of {origin} may not send to this campaign; its owner allows them with "
