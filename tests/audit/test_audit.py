@@ -13,7 +13,7 @@ import sstq
 from sstq.audit import ExactAudit, check_encoder, empirical_audit, exact_audit, worst_pairs
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, exp_upper, log_interval, log_upper
-from sstq.mechanisms.laws import Law, law_from_dict, mass
+from sstq.mechanisms.laws import EitherLaw, Law, law_from_dict, mass
 from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import EXACT, build
 from tests.contract.test_mutants import AsksForMoreOnZero
@@ -43,6 +43,17 @@ def test_cells_share_out_all_words(case):
         assert all(0 <= low <= high < TOTAL for box in boxes for low, high in box)
 
 
+# One of two candidates, with odds of 3 to 1.
+COIN = Law("two-level", 2, [(1, 3 * (TOTAL // 4))])
+
+
+def test_a_message_that_tells_its_draw_is_as_private_as_the_worst_draw():
+    worse = Law("two-level", 2, [(1, 7 * (TOTAL // 8))])
+    for parts in ([COIN, worse], [worse, COIN]):
+        assert EitherLaw(parts).ratio() == worse.ratio() == 7 > COIN.ratio()
+        assert EitherLaw(parts, [Fraction(1, 10**9), 1 - Fraction(1, 10**9)]).ratio() == 7
+
+
 @pytest.mark.parametrize(
     "refused",
     [
@@ -59,6 +70,11 @@ def test_cells_share_out_all_words(case):
         lambda: law_from_dict({"kind": "two-level", "size": 2, "weights": [[1]]}),
         lambda: law_from_dict({"kind": "round", "size": 2, "weights": []}),
         lambda: law_from_dict([]),
+        lambda: EitherLaw([COIN, COIN], [Fraction(1, 2), Fraction(1, 3)]),
+        lambda: EitherLaw([COIN, COIN], [Fraction(3, 2), Fraction(-1, 2)]),
+        lambda: EitherLaw([COIN, COIN], [Fraction(1)]),
+        lambda: EitherLaw([]),
+        lambda: EitherLaw([Law("flat", 2, [(3 * (TOTAL // 4), TOTAL // 4)])]),
     ],
 )
 def test_laws_that_are_none_are_refused(refused):

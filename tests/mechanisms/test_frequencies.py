@@ -8,6 +8,8 @@ import pytest
 
 import sstq
 from sstq.mechanisms.answers import answer
+from sstq.mechanisms.frequencies import FrequencyEstimate
+from sstq.mechanisms.subsets import HitRates
 from tests.contract.cases import reread
 from tests.scripted import law_of
 
@@ -149,6 +151,21 @@ def test_regions_cover_all_shares_at_once(categories, epsilon, people, seed):
         found = found_from(mechanism, rng.choice(categories, size=people, p=shares), rng)
         covered += bool(np.all(np.abs(found.shares - shares) <= found.region(0.95).half_width))
     assert covered / rounds >= 0.95 - 6 * (0.95 * 0.05 / rounds) ** 0.5
+
+
+@pytest.mark.parametrize("rate", [0.002, 0.005, 0.02, 0.1, 0.3])
+def test_intervals_of_rare_hits_cover_by_enumeration(rate):
+    """All numbers of hits of 50 messages: how likely it is that the interval of one share holds the truth."""
+    people, own, other = 50, 0.9, rate
+    for share in (0.0, 0.01, 0.1, 0.5):
+        truth = other + share * (own - other)
+        covered = 0.0
+        for hits in range(people + 1):
+            values, errors = HitRates(own, other).shares(np.array([float(hits)]), people)
+            found = FrequencyEstimate(values, errors, people, own=own, other=other)
+            if abs(found.shares[0] - share) <= found.region(0.95).half_width[0]:
+                covered += math.comb(people, hits) * truth**hits * (1 - truth) ** (people - hits)
+        assert covered >= 0.94
 
 
 def test_one_message_has_no_error_and_projected_shares_are_shares(seed):

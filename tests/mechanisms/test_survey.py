@@ -379,6 +379,10 @@ def test_tampered_documents_are_refused():
     ):
         with pytest.raises(ValueError, match=r"."):
             reread(survey, **change)
+    # Draws this near to those of the weights are those of another machine, as long as they sum to all words.
+    for by in (1, -1):
+        with pytest.raises(ValueError, match="sum to 2"):
+            reread(survey, draws=[*data["draws"][:-1], str(int(data["draws"][-1]) + by)])
     with pytest.raises(ValueError, match="answer to question 0 must be below"):
         survey.messages_from_columns((np.array([300]), np.array([0])), True)
 
