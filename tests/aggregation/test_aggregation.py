@@ -81,10 +81,27 @@ def test_foreign_messages_change_nothing():
 
 
 def test_overflow_is_refused():
-    aggregator = aggregate(sample(5))
-    aggregator._count = 2**32 - 3
+    mechanism = sstq.FrameUnit(4, 1.0, frame_size=4)
+    aggregator = mechanism.aggregator().update_counts({"row": [0]}, [2**32 - 3])
+    for more in (lambda: aggregator.update_counts({"row": [1]}, [4]), lambda: aggregator.merge(aggregate_row(4))):
+        with pytest.raises(ValueError, match=r"at most 2\^32 messages"):
+            more()
+    aggregator.merge(aggregate_row(3))
+    assert aggregator.count == 2**32
+
     with pytest.raises(ValueError, match=r"at most 2\^32 messages"):
-        aggregator.update(sample(5))
+        aggregator.update(mechanism.encode(np.ones(4)))
+
+
+def aggregate_row(count):
+    return sstq.FrameUnit(4, 1.0, frame_size=4).aggregator().update_counts({"row": [2]}, [count])
+
+
+def test_an_aggregator_does_not_count_itself_twice():
+    aggregator = aggregate(sample(5))
+    with pytest.raises(ValueError, match="merged with itself"):
+        aggregator.merge(aggregator)
+    assert aggregator.count == 5
 
 
 def test_a_failed_save_leaves_the_old_state(tmp_path, monkeypatch):

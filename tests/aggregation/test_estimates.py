@@ -1,6 +1,7 @@
 """Regions of estimates: both kinds hold the mean as often as they say, with what frames leave."""
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -53,6 +54,18 @@ def test_regions_grow_with_their_level_and_fewer_directions():
     # Rank one is Student's own quantile, 2.5808 for 999 degrees of freedom.
     rank_one = replace(estimate, directions=1.0).region(0.99)
     assert rank_one.radius == pytest.approx(2.5808 * 0.5**0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_the_box_is_sidaks_with_the_bias_of_frames(level):
+    """Of many messages, so that Student's law is the normal one; bias spreads over its own directions."""
+    error, bias = np.array([0.1, 0.3, 0.2, 0.5]), 0.4
+    estimate = Estimate(np.zeros(4), error, count=2**32)
+    quantile = NormalDist().inv_cdf((1 + level ** (1 / 4)) / 2)
+    np.testing.assert_allclose(estimate.region(level).half_width, quantile * error, rtol=1e-6)
+    biased = replace(estimate, stderr=np.sqrt(error**2 + bias**2 / 4), frame_bias=bias, bias_directions=3)
+    expected = quantile * np.sqrt(error**2 + bias**2 / 3)
+    np.testing.assert_allclose(biased.region(level).half_width, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("dim", "tolerance"), [(5, 1e-9), (64, 1e-9), (200, 0.15)])

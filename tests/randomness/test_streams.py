@@ -78,6 +78,15 @@ def test_choose_takes_the_smallest_words_in_ascending_order():
         np.testing.assert_array_equal(streams.choose(3, "columns", chosen, 50), expected)
 
 
+def test_of_equal_words_the_smaller_places_are_chosen(monkeypatch):
+    """64-bit words are hardly ever equal, but the definition says what holds then."""
+    keys = np.array([3, 1, 2, 2, 2, 5], dtype=np.uint64)
+    monkeypatch.setattr(streams, "words", lambda *_: keys)
+    for chosen in range(1, 7):
+        expected = np.sort(np.argsort(keys, kind="stable")[:chosen])
+        np.testing.assert_array_equal(streams.choose(0, "columns", chosen, 6), expected)
+
+
 def test_purposes_and_seeds_give_different_streams():
     streams_seen = {tuple(streams.words(s, p, 4).tolist()) for s in (0, 1, 2**64 - 1) for p in ("signs1", "columns")}
     assert len(streams_seen) == 6
