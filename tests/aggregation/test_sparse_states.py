@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sstq
+from sstq.aggregation.sparse_counts import SparseAggregator
 
 # 36 messages in the pairs 0 to 17, and 55 in the pairs 0 to 27, of which the last has one.
 EVEN = sstq.Frequencies(9, 1.0)
@@ -13,7 +14,9 @@ ODD = sstq.Frequencies(11, 1.0)
 
 
 def restored(mechanism, rows, count):
-    return type(mechanism.aggregator()).from_sums(mechanism, np.array(rows, dtype=np.int64).reshape(-1, 3), count)
+    return SparseAggregator.from_sums(
+        mechanism.aggregator().estimator, np.array(rows, dtype=np.int64).reshape(-1, 3), count
+    )
 
 
 def test_the_sums_of_messages_are_taken_over(seed):
@@ -44,20 +47,20 @@ def test_the_sums_of_messages_are_taken_over(seed):
     ],
 )
 def test_other_sums_are_refused(rows, count):
-    assert EVEN.aggregator().limit == 36
+    assert EVEN.aggregator().estimator.limit == 36
     with pytest.raises(ValueError, match=r"its sums"):
         restored(EVEN, rows, count)
 
 
 def test_the_message_that_a_last_pair_does_not_have_is_refused():
-    assert ODD.aggregator().limit == 55
+    assert ODD.aggregator().estimator.limit == 55
     with pytest.raises(ValueError, match="does not have"):
         restored(ODD, [[27, 0, 1]], 1)
 
 
 def test_tables_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="three columns"):
-        type(EVEN.aggregator()).from_sums(EVEN, np.zeros((2, 2), dtype=np.int64), 0)
+        SparseAggregator.from_sums(EVEN.aggregator().estimator, np.zeros((2, 2), dtype=np.int64), 0)
 
 
 def test_equal_messages_add_up_in_any_partition(seed):
