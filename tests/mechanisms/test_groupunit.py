@@ -314,7 +314,7 @@ def test_means_of_groups_hold_with_few_people(seed):
     truth = numbers.reshape(4, 2).mean(axis=1)
     records = survey._check_vectors({"g": np.repeat(np.arange(4), 2), "x": numbers})
     for _ in range(300):
-        sent = survey._encode_slots(records[rng.choice(8, 30, p=own)], bit_source(rng), None, None, 1)
+        sent = survey._encode_slots(records[rng.choice(8, 30, p=own)], bit_source(rng), None, 1)
         low, high = survey.aggregator().update(sent).mean()["q"].interval()
         missed += bool(np.any((low > truth) | (high < truth)))
     assert missed <= 21

@@ -97,6 +97,7 @@ class FrequencyEstimator(SparseEstimator):
             sums.count,
             sums.simulated,
             messages=self.source.messages,
+            directions=self.sets.categories - 1,  # shares sum to 1, and their errors to 0
             own=rates.own,
             other=rates.other,
         )

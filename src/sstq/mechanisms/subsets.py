@@ -81,6 +81,14 @@ def rates_of(own: float, points: int, width: int) -> HitRates:
     return HitRates(own, (width - own) / (points - 1))
 
 
+class HitLaw(NamedTuple):
+    """How often a message holds a category, the own one with another, and two other ones."""
+
+    rates: HitRates
+    own_pair: float
+    pair: float
+
+
 @dataclass(frozen=True)
 class _Sets:
     """The messages of a draw: sets of `width` of some `points`, of which the first are the categories."""
@@ -94,6 +102,13 @@ class _Sets:
     def rates(self) -> HitRates:
         """How often the set holds the own category, and any other one."""
         return rates_of(self.draw.threshold / TOTAL, self.points, self.width)
+
+    @property
+    def law(self) -> HitLaw:
+        """The rates of categories and of pairs; of affine sets those of pairs are over all pairs."""
+        own, others, more = self.rates.own, self.points - 1, self.width - 1
+        pair = (own * (more - 1) + (1 - own) * self.width) * more / (others * max(1, others - 1))
+        return HitLaw(self.rates, own * more / others, pair)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from sstq.aggregation import Estimate
 from sstq.aggregation.estimates import student
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.subsets import HitLaw
+from sstq.mechanisms.survey.bands import distribution_band
 
 _QUARTILES = (0.25, 0.5, 0.75)
 
@@ -94,13 +96,13 @@ class NumberEstimate(QuestionEstimate):
     Attributes:
         edges: the ends of the bins.
         covariance: the covariances of the errors of `estimate`, (bins, bins).
-        of_one: these covariances from one message that is uniform.
+        law: how often a message holds its own category and others.
         exact: whether a bin is one number, its middle (`Count`).
     """
 
     edges: Floats
     covariance: Floats
-    of_one: Floats
+    law: HitLaw
     exact: bool = False
 
     @property
@@ -147,19 +149,16 @@ class NumberEstimate(QuestionEstimate):
     def cdf_band(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return a band that contains the whole distribution function at the bins' upper ends.
 
-        It is around the raw estimate, with Šidák's quantile, and is widened where it would not hold the isotonic one.
-        As in the interval of Agresti and Coull, z² messages that are uniform are added, so that it holds for few people
-        as well. The last end has no error: all numbers are within the bounds. From too few answers for an estimate, the
-        band is everything.
+        It has Šidák's quantile (`sstq.mechanisms.survey.bands`), and is widened where it would not hold the isotonic
+        estimate. The last end has no error: all numbers are within the bounds. From too few answers for an estimate,
+        the band is everything.
         """
         if np.isnan(self.cdf).any():
             return np.append(np.zeros(len(self.cdf) - 1), 1.0), np.ones(len(self.cdf))
         z = student(level, len(self.items) - 1, self.count)
-        covariance = (self.covariance + self.of_one * (z / self.count) ** 2).cumsum(axis=0).cumsum(axis=1)
-        raw, reach = np.cumsum(self.estimate), z * np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-        low, high = np.minimum(raw - reach, self.cdf), np.maximum(raw + reach, self.cdf)
-        low[-1] = high[-1] = 1.0
-        return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+        cumulated = self.answered[0] * np.cumsum(self.estimate)[:-1]
+        low, high = distribution_band(cumulated, self.answered[0], self.count, self.law, z)
+        return np.minimum(np.append(low, 1.0), self.cdf), np.maximum(np.append(high, 1.0), self.cdf)
 
     def quantile(self, share: float, level: float = 0.95) -> Interval:
         """Return a quantile of the (clamped) numbers, interpolated within its bin.
@@ -168,8 +167,10 @@ class NumberEstimate(QuestionEstimate):
         ends of bins, or at whole numbers.
 
         Examples:
-            >>> result = NumberEstimate("x", ("a", "b"), np.array([0.5, 0.5]), np.zeros(2), 10, "answers",
-            ...     edges=np.array([0.0, 1.0, 2.0]), covariance=np.zeros((2, 2)), of_one=np.zeros((2, 2)))
+            >>> from sstq.mechanisms.subsets import HitRates
+            >>> law = HitLaw(HitRates(1.0, 0.0), 0.0, 0.0)  # without noise
+            >>> result = NumberEstimate("x", ("a", "b"), np.array([0.5, 0.5]), np.zeros(2), 1000, "answers",
+            ...     (1.0, 0.0), edges=np.array([0.0, 1.0, 2.0]), covariance=np.zeros((2, 2)), law=law)
             >>> tuple(map(float, result.quantile(0.25)))
             (0.5, 0.0, 1.0)
         """

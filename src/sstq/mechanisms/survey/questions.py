@@ -198,7 +198,8 @@ class MultiChoice(_Labelled):
         # Labels that are drawn come from different people.
         values, errors = (np.array([getattr(e, which)[-1] for e in estimates]) for which in ("value", "stderr"))
         known = next((e for e in estimates if isinstance(e, FrequencyEstimate)), first)
-        drawn = replace(known, value=values, stderr=errors, count=min(e.count for e in estimates))
+        count = min(e.count for e in estimates)
+        drawn = replace(known, value=values, stderr=errors, count=count, directions=None)
         return _shares(name, self.labels, values, drawn, 0.0)
 
 
@@ -249,11 +250,10 @@ class Ranged(SurveyQuestion):
         # To first order the errors of the ratios are these sums of the errors of all shares.
         sums = np.column_stack([np.eye(len(self._items)), shares.estimate]) / shares.answered[0]
         counted = aggregator.estimator
-        errors = counted.covariance(aggregator.counted()), counted.uniform_covariance
-        covariance, of_one = (sums @ each @ sums.T for each in errors)
+        covariance = sums @ counted.covariance(aggregator.counted()) @ sums.T
         more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
-        exact = isinstance(self, Count)
-        return NumberEstimate(**(vars(shares) | more), covariance=covariance, of_one=of_one, exact=exact)
+        law, exact = counted.sets.law, isinstance(self, Count)
+        return NumberEstimate(**(vars(shares) | more), covariance=covariance, law=law, exact=exact)
 
 
 @dataclass(frozen=True)
@@ -501,8 +501,8 @@ class By(AnyQuestion):
             middle, limits = value.middle, (value.low, value.high)
         means, errors = middle + first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
         answered = 1 - float(first.shares[-1]), float(first.shares_stderr[-1])
-        more = {"answered": answered, "limits": limits, "middle": middle}
-        return GroupMeans(name, items, means, errors, first.count, "answers", raw=first, **more)
+        known = name, items, means, errors, first.count, "answers", answered, limits
+        return GroupMeans(*known, raw=first, middle=middle)
 
 
 Question = SurveyQuestion | Mean | By
