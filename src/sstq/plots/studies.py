@@ -25,3 +25,36 @@ def draw_words(result: Any, level: float, most: int) -> Any:
     axes.set_title(title, fontsize=10)
     tidy(axes)
     return figure
+
+
+def draw_range(result: Any, level: float) -> Any:
+    """Draw the coordinates of a mean with their intervals; returns the figure."""
+    half_width = result.region(level).half_width
+    figure = new_figure(6.4, 3.2, layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(result.mean))
+    axes.bar(places, result.mean, width=0.85, color=ACCENT, alpha=0.75)
+    axes.vlines(places, result.mean - half_width, result.mean + half_width, color=INK, linewidth=1)
+    axes.axhline(0, color=INK, linewidth=0.6)
+    axes.set_xlabel("coordinate")
+    clipped = f"clip {result.clip:.3g}, {100 * result.beyond[0]:.2g} % beyond"
+    axes.set_title(f"{result.people:,} people, total ε = {result.epsilon:g}, {clipped}", fontsize=10)
+    tidy(axes)
+    return figure
+
+
+def draw_bounds(result: Any) -> Any:
+    """Draw a line per column between its bounds; returns the figure."""
+    figure = new_figure(6.4, 1.0 + 0.5 * max(2, len(result.bounds)), layout="constrained")
+    axes = figure.subplots()
+    for place, (low, high) in enumerate(result.bounds.values()):
+        axes.hlines(place, 0, 1, color=ACCENT, linewidth=3)
+        for at, end, side in ((0, low, "right"), (1, high, "left")):
+            axes.text(at + 0.02 * (2 * at - 1), place, f"{end:,.4g}", ha=side, va="center", fontsize=10, color=INK)
+    axes.set_yticks(range(len(result.bounds)), list(result.bounds))
+    axes.set(xlim=(-0.35, 1.35), ylim=(len(result.bounds) - 0.5, -0.5), xticks=[])
+    axes.set_title(f"Bounds from {result.people:,} people, total ε = {result.epsilon:g}", fontsize=10)
+    tidy(axes)
+    axes.spines[["bottom", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return figure

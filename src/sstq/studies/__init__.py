@@ -4,14 +4,23 @@ server: question (JSON) ──▶ device: answer, one message ──▶ server: 
 """
 
 from sstq.studies.base import Study, StudyPlan, register_study
+from sstq.studies.columns import ColumnRange, ColumnsQuestion
 from sstq.studies.questions import Question, answer, register_question
-from sstq.studies.results import WordsResult
+from sstq.studies.range import NormQuestion, Range, VectorQuestion
+from sstq.studies.results import BoundsResult, RangeResult, WordsResult
 from sstq.studies.words import Words, WordsQuestion
 
 __all__ = [
+    "BoundsResult",
+    "ColumnRange",
+    "ColumnsQuestion",
+    "NormQuestion",
     "Question",
+    "Range",
+    "RangeResult",
     "Study",
     "StudyPlan",
+    "VectorQuestion",
     "Words",
     "WordsQuestion",
     "WordsResult",

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.aggregation import Estimate, Region
+
 Floats = NDArray[np.float64]
 
 
@@ -126,3 +128,85 @@ def _found(chance: Floats, group: NDArray[np.int64], tested: Sequence[int], fals
     order = np.argsort(weighed, kind="stable")
     passed = np.flatnonzero(weighed[order] <= false_share * np.arange(1, len(order) + 1))
     return order[: passed[-1] + 1] if len(passed) else order[:0]
+
+
+@dataclass(frozen=True, repr=False)
+class RangeResult:
+    """A mean of vectors whose range nobody knew.
+
+    Attributes:
+        estimate: the mean, with the errors of noise alone.
+        bias: the most that clipping may have moved it, from the norms that people told.
+        clip: the largest distance from `centre` that counts; farther vectors are moved to it.
+        centre: what was subtracted from the vectors; zero if nothing was.
+        beyond: the share of people beyond the clip, and the standard error of one bin of norms.
+        people: the number of people who answered.
+        epsilon: the total ε per person.
+    """
+
+    estimate: Estimate
+    bias: float
+    clip: float
+    centre: Floats
+    beyond: tuple[float, float]
+    people: int
+    epsilon: float
+
+    def __repr__(self) -> str:
+        size = float(np.linalg.norm(self.mean))
+        error = float(np.linalg.norm(self.estimate.stderr))
+        clipped = f"clip {self.clip:.3g}, {100 * self.beyond[0]:.2g} % beyond"
+        told = f"{self.people:,} people at a total ε of {self.epsilon:g}"
+        return f"<Mean of {told}: norm {size:.4g} ± {error:.2g}, {clipped}>"
+
+    @property
+    def mean(self) -> Floats:
+        """The mean, (dim,)."""
+        return self.estimate.value
+
+    def region(self, level: float = 0.95) -> Region:
+        """Return the region of the mean of all vectors, with what clipping may have moved it."""
+        noise = self.estimate.region(level)
+        return Region(level, noise.radius + self.bias, noise.half_width + self.bias)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`)."""
+        half_width = self.region(level).half_width
+        return frame({"mean": self.mean, "stderr": self.estimate.stderr, "half_width": half_width})
+
+    def plot(self, *, level: float = 0.95) -> Any:
+        """Draw every coordinate with its interval; returns the Matplotlib figure."""
+        from sstq.plots.studies import draw_range
+
+        return draw_range(self, level)
+
+
+@dataclass(frozen=True)
+class BoundsResult:
+    """Bounds of columns that nobody knew.
+
+    Attributes:
+        bounds: the least and the largest value by column, for the argument `bounds` of mechanisms.
+        beyond: the share of people beyond them, by column; unbiased, so it may be negative.
+        stderr: its standard error.
+        people: the number of people who answered.
+        epsilon: the total ε per person.
+    """
+
+    bounds: dict[str, tuple[float, float]]
+    beyond: dict[str, float]
+    stderr: dict[str, float]
+    people: int
+    epsilon: float
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row per column: column, low, high, beyond and its stderr."""
+        low, high = zip(*self.bounds.values(), strict=True)
+        left = {"beyond": list(self.beyond.values()), "stderr": list(self.stderr.values())}
+        return frame({"column": list(self.bounds), "low": low, "high": high} | left)
+
+    def plot(self) -> Any:
+        """Draw the bounds of every column on one scale per column; returns the Matplotlib figure."""
+        from sstq.plots.studies import draw_bounds
+
+        return draw_bounds(self)

@@ -1,0 +1,191 @@
+"""Bounds for the columns of a table: a cohort tells the order of magnitude of one column, a second where it ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sstq.aggregation import Aggregator
+from sstq.checks import check_argument
+from sstq.mechanisms.survey import Number, Survey
+from sstq.studies.base import Study, StudyPlan, register_study
+from sstq.studies.bins import Floats
+from sstq.studies.questions import Question, register_question, require
+from sstq.studies.range import Range
+from sstq.studies.results import BoundsResult
+
+# Bins of a factor 2 from 1e-9 to 1e9, for each sign, and one for what is nearer to zero; then bins of equal width.
+_SMALLEST, _DOUBLINGS, _FINE = 1e-9, 60, 64
+_LARGEST = 1e100
+# The share of people who tell the order of magnitude, and what counts as surely there among all bins and their sums.
+_ORDERS, _SURE = 0.3, 4.75
+# The share of the people beyond each end, if it can be told so exactly.
+_BEYOND = 0.005
+# Orders beyond those that are surely there, where a tail may be.
+_TAIL = 3
+
+
+@register_question
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ColumnsQuestion(Question):
+    """In which bin the value of one column is, which the device draws.
+
+    Attributes:
+        columns: the names of the columns.
+        ends: the least and the largest value of each column's bins; an empty list for bins of a factor 2.
+    """
+
+    kind = "columns"
+    mechanism: Survey
+    columns: Sequence[str]
+    ends: Sequence[Sequence[float]]
+
+    def check(self) -> None:
+        """Check the fields."""
+        named = isinstance(self.columns, list) and isinstance(self.ends, list) and len(self.columns) == len(self.ends)
+        require(named, "columns and ends must be lists of one length")
+        for pair in self.ends:
+            fine = isinstance(pair, list) and len(pair) in (0, 2) and all(type(end) in (int, float) for end in pair)
+            fine = fine and (not pair or -_LARGEST <= pair[0] < pair[1] <= _LARGEST)
+            require(fine, f"ends must be pairs of numbers up to {_LARGEST:g}, or empty, got {pair!r}")
+        wanted = {name: Number(0, count, bins=count) for name, count in self._bins.items()}
+        asked = isinstance(self.mechanism, Survey) and self.mechanism.questions == wanted
+        require(asked, "mechanism must be a survey of the bins of these columns")
+
+    @property
+    def _bins(self) -> dict[str, int]:
+        return {name: _FINE if pair else 2 * _DOUBLINGS + 1 for name, pair in zip(self.columns, self.ends, strict=True)}
+
+    @cached_property
+    def edges(self) -> dict[str, Floats]:
+        """The ends of the bins of each column."""
+        sizes = _SMALLEST * 2.0 ** np.arange(_DOUBLINGS + 1)
+        orders = np.concatenate([-sizes[::-1], sizes])
+        return {
+            name: np.linspace(pair[0], pair[1], _FINE + 1) if pair else orders
+            for name, pair in zip(self.columns, self.ends, strict=True)
+        }
+
+    def held(self, values: Sequence[Any]) -> dict[str, list[float | None]]:
+        """The middle of each value's bin, by column; None for what is no finite number."""
+        return {name: [self._place(value, name, edges) for value in values] for name, edges in self.edges.items()}
+
+    @staticmethod
+    def _place(record: Any, name: str, edges: Floats) -> float | None:
+        value = record.get(name) if isinstance(record, Mapping) else None
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if not math.isfinite(number):
+            return None
+        place = int(np.searchsorted(edges, number, side="right")) - 1
+        return min(max(place, 0), len(edges) - 2) + 0.5
+
+
+@register_study
+class ColumnRange(Range):
+    """Find bounds for the columns of a table, so that nobody need know them.
+
+    30 % of the people tell the order of magnitude of one column, which the device draws; the others in which of 64
+    bins their value is, from the least to the largest order that is surely there. The result is `bounds=` for
+    mechanisms, and the share of people beyond them.
+
+    Args:
+        epsilon: the ε of a person's only message, and so the person's total.
+        columns: the names of the columns.
+
+    Examples:
+        >>> rng = np.random.default_rng(1)
+        >>> people = [{"age": age} for age in rng.normal(45, 10, 20_000)]
+        >>> found = Range(columns=["age"], epsilon=3.0).simulate(people, rng=1)
+        >>> low, high = found.bounds["age"]
+        >>> -5 < low < 30, 60 < high < 100
+        (True, True)
+    """
+
+    kind = "columns"
+
+    def __init__(self, epsilon: float, *, columns: Sequence[str]) -> None:
+        names = list(columns)
+        fine = bool(names) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+        require(fine, f"columns must be different names, got {names!r}")
+        Study.__init__(self, epsilon=check_argument("epsilon", epsilon), columns=names)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Orders of magnitude, then ends."""
+        return dict([("orders", _ORDERS), ("ends", 1 - _ORDERS)][len(self.learned) :])
+
+    def ask(self, cohort: str, people: int) -> ColumnsQuestion:  # noqa: ARG002
+        """Ask for bins of a factor 2, or within what is surely there."""
+        names = self.options["columns"]
+        ends = [self.learned[0]["ends"][name] for name in names] if self.learned else [[] for _ in names]
+        bins = {name: _FINE if pair else 2 * _DOUBLINGS + 1 for name, pair in zip(names, ends, strict=True)}
+        numbers = {name: Number(0, count, bins=count) for name, count in bins.items()}
+        survey = Survey(self.options["epsilon"], numbers, people=people)
+        return ColumnsQuestion(study=self.identifier, mechanism=survey, columns=names, ends=ends)
+
+    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
+        """Keep the ends of what is surely there, or the ends that leave few people beyond."""
+        result: Any = aggregator.mean()
+        ends, left = {}, {}
+        find = _sure_ends if cohort == "orders" else _likely_ends
+        for name, edges in question.edges.items():
+            shares, error = result[name].estimate, float(np.max(result[name].stderr))
+            if not (np.all(np.isfinite(shares)) and math.isfinite(error)):
+                shares, error = np.zeros(len(edges) - 1), 1.0
+            first, end = find(shares, error)
+            ends[name] = [float(edges[first]), float(edges[end])]
+            left[name] = [float(1 - shares[first:end].sum()), error * math.sqrt(end - first)]
+        return {"people": aggregator.count, "ends": ends, "beyond": left}
+
+    def conclude(self) -> Any:
+        """Return the bounds."""
+        first, last = self.learned
+        bounds = {name: (low, high) for name, (low, high) in last["ends"].items()}
+        # Those whom the first cohort left out are at the ends of the second one's bins.
+        beyond = {name: first["beyond"][name][0] + last["beyond"][name][0] for name in bounds}
+        stderr = {name: math.hypot(first["beyond"][name][1], last["beyond"][name][1]) for name in bounds}
+        return BoundsResult(bounds, beyond, stderr, first["people"] + last["people"], self.options["epsilon"])
+
+    def plan(self, people: int) -> StudyPlan:
+        """Tell the error of the share of people beyond an end."""
+        people, sizes = check_argument("people", people, of="clients"), self.cohort_sizes(people)
+        asked: Any = self.ask("orders", 1).mechanism.parts[0].mechanism
+        rates = asked.sets.rates
+        error = math.sqrt(rates.variance_at(0.0) * len(self.options["columns"]) / max(1, sizes["orders"]))
+        if 4 * _SURE * error > 1:
+            needed = math.ceil(people * (4 * _SURE * error) ** 2)
+            return StudyPlan(people, sizes, problem=f"too few people to find the columns' orders; {needed:,} would do")
+        return StudyPlan(people, sizes, error, "the error of the share of people in a bin")
+
+
+def _sure_ends(shares: Floats, error: float) -> tuple[int, int]:
+    """The likely bins near those that are surely there, alone or with their neighbours."""
+    sure = np.zeros(len(shares), dtype=bool)
+    for width in (1, 2, 4):
+        sums = np.convolve(shares, np.ones(width), "valid")
+        for place in np.flatnonzero(sums > _SURE * error * math.sqrt(width)):
+            sure[place : place + width] = True
+    if not sure.any():
+        sure[int(np.argmax(shares))] = True
+    places = np.flatnonzero(sure)
+    start, stop = max(0, int(places[0]) - _TAIL), min(len(shares), int(places[-1]) + 1 + _TAIL)
+    first, end = _likely_ends(shares[start:stop], error)
+    return start + first, start + end
+
+
+def _likely_ends(shares: Floats, error: float) -> tuple[int, int]:  # noqa: ARG001 (the first cohort's needs it)
+    """The first bin and the end of those where nearly all people are, with one more on each side."""
+    from scipy.optimize import isotonic_regression
+
+    total = max(float(shares.sum()), 1e-9)
+    beyond = [isotonic_regression(np.cumsum(side) / total).x for side in (shares, shares[::-1])]
+    first, last = (max(0, int(np.argmax(sums > _BEYOND)) - 1) for sums in beyond)
+    return first, len(shares) - last

@@ -1,0 +1,274 @@
+"""Range: a mean of vectors whose length nobody knows. Cohorts tell bins of norms, then means around a centre."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sstq.aggregation import Aggregator, Estimate
+from sstq.checks import check_argument
+from sstq.mechanisms import FrameUnit, Frequencies
+from sstq.randomness.streams import mix_seed
+from sstq.studies import bins
+from sstq.studies.base import Study, StudyPlan, register_study
+from sstq.studies.bins import BINS, EDGES, Floats, bin_of
+from sstq.studies.questions import Question, register_question, require
+from sstq.studies.results import RangeResult
+
+_LARGEST = 1e100
+# The shares of people in the first two cohorts, and of those who tell their distance from the centre.
+_NORMS, _CENTRE, _DISTANCES = 0.06, 0.14, 0.06
+# How much of what clipping may bias it usually does, before and after a centre is subtracted.
+_BIAS, _BIAS_CENTRED = 0.5, 0.3
+# A centre is subtracted if it is this much of the mean square of the norms, and sure.
+_WORTH, _SURE = 0.35, 2.8
+_KEPT = ("count", "simulated", "frame_bias", "directions", "bias_directions", "messages", "longest")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Around(Question):
+    """A question about vectors of `dim` numbers minus a centre, which is empty for zero."""
+
+    dim: int
+    centre: Sequence[float]
+
+    def check(self) -> None:
+        """Check the fields."""
+        check_argument("dim", self.dim)
+        rows = isinstance(self.centre, list) and len(self.centre) in (0, self.dim)
+        fine = rows and all(type(one) in (int, float) and abs(one) <= _LARGEST for one in self.centre)
+        require(fine, f"centre must be {self.dim} numbers, or empty")
+
+    def moved(self, values: Sequence[Any]) -> Floats:
+        """The vectors minus the centre; whatever is none counts as zero before the centre is subtracted."""
+        rows = np.zeros((len(values), self.dim))
+        for row, value in zip(rows, values, strict=True):
+            try:
+                row[:] = _vector(value, self.dim)
+            except (TypeError, ValueError, OverflowError):
+                continue
+        return rows - np.array(self.centre, dtype=np.float64) if self.centre else rows
+
+
+def _norms(rows: Floats) -> Floats:
+    """The norms; squares of numbers up to 1e100 do not overflow."""
+    return np.asarray(np.linalg.norm(rows, axis=1))
+
+
+def _vector(value: Any, dim: int) -> Floats:
+    vector = np.asarray(value, dtype=np.float64)
+    require(vector.shape == (dim,) and bool(np.all(np.abs(vector) <= _LARGEST)), "value must be a vector")
+    return vector
+
+
+@register_question
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NormQuestion(_Around):
+    """In which of 240 bins from 1e-9 to 1e9, all of one ratio, the distance from a centre is."""
+
+    kind = "norm"
+    mechanism: Frequencies
+
+    def check(self) -> None:
+        """Check the fields."""
+        super().check()
+        fine = isinstance(self.mechanism, Frequencies) and self.mechanism.categories == BINS
+        require(fine, f"mechanism must be Frequencies of {BINS} categories, got {self.mechanism!r}")
+
+    def held(self, values: Sequence[Any]) -> Any:
+        """The bin of each vector."""
+        return bin_of(_norms(self.moved(values)))
+
+
+@register_question
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorQuestion(_Around):
+    """The vector minus a centre, clipped to the mechanism's ball."""
+
+    kind = "vector"
+    mechanism: FrameUnit
+
+    def check(self) -> None:
+        """Check the fields."""
+        super().check()
+        fine = isinstance(self.mechanism, FrameUnit) and self.mechanism.dim == self.dim
+        require(fine and self.mechanism.bounds is None, f"mechanism must be FrameUnit of dim = {self.dim}")
+
+    def held(self, values: Sequence[Any]) -> Floats:
+        """The vectors minus the centre, scaled into the ball, so that nobody is warned of those that are longer."""
+        moved = self.moved(values)
+        clip = self.mechanism.clip * (1 - 1e-12)
+        return moved * np.minimum(1.0, clip / np.maximum(_norms(moved), 1e-300))[:, None]
+
+
+@register_study
+class Range(Study):
+    """Estimate a mean of vectors without a known range, from one private message per person.
+
+    6 % of the people tell the bin of their norm, from which the server chooses a clip. 14 % tell their vector, which
+    gives a rough centre. If this is most of the vectors' length, 6 % tell the bin of their distance from it, and all
+    others send what is left of their vector, for which a smaller clip does. Otherwise they send the vector. The result
+    has the clip that was used and the share of people beyond it.
+
+    `Range(columns=[…], epsilon=…)` finds bounds for the columns of a table instead (`sstq.studies.columns`).
+
+    Args:
+        dim: the length of the vectors.
+        epsilon: the ε of a person's only message, and so the person's total.
+
+    Examples:
+        >>> rng = np.random.default_rng(1)
+        >>> vectors = 1000 * (rng.standard_normal((20_000, 3)) + [5, 0, -5])
+        >>> found = Range(dim=3, epsilon=3.0).simulate(vectors, rng=1)
+        >>> np.round(found.mean, -3), found.clip < 20_000
+        (array([ 5000.,     0., -5000.]), True)
+    """
+
+    kind = "range"
+
+    def __new__(cls, *_: Any, columns: Any = None, **__: Any) -> Range:
+        """Return a study of columns if there are any."""
+        if columns is not None:
+            from sstq.studies.columns import ColumnRange
+
+            cls = ColumnRange
+        return super().__new__(cls)
+
+    def __init__(self, dim: int, epsilon: float) -> None:
+        super().__init__(dim=check_argument("dim", dim), epsilon=check_argument("epsilon", epsilon))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Norms, a centre, perhaps distances from it, and the mean."""
+        if len(self.learned) == 2 and self._centred:
+            return {"distances": _DISTANCES, "mean": 1 - _NORMS - _CENTRE - _DISTANCES}
+        every = {"norms": _NORMS, "centre": _CENTRE, "mean": 1 - _NORMS - _CENTRE}
+        done = len(self.learned) - (len(self.learned) > 2 and self._centred)
+        return dict(list(every.items())[done:])
+
+    @property
+    def _centred(self) -> bool:
+        """Whether the centre is worth being subtracted: sure, and most of the norms."""
+        clip, centre, error2 = self._centre
+        sizes = np.minimum(EDGES[1:], clip)
+        least = _SURE * error2 * math.sqrt(2 / self.options["dim"])
+        return float(centre @ centre) - error2 > max(least, _WORTH * float(self._norms @ sizes**2))
+
+    @property
+    def _norms(self) -> Floats:
+        return _histograms(self.learned[0])[1]
+
+    @property
+    def _centre(self) -> tuple[float, Floats, float]:
+        """The clip, the mean and its squared error of the second cohort."""
+        facts = self.learned[1]
+        return facts["clip"], np.array(facts["value"]), facts["error2"]
+
+    def ask(self, cohort: str, people: int) -> Question:
+        """Ask for bins, or for vectors with the clip of least error."""
+        options = {"study": self.identifier, "dim": self.options["dim"]}
+        centre = self._centre[1].tolist() if len(self.learned) > 1 and self._centred else []
+        if cohort in ("norms", "distances"):
+            return NormQuestion(**options, centre=centre, mechanism=Frequencies(BINS, self.options["epsilon"]))
+        counted, bias = people, _BIAS_CENTRED if centre else _BIAS
+        if cohort == "centre":
+            counted = round(people * (1 - _NORMS) / _CENTRE)
+        elif not centre:
+            bias = self._direction
+        clip = bins.best_clip(_histograms(self._last_bins)[1], self._noise2(counted), bias)
+        return VectorQuestion(**options, centre=centre, mechanism=self._vectors(people, clip))
+
+    @property
+    def _last_bins(self) -> dict[str, Any]:
+        return next(facts for facts in reversed(self.learned) if "shares" in facts)
+
+    @property
+    def _direction(self) -> float:
+        """How much of its length the mean of all vectors has, at most: what is clipped moves it by as much."""
+        clip, centre, error2 = self._centre
+        length = float(self._norms @ np.minimum(EDGES[1:], clip))
+        square = max(float(centre @ centre) - error2, 0.0) + 2 * error2 * math.sqrt(2 / len(centre))
+        return min(1.0, math.sqrt(square) / length)
+
+    def _vectors(self, people: int, clip: float) -> FrameUnit:
+        seed = mix_seed(int(self.identifier[:15], 16), len(self.learned))
+        options: dict[str, Any] = {"clip": clip, "clients": people, "frame_seed": seed}
+        return FrameUnit(self.options["dim"], self.options["epsilon"], **options)
+
+    def _noise2(self, people: int) -> float:
+        """The squared error of the mean of so many people, with a clip of 1."""
+        return float(self._vectors(people, 1.0).typical_error(people).variance)
+
+    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:  # noqa: ARG002
+        """Keep the shares of the bins, or the mean with its error."""
+        estimate, people = aggregator.mean(), aggregator.count
+        if isinstance(question, NormQuestion):
+            error = math.sqrt(question.mechanism.sets.rates.variance_at(0.0) / people)
+            return {"people": people, "shares": estimate.value.tolist(), "error": error}
+        clip = question.mechanism.clip
+        kept = {name: getattr(estimate, name) for name in _KEPT} | {"simulated": int(estimate.simulated)}
+        largest = np.broadcast_to(estimate.largest, estimate.value.shape).tolist()
+        stderr = estimate.stderr.tolist() if people > 1 else [clip] * len(estimate.value)
+        vector = {"value": estimate.value.tolist(), "stderr": stderr, "largest": largest}
+        return {"people": people, "clip": clip, "error2": self._noise2(people) * clip**2, **vector, **kept}
+
+    def conclude(self) -> Any:
+        """Return the mean around the centre, or the mean of both cohorts that sent vectors, by their errors."""
+        last, likely = self.learned[-1], _histograms(self._last_bins)[0]
+        place = int(np.argmin(np.abs(EDGES - last["clip"])))
+        mean, bias = _estimate(last), float(bins.excess(likely)[place])
+        centre = np.zeros(self.options["dim"])
+        if self._centred:
+            centre = self._centre[1]
+            mean = replace(mean, value=mean.value + centre)
+        else:
+            first = self.learned[1]
+            before = float(bins.excess(likely)[np.argmin(np.abs(EDGES - first["clip"]))])
+            risks = [(self._direction * lost) ** 2 + facts["error2"] for lost, facts in ((before, first), (bias, last))]
+            share = risks[1] / (risks[0] + risks[1])
+            mean = _pooled(_estimate(first), mean, share)
+            bias = share * before + (1 - share) * bias
+        people = sum(facts["people"] for facts in self.learned)
+        far = float(bins.beyond(likely)[place]), self._last_bins["error"]
+        return RangeResult(mean, bias, last["clip"], centre, far, people, self.options["epsilon"])
+
+    def plan(self, people: int) -> StudyPlan:
+        """Tell the error of the mean in units of the norm that most vectors have."""
+        people, sizes = check_argument("people", people, of="clients"), self.cohort_sizes(people)
+        rates = Frequencies(BINS, self.options["epsilon"]).sets.rates
+        needed = math.ceil((2 * _SURE) ** 2 * 4 * rates.variance_at(0.0) / _NORMS)
+        if people < needed:
+            return StudyPlan(people, sizes, problem=f"too few people to find the norms; {needed:,} would do")
+        error = math.sqrt(self._noise2(sizes["centre"] + sizes["mean"]))
+        of = "the error of the mean over the largest norm, if most norms are alike"
+        return StudyPlan(people, sizes, error, of)
+
+
+def _histograms(facts: dict[str, Any]) -> tuple[Floats, Floats]:
+    """The likely shares of bins, and those to choose a clip by."""
+    return bins.read_histogram(np.array(facts["shares"]), facts["error"])
+
+
+def _estimate(facts: dict[str, Any]) -> Estimate:
+    vectors: dict[str, Any] = {name: np.array(facts[name]) for name in ("value", "stderr", "largest")}
+    return Estimate(**vectors, **{name: facts[name] for name in _KEPT})
+
+
+def _pooled(first: Estimate, second: Estimate, share: float) -> Estimate:
+    """The mean with this share of the first one; their errors are independent."""
+    parts = ((share, first), (1 - share, second))
+    return Estimate(
+        value=sum(weight * one.value for weight, one in parts),  # type: ignore[arg-type]
+        stderr=np.sqrt(sum((weight * one.stderr) ** 2 for weight, one in parts)),
+        count=first.count + second.count,
+        simulated=first.simulated or second.simulated,
+        frame_bias=math.hypot(*(weight * one.frame_bias for weight, one in parts)),
+        directions=min((one.directions for _, one in parts if one.directions is not None), default=None),
+        bias_directions=min(one.bias_directions for _, one in parts),
+        largest=np.maximum(share * np.asarray(first.largest), (1 - share) * np.asarray(second.largest)),
+        longest=max(weight * one.longest for weight, one in parts),
+    )
