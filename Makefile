@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # and how many workers there are.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick test soak mutants check release-check format docs bench clean
+.PHONY: help demo quick test soak mutants check release-check upgrade format docs bench clean
 
 help:
 	@echo "make demo    the paper's Figure 1 on digits, and digits learned from one message per person: one page"
@@ -19,6 +19,7 @@ help:
 	@echo "make mutants one line broken at a time, about a hundred times: the tests must notice (minutes); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel, sources and npm package built and checked; the README run with newest and lowest versions"
+	@echo "make upgrade pin the newest versions that resolve together in constraints.txt; then run make test"
 	@echo "make bench   speed, as ratios against reference implementations in one run"
 	@echo "make format  apply the formatting that make check asks for"
 	@echo "make docs    serve the documentation on a local port"
@@ -65,6 +66,9 @@ check: $(VENV)/extra-check
 
 release-check: $(VENV)/extra-release
 	$(BIN)/python -m tests.release_check
+
+upgrade: $(VENV)/extra-check
+	$(BIN)/python -m tests.upgrade
 
 format: $(VENV)/extra-check
 	$(BIN)/ruff format .

@@ -9,6 +9,7 @@ lowest that pyproject.toml allows. The archives are left in dist/. It needs the 
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 from hatchling.builders.sdist import SdistBuilder
@@ -46,6 +47,9 @@ def check() -> None:
                 environment.run("/bin/sh", "-c", line)
             try_commands(environment, service=True)
         say(f"the README and the commands work with the {versions} versions")
+    addresses = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
+    if missing := sorted({"Repository", "Documentation"} - addresses.keys()):
+        sys.exit(f"fill in before publishing: {' and '.join(missing)} in [project.urls] of pyproject.toml")
 
 
 def tool(name: str, *arguments: object) -> None:
