@@ -3,7 +3,8 @@
     make upgrade
 
 pip chooses them for all extras at once, without our pins. `HELD` keep their versions: another torch is gigabytes, and
-the typer that Flower asks for warns of deprecation with a later click. Names that no extra asks for keep theirs too. Run `make test` afterwards: this only changes the file.
+the typer that Flower asks for warns of deprecation with a later click. Names that no extra asks for keep theirs. Run
+`make test` afterwards: this only changes the file.
 """
 
 import json
