@@ -103,7 +103,7 @@ class Case:
         rng, asked = np.random.default_rng(seed), list(self.questions)[-1]
         weights = dict.fromkeys(self.questions, 1e-9) | {asked: 1e9}
         survey = sstq.Survey(self.epsilon, self.questions, weights=weights, people=self.people)
-        records = survey._check_vectors(self.kinds)  # type: ignore[arg-type]
+        records = survey.input.read(self.kinds)
         missed = unknown = 0
         for _ in range(rounds):
             rows = records[rng.choice(len(self.shares), self.people, p=self.shares)]

@@ -103,8 +103,7 @@ def simulate(
     if "epsilon" in known:
         options["epsilon"] = epsilon
     built = make_mechanism(mechanism, dim=rows.shape[1], **options)
-    if built.groups is not None:
-        raise ValueError(f"mechanism must have no private groups, got {mechanism!r}")
+    built.input.vectors_only()
     aggregator = built.aggregator()
     aggregator.update(built.encode(rows, rng))
     estimate = aggregator.mean()

@@ -10,6 +10,7 @@ Examples:
 
 import copy
 import hashlib
+import inspect
 import json
 import math
 import operator
@@ -26,9 +27,8 @@ import numpy as np
 import sstq
 from sstq.audit import check_encoder, empirical_audit
 from sstq.exactness import log_upper
-from sstq.inputs.trial_vectors import structured_vectors
+from sstq.inputs import GroupedVectors, Vectors
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.records import RecordMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.files import write_messages
 from sstq.randomness.secret import bit_source
@@ -82,10 +82,8 @@ def encode(mechanism: Mechanism, x: Any, rng: Any = None) -> Messages:
 
 def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages:
     """Messages of so many people, who hold the same whatever the seed."""
-    generator = np.random.default_rng(count)
-    if isinstance(mechanism, RecordMechanism):
-        return mechanism.encode(mechanism.some_people(count, generator), rng)
-    return encode(mechanism, generator.standard_normal((count, mechanism.dim)) / 4, rng)
+    held = mechanism.input.trial(np.random.default_rng(count), count)
+    return mechanism.encode(**held, rng=rng)
 
 
 def _require_alike(first: Mechanism, second: Mechanism, seed: int) -> None:
@@ -96,18 +94,18 @@ def _require_alike(first: Mechanism, second: Mechanism, seed: int) -> None:
 
 def _variant(mechanism: Mechanism, factor: float) -> Mechanism:
     """The mechanism with another clip, or with another ε if it has none."""
-    option = "epsilon" if isinstance(mechanism, RecordMechanism) else "clip"
+    option = "clip" if _has_clip(mechanism) else "epsilon"
     return mechanism.replace(**{option: factor * getattr(mechanism, option)})
 
 
+def _has_clip(mechanism: Mechanism) -> bool:
+    return "clip" in inspect.signature(type(mechanism)).parameters
+
+
 def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
-    """What people may hold, one row each: structured vectors of norm clip, a short one and zero; or records."""
-    if isinstance(mechanism, RecordMechanism):
-        return mechanism._trials()
-    named = structured_vectors(mechanism.dim, np.random.default_rng(seed))
-    vectors = {name: mechanism.clip * rows[:1] for name, rows in named.items()}
-    vectors |= {"short": 0.3 * vectors["gaussian"], "zero": 0.0 * vectors["gaussian"]}
-    return {name: mechanism._records(rows, _groups(mechanism, 1)) for name, rows in vectors.items()}
+    """What people may hold that differs as much as it can, one row each, by name."""
+    held = mechanism.input.extremes(np.random.default_rng(seed))
+    return {name: mechanism.input.read(**one) for name, one in held.items()}
 
 
 def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
@@ -116,7 +114,7 @@ def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
     _require(eval(repr(mechanism), names) == mechanism, "eval(repr(m)) must be m")  # noqa: S307
     changes: list[dict[str, Any]] = [{}, {"epsilon": 0.75}]
     bad: dict[str, tuple[Any, ...]] = {"epsilon": (0.0, math.nan, math.inf, "2")}
-    if not isinstance(mechanism, RecordMechanism):
+    if _has_clip(mechanism):
         bad |= {"clip": (0.0, "1", math.nan), "dim": (0, 2.5)}
         # Bounds are those of dim columns.
         changes = [{}, {"clip": 0.75}, *([{"dim": mechanism.dim + 1}] if mechanism.bounds is None else [])]
@@ -150,7 +148,7 @@ def check_attributes(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
 
 def check_bad_vectors(mechanism: Mechanism, seed: int) -> None:
     """Bad vectors are refused before anything is sampled; records have tests of their own."""
-    if isinstance(mechanism, RecordMechanism):
+    if not isinstance(mechanism.input, Vectors | GroupedVectors):
         return
     dim, rng = mechanism.dim, np.random.default_rng(seed)
     before = rng.bit_generator.state
@@ -260,7 +258,7 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
         rows = np.tile(person, (count, 1))
         messages = mechanism._encode_slots(rows, bit_source(seed), None, slots)
         decoded = mechanism.decode(messages).reshape(slots, count, -1).mean(axis=0)
-        expected, target = mechanism._row_error(person)[0], mechanism._estimated(person)
+        expected, target = mechanism._row_error(person)[0], mechanism.input.truth(person)
         if mechanism.unbiased:
             off = np.linalg.norm(expected - target)
             _require(off <= 1e-3 * mechanism.clip, f"{name}: it says that it is unbiased, but it is off by {off:g}")
@@ -318,9 +316,7 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         _require(same.simulated, "messages from a seed must be marked as simulated")
     if not mechanism.estimator.averages:
         return
-    decoded = mechanism.decode(messages)
-    if mechanism.bounds is not None:
-        decoded = mechanism._scaling.outward(decoded)
+    decoded = mechanism.input.outward(mechanism.decode(messages))
     off = np.abs(estimate.value - decoded.mean(axis=0)).max()
     _require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
 

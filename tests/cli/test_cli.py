@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import CommandGroup, app, terminal
-from sstq.inputs import files as vector_files
+from sstq.inputs import vector_files
 from sstq.planning import comparison, plan
 from tests.patience import PATIENCE, until
 

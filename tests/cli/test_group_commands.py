@@ -130,7 +130,7 @@ def test_wrong_columns_leave_no_file(files, spec):
     central.write_text(sstq.CSGM(DIM, 1.0, clients=10).to_json())
     for vectors, column, mechanism, words, code in (
         ("two.parquet", "contry", spec, "did you mean 'country'?", 2),
-        ("null.csv", "country", spec, "must not have empty labels, got one in line 3; fill or drop it first", 1),
+        ("null.csv", "country", spec, "must not have empty labels, got one in row 1; fill or drop it first", 1),
         ("two.parquet", "country", central, "--by needs a mechanism whose single messages are private", 2),
     ):
         wrong = run("encode", files / vectors, "--by", column, "-m", mechanism, "-o", files / "x.parquet", code=code)
@@ -195,10 +195,15 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
     np.save(files / "few.npy", np.zeros(3, int))
     np.save(files / "wrong.npy", np.full(sum(SIZES), 3))
     for mechanism, options, words, code in (
-        (private, (), "--private-group is for mechanisms with private groups", 2),
+        (private, (), "--private-group must be a .npy file with one integer per person, got None", 2),
         (private, ("--private-group", files / "few.npy"), "must hold 4503 integers", 1),
         (private, ("--private-group", files / "wrong.npy"), "from row 0 on: groups must be from 0 to 2, got 3", 1),
-        (plain, ("--private-group", files / "diagnosis.npy"), "--name groupunit", 2),
+        (
+            plain,
+            ("--private-group", files / "diagnosis.npy"),
+            "--private-group must be left out: this mechanism takes vectors",
+            2,
+        ),
     ):
         out = ("-m", mechanism, "-o", files / "g.sstq")
         assert words in run("encode", files / "x.npy", *options, *out, code=code).stderr

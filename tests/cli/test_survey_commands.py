@@ -62,7 +62,7 @@ def test_errors_name_the_question_and_the_table(tmp_path):
     schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": {"age": number | {"low": 0}}}))
     table.write_text("age\nold\n")
     refused = run("encode", table, "-m", schema, "-o", tmp_path / "messages.sstq", code=1)
-    assert "column 'age' must have numbers, got 'old'" in refused.stderr
+    assert "column 'age' must be numbers, got 'old' in row 0" in refused.stderr
 
 
 def test_a_question_that_nobody_answered(tmp_path):

@@ -283,7 +283,7 @@ def sent_by_client(encoder, rows, groups, words):
 
 def disagreements(encoder, rows, groups, words):
     """How many vectors give another message in C than in the library."""
-    ours = sent_by_library(encoder.mechanism, encoder.mechanism._records(rows, groups), words)
+    ours = sent_by_library(encoder.mechanism, encoder.mechanism.input.read(rows, groups), words)
     theirs = sent_by_client(encoder, rows, groups, words)
     return sum(one != other for one, other in zip(ours, theirs, strict=True))
 

@@ -6,7 +6,6 @@ import numpy as np
 
 import sstq
 from sstq.inputs.trial_vectors import structured_vectors
-from sstq.mechanisms.records import RecordMechanism
 from tests.clients.vectors import packed, sent_by_library
 
 # Small and large, one frame and many, blocks of one group and of several, with people who send their group only.
@@ -98,7 +97,7 @@ def vectors(mechanism, count, rng):
 
 def people(mechanism, count, rng):
     """Records of a survey, or categories, as the library holds them and as JSON values."""
-    some = mechanism.some_people(count, rng)
+    some = mechanism.input.trial(rng, count)["X"]
     if not isinstance(some, dict):
         return some[:, None].astype(np.float64), [{"value": int(category)} for category in some]
     # Beyond the bounds as well.
@@ -109,22 +108,24 @@ def people(mechanism, count, rng):
         ]
         some |= {name: stretched} if name in some else {}
     records = [{"value": dict(zip(some, row, strict=True))} for row in zip(*some.values(), strict=True)]
-    return mechanism._records_of(some, strict=True), records
+    return mechanism.input.read(some), records
 
 
 def cases(mechanism, count, rng):
     """JSON values: vectors as float32 in hexadecimal, words as decimal strings, and the messages."""
-    if isinstance(mechanism, RecordMechanism):
+    if not mechanism.input.has_clip:
         rows, given = people(mechanism, count, rng)
+        groups = None
     else:
-        rows = vectors(mechanism, count, rng)
-        given = [{"vector": row.astype("<f4").tobytes().hex()} for row in rows]
-    groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
+        x = vectors(mechanism, count, rng)
+        given = [{"vector": row.astype("<f4").tobytes().hex()} for row in x]
+        groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
+        rows = mechanism.input.read(x, groups)
     words = rng.integers(0, 1 << 64, size=(count, mechanism.words_each), dtype=np.uint64)
     # The ends of the range as often as not.
     words[rng.random(words.shape) < 0.05] = 0
     words[rng.random(words.shape) < 0.05] = 2**64 - 1
-    sent = sent_by_library(mechanism, mechanism._records(rows, groups), words)
+    sent = sent_by_library(mechanism, rows, words)
     return {
         "mechanism": mechanism.to_json(),
         "digest": mechanism.digest(),

@@ -52,10 +52,11 @@ def vector_of(case):
 def records_of(mechanism, values, groups=None):
     """People as the library holds them: vectors, categories, or records of a survey, of which it refuses nothing."""
     if mechanism.name == "survey":
-        return mechanism._mended({name: [value[name] for value in values] for name in values[0]}, ScriptedBits())
+        table = {name: [value[name] for value in values] for name in values[0]}
+        return mechanism.input.substitute(table, source=ScriptedBits())
     if mechanism.name == "frequencies":
         return np.array(values, dtype=float)[:, None]
-    return mechanism._records(np.stack(values), groups)
+    return mechanism.input.read(np.stack(values), groups)
 
 
 def sent_by_library(mechanism, people, words):

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sstq
@@ -20,6 +21,14 @@ sys.modules["coordinate_sign"] = importlib.util.module_from_spec(_found)
 _found.loader.exec_module(sys.modules["coordinate_sign"])
 
 EPSILON = 2.0
+
+
+def read_in_turn(mechanism, x):
+    """Vectors as the mechanism reads them, in all groups in turn if there are any."""
+    held = mechanism.input.trial(np.random.default_rng(0), len(x))
+    return mechanism.input.read(**(held | {"X": x}))
+
+
 DIM = 6
 _BOUNDS = {"a": (-3.0, 3.0), "b": (-3.0, 3.0), "c": (-3.0, 3.0), "d": (0.0, 1.0), "e": (0.0, 1.0), "f": (0.0, 1.0)}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.contract.cases import CASES, RECORDS, build
+from tests.contract.cases import CASES, RECORDS, build, read_in_turn
 
 FILE = Path(__file__).with_name("messages.json")
 # Large enough for more than one 64-bit word of packed bits and for frames of several sizes.
@@ -52,10 +52,10 @@ def record(case, dim):
     """Everything that is frozen of one mechanism."""
     mechanism = build(case, dim=dim)
     if case in RECORDS:
-        rows = np.concatenate(list(mechanism._trials().values()))
+        held = mechanism.input.extremes(np.random.default_rng(0)).values()
+        rows = np.concatenate([mechanism.input.read(**one) for one in held])
     else:
-        rows = vectors(dim)
-        rows = mechanism._records(rows, mechanism.groups_in_turn(len(rows)))
+        rows = read_in_turn(mechanism, vectors(dim))
     columns = mechanism._encode_rows(rows, HashedBits(f"{case}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
     messages = mechanism.messages_from_columns(columns, True)

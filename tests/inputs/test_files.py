@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sstq.checks import ArgumentError
-from sstq.inputs import files as vector_files
-from sstq.inputs.files import open_files, open_vectors
+from sstq.inputs import Vectors, vector_files
+from sstq.inputs.vector_tables import VectorColumns, open_vectors
 
 DIM = 5
 
@@ -25,8 +25,8 @@ def vectors():
 
 
 def read(path, dim=DIM, **options):
-    file = open_vectors(path, dim, **options)
-    once, twice = ([rows for rows, _ in file.pieces()] for _ in range(2))
+    file = open_vectors(path, VectorColumns(dim, **options))
+    once, twice = ([piece.X for piece in file.pieces()] for _ in range(2))
     assert all(len(chunk) <= 2 for chunk in once)
     together = np.concatenate(once)
     assert file.count == len(together)
@@ -79,20 +79,20 @@ def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, 
     else:
         np.save(path, rows)
     with pytest.raises(ValueError, match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5"):
-        list(open_vectors(path, DIM).pieces())
+        list(open_vectors(path, VectorColumns(DIM)).pieces())
 
 
 @pytest.mark.parametrize("shape", [(3, DIM + 1), (DIM + 1,), (2, 3, DIM), ()])
 def test_other_shapes_are_refused(tmp_path, shape):
     np.save(tmp_path / "x.npy", np.zeros(shape))
     with pytest.raises(ValueError, match=r"shape \(5,\) or \(n, 5\)"):
-        open_vectors(tmp_path / "x.npy", DIM)
+        open_vectors(tmp_path / "x.npy", VectorColumns(DIM))
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vectors, value):
     vectors[5, 3] = value
-    pieces = open_vectors(parquet(tmp_path / "x.parquet", {"x": list(vectors)}), DIM).pieces()
+    pieces = open_vectors(parquet(tmp_path / "x.parquet", {"x": list(vectors)}), VectorColumns(DIM)).pieces()
     next(pieces)
     with pytest.raises(ValueError, match=r"must be 5 finite numbers, got (no number|-inf) in row 5, column 3"):
         list(pieces)
@@ -108,13 +108,13 @@ def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
     cut = tmp_path / f"cut.{kind}"
     cut.write_bytes(whole.read_bytes()[:-20])
     with pytest.raises(ValueError, match=rf"cut\.{kind} is truncated"):
-        list(open_vectors(cut, DIM).pieces())
+        list(open_vectors(cut, VectorColumns(DIM)).pieces())
 
 
 def test_columns_of_npy_are_refused(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
     with pytest.raises(ValueError, match=r"columns must be left out for the \.npy file"):
-        open_vectors(tmp_path / "x.npy", DIM, columns=["a"])
+        open_vectors(tmp_path / "x.npy", VectorColumns(DIM, columns=["a"]))
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float64(), DIM)])
@@ -129,24 +129,24 @@ def test_parquet_lists(tmp_path, vectors, kind):
 def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
     path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)})
     with pytest.raises(ValueError, match=r"columns must be 5 columns of .* \(c0, c1, c2, c3\), got 4"):
-        open_vectors(path, DIM)
+        open_vectors(path, VectorColumns(DIM))
     path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
     with pytest.raises(ValueError, match=r"columns must be given for .* 2 columns of lists"):
-        open_vectors(path, DIM)
+        open_vectors(path, VectorColumns(DIM))
     with pytest.raises(ValueError, match="must be 5 columns"):
-        open_vectors(path, DIM, columns=["c"])
+        open_vectors(path, VectorColumns(DIM, columns=["c"]))
     with pytest.raises(ValueError, match=r"\(a, b, c\), got 'd'"):
-        open_vectors(path, DIM, columns=["d"])
+        open_vectors(path, VectorColumns(DIM, columns=["d"]))
     path = parquet(tmp_path / "z.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"word": ["x"] * 7})
     with pytest.raises(ValueError, match=r"one column of lists or columns of numbers .*, got word: string"):
-        open_vectors(path, DIM)
+        open_vectors(path, VectorColumns(DIM))
 
 
 def test_parquet_columns_beside_those_of_the_vectors(tmp_path, vectors):
     columns = {f"c{i}": vectors[:, i] for i in range(DIM)}
     path = parquet(tmp_path / "x.parquet", {"client": list(range(7))} | columns)
     with pytest.raises(ValueError, match=r"columns must be 5 columns of .*, such as client,c0,c1,c2,c3"):
-        open_vectors(path, DIM)
+        open_vectors(path, VectorColumns(DIM))
     assert np.array_equal(read(path, columns=list(columns)), vectors)
 
 
@@ -161,7 +161,7 @@ def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
         path = parquet(tmp_path / "x.parquet", columns)
         message = rf"x\.parquet: vectors must be 5 finite numbers, got no number in row 5, column {place}; fill or drop"
         with pytest.raises(ValueError, match=message):
-            list(open_vectors(path, DIM).pieces())
+            list(open_vectors(path, VectorColumns(DIM)).pieces())
 
 
 @pytest.mark.parametrize("header", ["", "\ufeff", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"])
@@ -181,7 +181,7 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header):
         ("1,2,3,4,5\n1,2,1_0,4,5\n", "got no number in row 1, column 2"),
         ("1,2,3,4,5\n1,2,nan,4,5\n", "got no number in row 1, column 2"),
         ("1,2,3,4,5\n1,2,inf,4,5\n", "got inf in row 1, column 2"),
-        ("1,2,3,4,5\n1,2,3,4\n", "got no number in row 1, column 0"),
+        ("1,2,3,4,5\n1,2,3,4\n", "line 2 has 4 values, the first line has 5"),
         ("id,a,b,c,d,e\nx,1,2,3,4,5\n", "\\(id, a, b, c, d, e\\), such as a,b,c,d,e"),
         ('1,2,3,4,"5\n', "unexpected end of data"),
     ],
@@ -189,7 +189,7 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header):
 def test_csv_that_is_not_all_numbers_is_refused_with_its_row(tmp_path, text, message):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=rf"x\.csv.*{message}"):
-        list(open_vectors(tmp_path / "x.csv", DIM).pieces())
+        list(open_vectors(tmp_path / "x.csv", VectorColumns(DIM)).pieces())
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -197,16 +197,16 @@ def test_columns_of_csv_are_chosen_by_name_in_the_given_order(tmp_path, delimite
     path = tmp_path / "x.csv"
     path.write_text("id,a,b,note\n7,1,2,x\n8,3,4,y\n".replace(",", delimiter))
     assert read(path, dim=2, columns=["b", "a"]).tolist() == [[2, 1], [4, 3]]
-    opened = open_vectors(path, None, columns=["b", "a"])
+    opened = open_vectors(path, VectorColumns(None, columns=["b", "a"]))
     assert (opened.dim, opened.columns) == (2, ("b", "a"))
     with pytest.raises(ArgumentError, match=r"columns must be columns of .* \(id, a, b, note\), got 'c'"):
-        open_vectors(path, 1, columns=["c"])
+        open_vectors(path, VectorColumns(1, columns=["c"]))
     with pytest.raises(ArgumentError, match=r"columns must be 3 columns of .*, got 2"):
-        open_vectors(path, 3, columns=["a", "b"])
+        open_vectors(path, VectorColumns(3, columns=["a", "b"]))
     with pytest.raises(ArgumentError, match=r"columns must be 2 columns of .*, such as a,b"):
-        open_vectors(path, 2)
+        open_vectors(path, VectorColumns(2))
     with pytest.raises(ArgumentError, match=r"'id', which identifies people; such as a,b$"):
-        open_vectors(path, None)
+        open_vectors(path, VectorColumns(None))
     with pytest.raises(ValueError, match=r"got no number in row 0, column note; fill or drop it"):
         read(path, dim=2, columns=["a", "note"])
 
@@ -217,10 +217,10 @@ def test_the_length_may_be_that_of_the_file(tmp_path, vectors):
     parquet(tmp_path / "lists.parquet", {"x": list(vectors)})
     parquet(tmp_path / "floats.parquet", {f"c{i}": vectors[:, i] for i in range(DIM)})
     for name in ("x.npy", "x.csv", "lists.parquet", "floats.parquet"):
-        assert open_vectors(tmp_path / name, None).dim == DIM
+        assert open_vectors(tmp_path / name, VectorColumns(None)).dim == DIM
     (tmp_path / "x.csv").write_text("id,a\n1,2\n")
     with pytest.raises(ArgumentError, match=r"columns must be .*such as a"):
-        open_vectors(tmp_path / "x.csv", None)
+        open_vectors(tmp_path / "x.csv", VectorColumns(None))
 
 
 def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monkeypatch):
@@ -229,26 +229,25 @@ def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monk
     np.save("copy.npy", vectors)
     Path("hard.npy").hardlink_to("x.npy")
     Path("soft.npy").symlink_to("x.npy")
-    assert open_files(["x.npy", "copy.npy"], None)[1] == 14
+    held = Vectors(DIM, clip=1.0)
+    assert held.open(["x.npy", "copy.npy"]).count == 14
     for other in ("x.npy", tmp_path / "x.npy", "hard.npy", "soft.npy"):
         with pytest.raises(ArgumentError, match=r"nobody is encoded twice: .* is the same file as x\.npy"):
-            open_files(["x.npy", "copy.npy", other], None)
+            held.open(["x.npy", "copy.npy", other])
 
 
 def test_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "x.npz", np.zeros((2, DIM)))
     for content in (b"1 2 3", b"\x00\xff\xfe", (tmp_path / "x.npz").read_bytes()):
         (tmp_path / "x.txt").write_bytes(content)
-        with pytest.raises(
-            ValueError, match=r"x\.txt is not a \.npy, Parquet or CSV file of vectors|must be 5 columns"
-        ):
-            open_vectors(tmp_path / "x.txt", DIM)
+        with pytest.raises(ValueError, match=r"x\.txt is not a \.npy, Parquet or CSV file|must be 5 columns"):
+            open_vectors(tmp_path / "x.txt", VectorColumns(DIM))
     with pytest.raises(FileNotFoundError):
-        open_vectors(tmp_path / "none.npy", DIM)
+        open_vectors(tmp_path / "none.npy", VectorColumns(DIM))
 
 
 def test_without_pyarrow_the_error_names_the_extra(tmp_path, vectors, monkeypatch):
     path = parquet(tmp_path / "x.parquet", {"x": list(vectors)})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"sstq\[data\]"):
-        open_vectors(path, DIM)
+        open_vectors(path, VectorColumns(DIM))

@@ -6,8 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
-from sstq.inputs.files import open_vectors
-from sstq.mechanisms.answers import _answers, answer, encode_files
+from sstq.inputs import LocalReport, Vectors
+from sstq.mechanisms.answers import answer, encode_files
+from sstq.randomness.secret import bit_source
 
 ROWS = [[1.0, 2.0], [np.nan, 0.0], [np.inf, 1.0], [0.5, -0.5]]
 
@@ -39,16 +40,18 @@ KINDS = [(npy, [0, 3]), (large_integers, [0, 1, 2]), (lists, [0, 6]), (columns, 
 
 
 @pytest.mark.parametrize(("kind", "good"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
-def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path, caplog):
+def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path):
     kind(tmp_path / "x")
-    file = open_vectors(tmp_path / "x", 2)
-    rows = np.concatenate([piece for piece, _ in _answers(file, np.zeros(file.count, dtype=bool))])
-    assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (file.count, good)
-    if len(good) < len(rows):
-        assert f"{len(rows) - len(good)} of {len(rows)} vectors cannot be encoded" in caplog.text
+    held = Vectors(2, clip=1.0)
+    people = held.open(tmp_path / "x", answering=True)
+    report = LocalReport()
+    read = [held.substitute(piece.X, source=bit_source(1), report=report) for piece in people.pieces()]
+    rows = np.concatenate(read)
+    assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (people.count, good)
+    assert (report.answered, report.replaced) == (len(rows), len(rows) - len(good))
     # The owner of the data is told instead.
     with pytest.raises(ValueError, match="x"):
-        list(file.pieces())
+        list(held.open(tmp_path / "x").pieces())
 
 
 def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog, monkeypatch):
@@ -57,16 +60,18 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog
     monkeypatch.setattr(sstq.GroupUnit, "_encode_slots", lambda *a, **o: held.append(a[1]) or encode(*a, **o))
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.ones((300, 2)))
-    opened = [open_vectors(tmp_path / f"{name}.npy", 2) for name in "ab"]
     given = np.array([0, 1, 2, 3, -1, 2**40] * 100)
-    assert sum(map(len, encode_files(mechanism, opened, groups=given, answering=True))) == 2 * 600
+    np.save(tmp_path / "groups.npy", given)
+    files = [tmp_path / f"{name}.npy" for name in "ab"]
+    people = mechanism.input.open(files, groups=tmp_path / "groups.npy", answering=True)
+    assert sum(map(len, encode_files(mechanism, people, answering=True))) == 2 * 600
     known, (groups, *vectors) = (given >= 0) & (given < 3), np.concatenate(held[:2]).T
     np.testing.assert_array_equal(groups[known], given[known])
     # Each of three groups has 100 of 300 on average; none at all in 3·(2/3)^300 = 1e-52 of runs.
     assert set(groups[~known]) == {0, 1, 2}
     np.testing.assert_array_equal(np.any(vectors, axis=0), known)
     assert len(answer(mechanism, np.ones((600, 2)), given)) == 2 * 600
-    assert "b.npy: 150 of 300 vectors cannot be encoded" in caplog.text
+    assert "300 of 600 vectors cannot be encoded" in caplog.text
 
 
 def test_vectors_of_unknown_groups_add_to_no_sum():

@@ -26,7 +26,7 @@ def output_distribution(mechanism, x, group, flip=1 << 63):
     A message tells its frame, which is chosen without looking at the data, so each of the two is half of the law.
     """
     frames = [0] if mechanism.share_sets is None else [0, mechanism.frames - 1]
-    row, laws = mechanism._records(mechanism.clip * x[None], [group])[0], []
+    row, laws = mechanism.input.read(mechanism.clip * x[None], [group])[0], []
     for frame in frames:
         draw = mechanism.choice if frame < mechanism.vector_frames else mechanism.share_sets.draw
         law = law_of(mechanism, draw, row, flip, -(-(frame << 64) // mechanism.frames))
@@ -146,7 +146,7 @@ def test_it_is_unbiased_over_frames(options, frames):
     vectors["two spikes"] = np.where(np.arange(dim) < 2, 2**-0.5, 0.0)
     vectors["short"] = 0.3 * vectors["gaussian"]
     mechanism = sstq.GroupUnit(dim, groups=groups, frames=frames, frame_size=256, share_people=0.0, **options)
-    _, padded = mechanism._in_block(mechanism._records(np.stack([*vectors.values()]), [groups - 1] * len(vectors)))
+    _, padded = mechanism._in_block(mechanism.input.read(np.stack([*vectors.values()]), [groups - 1] * len(vectors)))
     unit_rows, total = mechanism._unit_ball(padded), np.zeros(padded.shape)
     for number in range(frames):
         total += moments_of_frame(unit_rows, mechanism.family.frame(number), mechanism.row_draw, padded.shape[1])[0]
@@ -312,7 +312,7 @@ def test_means_of_groups_hold_with_few_people(seed):
     own = np.repeat([8, 4, 2, 1], 2) / 30
     numbers = np.array([0, 2, 4, 4, 6, 5, 6, 8], dtype=float)
     truth = numbers.reshape(4, 2).mean(axis=1)
-    records = survey._check_vectors({"g": np.repeat(np.arange(4), 2), "x": numbers})
+    records = survey.input.read({"g": np.repeat(np.arange(4), 2), "x": numbers})
     for _ in range(300):
         sent = survey._encode_slots(records[rng.choice(8, 30, p=own)], bit_source(rng), None, 1)
         low, high = survey.aggregator().update(sent).mean()["q"].interval()
@@ -355,7 +355,9 @@ def test_wrong_groups_are_refused_before_anything_is_sampled(groups, message, mo
     monkeypatch.setattr("sstq.randomness.secret.SecureBits.words", no_words)
     with pytest.raises(ValueError, match=re.escape(message)):
         sstq.GroupUnit(2, 1.0, groups=4).encode(np.zeros((3, 2)), groups=groups)
-    with pytest.raises(ValueError, match="groups must be left out: frameunit has no private groups"):
+    with pytest.raises(
+        ValueError, match="groups must be left out: this mechanism has no private groups; use GroupUnit"
+    ):
         sstq.FrameUnit(2, 1.0).encode(np.zeros((3, 2)), groups=[0, 1, 2])
 
 

@@ -12,7 +12,6 @@ from scipy.stats import chi2
 import sstq
 from sstq.accounting import BudgetExhausted, Ledger, ledger_price, price, shuffled_epsilon
 from sstq.checks import RANGES
-from sstq.inputs.files import open_vectors
 from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.base import LocalReport
 
@@ -53,9 +52,9 @@ def test_slots_are_contiguous_and_every_message_is_drawn_anew():
 def test_files_have_the_slots_one_after_the_other(tmp_path):
     np.save(tmp_path / "a.npy", X[:20])
     np.save(tmp_path / "b.npy", X[20:])
-    files = [open_vectors(tmp_path / name, 8) for name in ("a.npy", "b.npy")]
+    people = MECHANISM.input.open([tmp_path / name for name in ("a.npy", "b.npy")])
     seen, report = [], LocalReport()
-    batches = list(encode_files(MECHANISM, files, 3, report=report, advance=seen.append))
+    batches = list(encode_files(MECHANISM, people, 3, report=report, advance=seen.append))
     assert sstq.Messages.concatenate(batches).to_bytes() == MECHANISM.encode(X, rng=3).to_bytes()
     assert sum(seen) == 250
     own = LocalReport()
@@ -106,7 +105,8 @@ def test_more_messages_are_as_more_people():
         assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
         assert several.bundle_epsilon == 10.0
     for one in EVERY:
-        several, groups = one.replace(messages=5), one.groups_in_turn(50)
+        several = one.replace(messages=5)
+        groups = one.input.trial(np.random.default_rng(0), 50).get("groups")
         error, same = (m.expected_mse(X, groups=groups) for m in (several, one))
         assert (error.bias2, 5 * error.variance) == pytest.approx((same.bias2, same.variance))
         aggregator = several.aggregator().update(several.encode(X, rng=1, groups=groups))

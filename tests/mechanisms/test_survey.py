@@ -13,9 +13,11 @@ import pytest
 
 import sstq
 from sstq.exactness import TOTAL
+from sstq.inputs import LocalWarning
 from sstq.mechanisms.answers import answer
 from sstq.mechanisms.survey.estimates import student
-from sstq.mechanisms.survey.schema import guess_schema, read_table, survey_from_schema
+from sstq.mechanisms.survey.schema import guess_schema, survey_from_schema
+from sstq.randomness.secret import bit_source
 from tests.contract.cases import build, reread
 from tests.scripted import law_of
 
@@ -54,7 +56,8 @@ def law_of_part(survey, place, row, word):
 
 def laws(survey):
     """For any public words and question: the laws of all records, as lists over the same answers."""
-    rows = np.concatenate(list(survey._trials().values()))
+    held = survey.input.extremes(np.random.default_rng(0)).values()
+    rows = np.concatenate([survey.input.read(**one) for one in held])
     for place in range(len(survey.parts)):
         for word in (0, (1 << 64) - 1):
             found = [law_of_part(survey, place, row, word) for row in rows]
@@ -185,34 +188,50 @@ def test_columns_of_one_name_are_refused(tmp_path):
     pq.write_table(table, tmp_path / "people.parquet")
     for name in ("people.csv", "people.parquet"):
         with pytest.raises(ValueError, match="every column once, got several called 'c'"):
-            read_table(tmp_path / name, survey)
+            survey.input.open(tmp_path / name)
 
 
 def test_nobodys_vector_has_numbers_of_somebody_else():
-    read = sstq.Vector(4)._read
+    read = sstq.Vector(4).read
     for flat in ([[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0, 3.0, 4.0]):
-        assert not read(flat, "v", strict=False).any()
+        assert not read(flat, "v", False).any()
     hidden = np.ma.masked_array(np.ones((2, 4)), mask=[[True] * 4, [False] * 4])
-    assert read(hidden, "v", strict=True).sum(axis=1).tolist() == [0, 4]
+    assert read(hidden, "v", True).sum(axis=1).tolist() == [0, 4]
 
 
-@pytest.mark.parametrize("column", ["AB", b"AB", {"A", "B"}, {"A": 0, "B": 1}, 3, None, np.array("A"), iter("AB")])
-def test_what_is_no_column_is_refused_whatever_its_values(column):
+@pytest.mark.parametrize("value", [b"AB", {"A", "B"}, {"A": 0, "B": 1}, 3, iter("AB")])
+def test_what_is_no_column_is_one_persons_value(value):
+    """Texts and sets have other items than one per person: a device sends one message, and the owner is told."""
     survey = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])})
-    for send in (survey.encode, lambda table: answer(survey, table)):
-        with pytest.raises(ValueError, match="column 'c' must have one value per person, got"):
-            send({"c": column})
+    with pytest.raises(ValueError, match=r"column 'c' must be labels of type str, got .* in row 0"):
+        survey.encode({"c": value})
+    assert len(answer(survey, {"c": value})) == 1
+
+
+def test_one_person_is_a_dict_of_values():
+    questions = {"os": sstq.Choice(["mac", "win"]), "used": sstq.MultiChoice(["a", "b"]), "v": sstq.Vector(2)}
+    survey = sstq.Survey(epsilon=2.0, questions=questions)
+    record = {"os": "win", "used": ["a"], "v": [0.5, 0.5]}
+    expected = survey.input.read({name: [value] for name, value in record.items()})
+    assert survey.input.read(record).tolist() == expected.tolist()
+    assert survey.encode(record, rng=3).to_bytes() == survey.encode({n: [v] for n, v in record.items()}, 3).to_bytes()
+    # On a device what is missing has no answer; a list of lists is a column.
+    for partly in ({"os": "win"}, {"os": None}, {}, {"used": ["a"]}, {"used": []}, {"v": [1, None]}):
+        assert len(answer(survey, partly)) == 1
+    assert len(answer(survey, {"used": [["a"], None, []]})) == 3
+    assert len(answer(survey, {"used": [None, None]})) == 2
+    assert len(answer(survey, {"os": ["win", 3]})) == 2
 
 
 def test_integers_of_any_size_are_answered_as_any_other():
     survey = sstq.Survey(epsilon=2.0, questions={"n": sstq.Number(0, 10, bins=4), "v": sstq.Vector(2)})
     table = {"n": [10**400, -(10**400), True], "v": [[10**400, 0], 10**400, [1e308, 1e308]]}
-    held = survey._by_question(survey._records_of(table, strict=False))
+    held = survey.input.by_column(survey.input.substitute(table, source=bit_source(1)))
     assert held["n"].ravel()[:2].tolist() == [10, 0]
     assert math.isnan(held["n"][2, 0])
     assert held["v"][:2].tolist() == [[0, 0], [0, 0]]
     assert len(answer(survey, table)) == 3
-    with pytest.warns(sstq.ClippedWarning, match="1 of 1 values of 'n' are beyond"):
+    with pytest.warns(sstq.ClippedWarning, match="1 of 1 values of 'n' .* are beyond"):
         survey.encode({"n": [10**400], "v": [None]})
 
 
@@ -243,16 +262,21 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
     table = {"country": ["XX", None, "AT"], "used": [["other"], [], None], "age": [-5, 1e400, None]}
     table["embedding"] = [None, [math.nan] * 8, [1.0] * 8]
-    held = survey._by_question(survey._records_of(table, strict=True))
+    held = survey.input.by_column(survey.input.read(table))
     assert held["country"].ravel().tolist() == [3, 3, 0]
     assert held["used"].tolist() == [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]]
     assert held["age"].ravel()[:2].tolist() == [0, 110]
     assert math.isnan(held["age"][2, 0])
     assert held["embedding"].sum(axis=1).tolist() == [0, 0, 8]
     assert survey.parts[-1].records(held)[0][:, 0].tolist() == [3, 3, 3]
-    with pytest.warns(sstq.ClippedWarning, match="2 of 3 values of 'age'") as told:
+    with pytest.warns(LocalWarning) as told:
         survey.encode(table, rng=1)
-    assert told[0].filename == __file__  # whose data it is about
+    assert {warning.filename for warning in told} == {__file__}  # whose data it is about
+    beyond, country, used = [str(warning.message) for warning in told]
+    assert beyond.startswith("2 of 2 values of 'age' (100 %) are beyond its bounds")
+    assert country.startswith("1 of 2 values of 'country' (50 %) are none of its labels and count as no answer")
+    assert "such as 'XX'" in country
+    assert "such as 'other'" in used
 
 
 def test_what_nobody_answered_is_unknown():
@@ -396,7 +420,8 @@ def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):
     schema["questions"]["tags"] = {"type": "multichoice", "labels": ["a", "b"]}
     schema["questions"]["income_eur"] |= {"low": 0, "high": 1e5}
     survey = survey_from_schema(json.dumps(schema))
-    table = read_table(path, survey)
+    [piece] = survey.input.open(path).pieces()
+    table = piece.X
     assert table["country"] == ["AT", None, "DE"]
     assert table["tags"] == [["a", "b"], None, None]
     assert table["age"] == [34.0, None, 200.0]
@@ -422,8 +447,8 @@ def test_ambiguous_schemas_are_refused(text, words):
 def test_integers_that_nulls_turned_into_floats_are_labels():
     survey = sstq.Survey(2.0, {"c": sstq.Choice([1, 2]), "m": sstq.MultiChoice([7, 8])})
     table = pandas.DataFrame({"c": [1, None, 2], "m": [[7.0], [8], None]})
-    for strict in (True, False):
-        assert survey._records_of(table, strict).tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
+    for rows in (survey.input.read(table), survey.input.substitute(table, source=bit_source(1))):
+        assert rows.tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
     with pytest.raises(ValueError, match=r"labels of type int, got 1\.5 in row 0"):
         survey.encode({"c": [1.5], "m": [[]]})
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
-from sstq.inputs import files as vector_files
+from sstq.inputs import vector_files
 from sstq.inputs.arrays import arrow_labels
-from sstq.inputs.files import open_vectors
+from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.messages.batch import Messages
 
 DIM = 3
@@ -80,30 +80,30 @@ def test_a_column_beside_vectors(tmp_path, monkeypatch, kind):
     else:
         vectors = {"x": list(x)} if kind == "lists" else {f"x{k}": x[:, k] for k in range(DIM)}
         pq.write_table(pa.table({"country": countries, **vectors}), path)
-    pieces = list(open_vectors(path, DIM, by="country").pieces())
-    assert [len(rows) for rows, _ in pieces] == [2, 2, 1]
-    assert np.array_equal(np.concatenate([rows for rows, _ in pieces]), x)
-    assert [name for _, labels in pieces for name in labels] == countries
+    pieces = list(open_vectors(path, VectorColumns(DIM, by="country")).pieces())
+    assert [piece.count for piece in pieces] == [2, 2, 1]
+    assert np.array_equal(np.concatenate([piece.X for piece in pieces]), x)
+    assert [name for piece in pieces for name in piece.labels] == countries
     with pytest.raises(ValueError, match=r"by must be a column of .*, got 'contry'; did you mean 'country'\?"):
-        open_vectors(path, DIM, by="contry")
+        open_vectors(path, VectorColumns(DIM, by="contry"))
 
 
 def test_missing_labels_are_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("country,a,b,c\nDE,1,2,3\n,4,5,6\n")
-    with pytest.raises(ValueError, match=r"column 'country' must not have empty labels, got one in line 3"):
-        list(open_vectors(path, DIM, by="country").pieces())
+    with pytest.raises(ValueError, match=r"column 'country' must not have empty labels, got one in row 1"):
+        list(open_vectors(path, VectorColumns(DIM, by="country")).pieces())
     path.write_text("country,country,b,c\nDE,FR,2,3\n")
-    with pytest.raises(ValueError, match="has 2 columns 'country'; give them different names"):
-        open_vectors(path, DIM, by="country")
+    with pytest.raises(ValueError, match="has several columns 'country'; give them different names"):
+        open_vectors(path, VectorColumns(DIM, by="country"))
     pq.write_table(pa.table({"country": ["DE", None], "x": [[1.0, 2, 3]] * 2}), path)
     with pytest.raises(ValueError, match="column 'country' must not have nulls, got one in row 1"):
-        list(open_vectors(path, DIM, by="country").pieces())
+        list(open_vectors(path, VectorColumns(DIM, by="country")).pieces())
     pq.write_table(pa.table({"country": [0.5, 1.5], "x": [[1.0, 2, 3]] * 2}), path)
     with pytest.raises(ValueError, match="must be text, integers or booleans, got double"):
-        open_vectors(path, DIM, by="country")
+        open_vectors(path, VectorColumns(DIM, by="country"))
     with pytest.raises(ValueError, match=r"beside the vectors .*, got 'x'"):
-        open_vectors(path, DIM, columns=["x"], by="x")
+        open_vectors(path, VectorColumns(DIM, columns=["x"], by="x"))
     np.save(tmp_path / "x.npy", np.zeros((2, DIM)))
     with pytest.raises(ValueError, match="by must be left out"):
-        open_vectors(tmp_path / "x.npy", DIM, by="country")
+        open_vectors(tmp_path / "x.npy", VectorColumns(DIM, by="country"))

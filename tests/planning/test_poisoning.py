@@ -10,7 +10,7 @@ import pytest
 import sstq
 from sstq.inputs.trial_vectors import structured_vectors
 from sstq.planning.poisoning import poisoning_bound
-from tests.contract.cases import CASES, RECORDS, build
+from tests.contract.cases import CASES, RECORDS, build, read_in_turn
 
 Z = 6.0
 CLIP = 0.5
@@ -63,7 +63,7 @@ def test_no_honest_expectation_is_larger_than_the_bound(case, seed):
     mechanism = build(case, clip=CLIP)
     x = np.concatenate(list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values()))
     rows = CLIP * np.concatenate([x, 5 * x])
-    means, _ = mechanism._row_error(mechanism._records(rows, mechanism.groups_in_turn(len(rows))))
+    means, _ = mechanism._row_error(read_in_turn(mechanism, rows))
     # A certified representation is exact to 1e-3 of clip.
     assert np.linalg.norm(means, axis=1).max() <= mechanism.largest_honest_mean() + 1e-3 * CLIP
 

@@ -78,7 +78,7 @@ def test_a_survey_is_described_question_by_question():
     assert rendering.as_csv(campaign, empty).splitlines() == ["question,item,estimate,stderr,low,high"]
     rng = np.random.default_rng(3)
     for count in (1, 5000):
-        found = survey.aggregator().update(survey.encode(survey.some_people(count, rng), rng=3)).mean()
+        found = survey.aggregator().update(survey.encode(**survey.input.trial(rng, count), rng=3)).mean()
         described = json.loads(json.dumps(rendering.describe(campaign, found, None), allow_nan=False))
         rows = [row.split(",") for row in rendering.as_csv(campaign, described).splitlines()[1:]]
         frame = found.to_frame()

@@ -10,23 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sstq.checks import check_number
-from sstq.inputs.trial_vectors import structured_vectors
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.records import RecordMechanism
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
 from sstq.randomness.secret import bit_source
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-Pair = tuple[ArrayLike, ArrayLike]
+Pair = tuple[Any, Any]
+"""What two people hold, as the mechanism's `encode` takes it."""
 
-_NEAR = 1e-3
-_SHORT = 0.3
 _BINS = 64
 _BINS_PER_SIDE = 12
 _WORD_BITS = 62
@@ -74,39 +71,21 @@ class EmpiricalAudit:
         return self.lower_bound > self.epsilon
 
 
-def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, tuple[Floats, Floats]]:
-    """Return named pairs of vectors of norm clip: opposites, spikes, constants, zero, near vectors, frame rows.
+def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, Pair]:
+    """Return named pairs of what people may hold that differ as much as they can.
 
-    Of mechanisms without vectors, pairs of records.
+    Vectors are opposites, spikes, constants, zero, near vectors and frame rows of norm clip.
 
     Examples:
         >>> import sstq
         >>> list(worst_pairs(sstq.FrameUnit(dim=3, epsilon=1.0), np.random.default_rng(0)))[:2]
         ['a Gaussian vector and its opposite', 'a spike and its opposite']
     """
-    if isinstance(mechanism, RecordMechanism):
-        trials = list(mechanism._trials().items())
-        neighbours = zip(trials, trials[1:] + trials[:1], strict=True)
-        return {f"{name} and {other}": (x[0], y[0]) for (name, x), (other, y) in neighbours}
-    vectors = structured_vectors(mechanism.dim, rng)
-    gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
-    near = gaussian + _NEAR * rng.standard_normal(mechanism.dim) / np.sqrt(mechanism.dim)
-    pairs = {
-        "a Gaussian vector and its opposite": (gaussian, -gaussian),
-        "a spike and its opposite": (spike, -spike),
-        "a spike and another spike": (spike, np.roll(spike, 1)),
-        "a Gaussian vector and a spike": (gaussian, spike),
-        "a constant and its opposite": (constant, -constant),
-        "a vector and zero": (gaussian, 0.0 * gaussian),
-        "a vector and a short one": (gaussian, _SHORT * gaussian),
-        "two vectors near each other": (gaussian, near / np.linalg.norm(near)),
-    }
     frame = getattr(mechanism, "frame", None)
+    directions = np.empty((0, mechanism.dim))
     if frame is not None and 1 < mechanism.dim == frame.dim:
-        row, other = (rows / np.linalg.norm(rows) for rows in frame.rows(np.array([0, frame.size - 1])))
-        pairs["a row of the frame and its opposite"] = (row, -row)
-        pairs["two rows of the frame"] = (row, other)
-    return {name: (mechanism.clip * x, mechanism.clip * y) for name, (x, y) in pairs.items() if np.any(x != y)}
+        directions = frame.rows(np.array([0, frame.size - 1]))
+    return mechanism.input.pairs(rng, directions)
 
 
 def empirical_audit(
@@ -158,15 +137,13 @@ def _test_pair(
     mechanism: Mechanism, name: str, pair: Pair, samples: int, share: float, source: np.random.Generator | None
 ) -> PairResult:
     half = samples // 2
-    # Private groups differ as well.
-    groups = None if mechanism.groups is None else [0, mechanism.groups - 1]
-    inputs = mechanism._records(np.stack(pair), groups)
+    inputs = mechanism.input.apart(pair)
     sent = [
         mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), None, 1)
         for row in inputs
     ]
     choices = []
-    for event, labels in _partitions(mechanism, sent, mechanism._estimated(inputs), half):
+    for event, labels in _partitions(mechanism, sent, mechanism.input.truth(inputs), half):
         for rows in (labels, labels[::-1]):
             likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)
             # The event is made of the labels with the highest ratios, as many as give the best bound.

@@ -15,11 +15,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.inputs.trial_vectors import structured_vectors
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.laws import Box, EitherLaw, Law, mass
-from sstq.mechanisms.records import RecordMechanism
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -115,15 +113,11 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
     Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
     one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
-    if isinstance(mechanism, RecordMechanism):
-        inputs = np.concatenate(list(mechanism._trials().values()))
-    else:
-        costly = mechanism._row_cost >= _COSTLY
-        vectors = structured_vectors(mechanism.dim, rng)
-        rows = np.concatenate([vectors[name][:1] for name in (("gaussian", "spike") if costly else vectors)])
-        scales = [0.0] if costly else [0.0, 0.3, 1e200]
-        rows = np.concatenate([rows, -rows, np.outer(scales, rows[0])])
-        inputs = mechanism._records(mechanism.clip * rows, mechanism.groups_in_turn(len(rows)))
+    held = [mechanism.input.read(**one) for one in mechanism.input.extremes(rng).values()]
+    if mechanism._row_cost >= _COSTLY:
+        held = [held[0], held[-1]]
+    rows = np.concatenate(held)
+    inputs = np.concatenate([rows, mechanism.input.variations(rows)])
     frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, inputs[0]), dtype=np.uint64)
     return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in inputs]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from sstq.cli.common import ColumnsOption, MechanismOption, argument, open_files, option, read_mechanism
+from sstq.cli.common import ColumnsOption, MechanismOption, argument, option, read_mechanism, split
 from sstq.cli.terminal import progress, show_facts, warn
 
 
@@ -29,16 +29,16 @@ def clip(
     from sstq.planning.clipping import suggest_clip
 
     shared = read_mechanism(mechanism)
-    files, count = open_files(vectors, shared.dim, columns)
+    people = shared.input.open(vectors, columns=split(columns))
     lengths = []
-    with progress("Reading", count) as advance:
-        for rows, _ in (piece for file in files for piece in file.pieces()):
-            lengths.append(np.linalg.norm(rows, axis=1))
-            advance(len(rows))
+    with progress("Reading", people.count) as advance:
+        for piece in people.pieces():
+            lengths.append(np.linalg.norm(piece.X, axis=1))
+            advance(piece.count)
     norms = np.concatenate(lengths)
-    choice = suggest_clip(norms, shared, clients or count)
+    choice = suggest_clip(norms, shared, clients or people.count)
     show_facts(
-        f"For a mean of {clients or count:,} clients",
+        f"For a mean of {clients or people.count:,} clients",
         [
             ("clip", f"{choice.clip:.4g}"),
             ("vectors clipped", f"{100 * choice.clipped:.3g} %"),

@@ -13,7 +13,6 @@ from sstq.cli.terminal import Facts, note
 
 if TYPE_CHECKING:
     from sstq import Mechanism
-    from sstq.inputs.files import VectorFile
 
 _PRIVACY = {
     "local": "yes, every single message",
@@ -69,13 +68,9 @@ def check_usage() -> Iterator[None]:
         raise WrongUsage(str(error)) from error
 
 
-def open_files(
-    vectors: Sequence[Path], dim: int | None, columns: str | None, **others: Any
-) -> "tuple[list[VectorFile], int]":
-    """Open files of vectors, whose columns are separated by commas; returns them and the number of all vectors."""
-    from sstq.inputs import files as files
-
-    return files.open_files(vectors, dim, columns and [name.strip() for name in columns.split(",")], **others)
+def split(columns: str | None) -> list[str] | None:
+    """The names of columns, which commas separate."""
+    return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
 def read_bounds(path: Path | None) -> dict[str, Any] | None:
@@ -112,14 +107,12 @@ def read_mechanism(path: Path) -> "Mechanism":
 
 def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
-    from sstq.mechanisms.records import RecordMechanism
-
     allowed = getattr(mechanism, "clients_allowed", None)
     return [
         ("mechanism", mechanism.name),
         ("epsilon", f"{mechanism.epsilon!r}"),
         ("bits per message", mechanism.message_bits),
-        *([] if isinstance(mechanism, RecordMechanism) else _errors(mechanism, mechanism.clients or clients)),
+        *(_errors(mechanism, mechanism.clients or clients) if mechanism.input.has_clip else []),
         ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
         ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
         ("trust", mechanism.trust),

@@ -1,7 +1,7 @@
 """`sstq encode`: encodes files of vectors as private messages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from sstq.cli.common import (
     ColumnsOption,
@@ -10,17 +10,17 @@ from sstq.cli.common import (
     WrongUsage,
     argument,
     check_output,
-    open_files,
     option,
     output_option,
     privacy_of,
     read_mechanism,
     several_messages,
+    split,
 )
 from sstq.cli.terminal import note, progress, show_facts, warn
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 
 def encode(
@@ -33,7 +33,9 @@ def encode(
     by: Annotated[
         str | None, option("Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN")
     ] = None,
-    private_group: Annotated[Path | None, option("Encode the PRIVATE groups in this .npy with the vectors.")] = None,
+    groups: Annotated[
+        Path | None, option("Encode the PRIVATE groups in this .npy with the vectors.", "--private-group")
+    ] = None,
     seed: Annotated[int | None, option("Simulate with this seed. The result is NOT private.", min=0)] = None,
     verbose: VerboseOption = False,
     force: Annotated[bool, option("Overwrite the file. People encoded again spend ε again.", "--force")] = False,
@@ -53,9 +55,7 @@ def encode(
 
     Example: sstq encode people.csv --columns age,bmi -m mechanism.json -o messages.sstq
     """
-    import numpy as np
-
-    from sstq.mechanisms import LocalReport
+    from sstq.inputs import LocalReport
     from sstq.mechanisms.answers import encode_files
     from sstq.messages.files import write_messages
     from sstq.messages.parquet import SUFFIXES
@@ -65,24 +65,12 @@ def encode(
         raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
-    if (private_group is not None) != (shared.groups is not None):
-        raise WrongUsage("--private-group is for mechanisms with private groups (sstq spec --name groupunit) only")
     check_output(output, force, inputs=(mechanism, *vectors))
-    counted = LocalReport() if verbose and shared.name != "survey" else None
-    if shared.name == "survey":
-        if by is not None or columns is not None:
-            raise WrongUsage("--by and --columns are for vectors; a survey takes tables")
-        from sstq.mechanisms.survey.schema import read_table
-
-        rng = None if seed is None else np.random.default_rng(seed)
-        survey: Any = shared
-        total = write_messages(output, (survey.encode(read_table(path, survey), rng) for path in vectors))
-    else:
-        files, count = open_files(vectors, shared.dim, columns, by=by)
-        groups = None if private_group is None else read_integers(private_group, count)
-        with progress("Encoding", count * shared.messages) as advance:
-            messages = encode_files(shared, files, seed, groups=groups, report=counted, advance=advance)
-            total = write_messages(output, messages, by)
+    people = shared.input.open(vectors, columns=split(columns), by=by, groups=groups)
+    report = LocalReport() if verbose else None
+    with progress("Encoding", people.count * shared.messages) as advance:
+        messages = encode_files(shared, people, seed, report=report, advance=advance)
+        total = write_messages(output, messages, by)
     facts = [
         ("messages", total),
         ("bits per message", shared.message_bits),
@@ -95,23 +83,12 @@ def encode(
     show_facts(str(output), facts, verbose=verbose)
     if by is not None:
         note(f"the column {by!r} is public: whoever has the file sees each message's group")
-    if counted is not None:
+    if report is not None:
         note(
-            f"local report: {counted.vectors} vectors, {counted.clipped} longer than clip, "
-            f"{counted.missed} missed the certificate. These counts depend on the data: keep them to yourself."
+            f"local report: {report.vectors} vectors, {report.clipped} longer than clip, "
+            f"{report.missed} missed the certificate. These counts depend on the data: keep them to yourself."
         )
     if seed is not None:
         warn("NOT PRIVATE: the messages come from --seed and are marked as simulated")
     elif shared.trust != "local":
         warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")
-
-
-def read_integers(path: Path, total: int) -> "NDArray[Any]":
-    """Read one integer per vector from a .npy file; the mechanism checks their range."""
-    from sstq.inputs.files import load_array
-
-    numbers = load_array(path)
-    if numbers.shape != (total,) or numbers.dtype.kind not in "iu":
-        got = f"shape {numbers.shape} and dtype {numbers.dtype}"
-        raise ValueError(f"{path} must hold {total} integers, one per vector, got {got}")
-    return numbers

@@ -12,17 +12,16 @@ from sstq.cli.common import (
     WrongUsage,
     argument,
     check_usage,
-    open_files,
     option,
     refuse_empty_variables,
     several_messages,
+    split,
 )
-from sstq.cli.encode import read_integers
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
 if TYPE_CHECKING:
     from sstq.client import Client
-    from sstq.mechanisms import LocalReport
+    from sstq.inputs import LocalReport, People
 
 
 def send(
@@ -41,7 +40,9 @@ def send(
     ledger: Annotated[Path | None, option("Charge this ledger file before anything is sent.")] = None,
     total_epsilon: Annotated[float | None, option("Create the ledger with this total ε.")] = None,
     columns: ColumnsOption = None,
-    private_group: Annotated[Path | None, option("Send the PRIVATE groups in this .npy with the vectors.")] = None,
+    groups: Annotated[
+        Path | None, option("Send the PRIVATE groups in this .npy with the vectors.", "--private-group")
+    ] = None,
     token: Annotated[
         str | None,
         option("Use this token; give it as a variable or in a file, since ps shows options.", envvar="SSTQ_SEND_TOKEN"),
@@ -87,9 +88,6 @@ def send(
         token=token if tokens is None else tokens.read_text().split(),
     )
     mechanism = client.campaign.mechanism
-    if (mechanism.groups is None) != (private_group is None):
-        has = "has no private groups; leave out --private-group" if private_group else "needs --private-group FILE"
-        raise WrongUsage(f"the campaign {client.campaign.name} {has}")
     names = [_content_hash(path) for path in vectors]
     waited = client.outbox.still_wait(names)
     with _explaining():
@@ -99,7 +97,8 @@ def send(
         client.check_ready()
         if not again:
             _check_new(client, names, vectors)
-        sent += _encode_and_send(client, vectors, names, columns, private_group, report)
+        people = mechanism.input.open(vectors, columns=split(columns), groups=groups, answering=True)
+        sent += _encode_and_send(client, people, names, report)
     elif len(waited) < len(names):
         raise ValueError("some of these files waited in the outbox and are sent now; send the others by themselves")
     if report.clipped > 0.05 * report.vectors:
@@ -119,29 +118,20 @@ def send(
         note(f"The collector's key was not checked; next time pass --collector-key {client.key}")
 
 
-def _encode_and_send(
-    client: "Client",
-    vectors: Sequence[Path],
-    names: Sequence[str],
-    columns: str | None,
-    private_group: Path | None,
-    report: "LocalReport",
-) -> int:
+def _encode_and_send(client: "Client", people: "People", names: Sequence[str], report: "LocalReport") -> int:
     """Encode files that were never sent, and send them; returns how many messages were acknowledged."""
     from sstq.mechanisms.answers import encode_files
     from sstq.messages.batch import Messages
 
     mechanism = client.campaign.mechanism
-    files, total = open_files(vectors, mechanism.dim, columns)
     try:
-        client.check_people(total)
+        client.check_people(people.count)
     except ValueError as error:
         kind = "count" if client.campaign.senders == "single-use" else "people"
-        command = f"sstq campaign tokens {client.campaign.name} --{kind} {total}"
+        command = f"sstq campaign tokens {client.campaign.name} --{kind} {people.count}"
         raise ValueError(f"{error}. The owner creates tokens with: {command}") from error
-    groups = None if private_group is None else read_integers(private_group, total)
-    with progress("Encoding and sending", 2 * total * mechanism.messages) as advance, _explaining():
-        encoded = encode_files(mechanism, files, groups=groups, report=report, advance=advance, answering=True)
+    with progress("Encoding and sending", 2 * people.count * mechanism.messages) as advance, _explaining():
+        encoded = encode_files(mechanism, people, report=report, advance=advance, answering=True)
         return client.send_messages(Messages.concatenate(list(encoded)), names=names, progress=advance)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from sstq.cli.common import BoundsOption, ColumnsOption, WrongUsage, argument, open_files, option, read_bounds
+from sstq.cli.common import BoundsOption, ColumnsOption, WrongUsage, argument, option, read_bounds, split
 from sstq.cli.terminal import note, show_table
 
 
@@ -25,17 +25,18 @@ def try_(
     """
     import numpy as np
 
+    from sstq.inputs.vector_tables import VectorColumns, open_vectors
     from sstq.simulation import simulate
 
     ranges = read_bounds(bounds)
     named = vectors.suffix != ".npy" and ranges and columns is None
-    (file,), _ = open_files([vectors], None, ",".join(ranges or ()) if named else columns)
+    file = open_vectors(vectors, VectorColumns(None, list(ranges or ()) if named else split(columns)))
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"
             raise WrongUsage(f"--bounds {bounds}: must name the columns {given}")
         ranges = {column: ranges[column] for column in file.columns or ranges}
-    rows = np.concatenate([rows for rows, _ in file.pieces()])
+    rows = np.concatenate([piece.X for piece in file.pieces()])
     trial = simulate(rows, epsilon, mechanism=mechanism, bounds=ranges, clip=clip)
     title = f"{mechanism}, ε = {epsilon:g}: {len(rows):,} people, {trial.bits} bits each"
     labels = file.columns or [label for label, *_ in trial.rows()]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.inputs.cells import cells_of, number_of, vector_of
+
 _EXACT = 2**53  # no integer up to here is rounded by float64
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _REMEDIES = {"detach": "X.detach().cpu().float().numpy()", "toarray": "X.toarray()"}
@@ -62,23 +64,34 @@ def is_arrow_number(kind: Any) -> bool:
 
 
 def is_arrow_list(kind: Any) -> bool:
-    """Whether `arrow_numbers` takes a column of this Arrow type, which has the vectors as lists."""
+    """Whether a column of this Arrow type has vectors of numbers as lists."""
+    return is_any_arrow_list(kind) and is_arrow_number(kind.value_type)
+
+
+def is_any_arrow_list(kind: Any) -> bool:
+    """Whether a column of this Arrow type has lists of whatever kind."""
     from pyarrow import types
 
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return bool(lists) and is_arrow_number(kind.value_type)
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def arrow_numbers(columns: Sequence[Any], dim: int) -> NDArray[Any]:
     """Convert an Arrow array of lists, or one Arrow array per coordinate, to numbers, (n, dim).
 
-    Nulls are nan, and so are rows of another length.
+    Nulls are nan, and so are rows of another length, and whatever is no number in columns of other types.
     """
+    lists = columns[0]
+    if is_arrow_list(lists.type):
+        return _numbers_of_lists(lists, dim)
+    if is_any_arrow_list(lists.type):
+        vectors = (vector_of(value, dim) for value in cells_of(lists))
+        return np.array([np.full(dim, np.nan) if vector is None else vector for vector in vectors]).reshape(-1, dim)
+    return np.stack([_numbers(column) for column in columns], axis=1)
+
+
+def _numbers_of_lists(lists: Any, dim: int) -> NDArray[Any]:
     import pyarrow.compute
 
-    lists = columns[0]
-    if not is_arrow_list(lists.type):
-        return np.stack([_numbers(column) for column in columns], axis=1)
     whole = pyarrow.compute.equal(pyarrow.compute.list_value_length(lists), dim).fill_null(False)
     values = _numbers((lists if whole.true_count == len(lists) else lists.filter(whole)).flatten()).reshape(-1, dim)
     if len(values) == len(lists):
@@ -89,6 +102,8 @@ def arrow_numbers(columns: Sequence[Any], dim: int) -> NDArray[Any]:
 
 
 def _numbers(column: Any) -> NDArray[Any]:
+    if not is_arrow_number(column.type):
+        return np.array([number_of(cell) for cell in cells_of(column)])
     numbers = column.cast("float64", safe=False) if column.null_count else column
     return np.asarray(numbers.to_numpy(zero_copy_only=False))
 

@@ -1,31 +1,62 @@
-"""Columns of tables: pandas, Polars, Arrow, NumPy or lists, as Python objects, with None for what is missing."""
+"""Tables: pandas, Polars, Arrow, or a dict of columns; or what one person holds, a dict of values."""
 
-import math
-from collections.abc import Mapping, Set
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Label = str | int
+from sstq.inputs.cells import Label, cells_of
+
+if TYPE_CHECKING:
+    from sstq.inputs.records import Column
 
 
-def columns_of(X: Any, names: list[str], strict: bool) -> dict[str, Any]:
+def as_table(X: Any, columns: Mapping[str, Column], strict: bool) -> dict[str, Any]:
     """The columns of a table by name; ValueError for what is no table, and if `strict` for columns that are missing."""
+    if isinstance(X, Mapping) and _is_record(X, columns):
+        X = {name: [X.get(name)] for name in columns if name in X or not strict}
     if isinstance(X, np.ndarray | str | list) or not hasattr(X, "__getitem__"):
-        raise ValueError(f"X must be a table or a dict of columns, got {type(X).__name__}")
+        raise ValueError(f"X must be a table, a dict of columns, or a dict of values, got {type(X).__name__}")
     header = column_names(X)
-    check_header("X", names if strict else [name for name in names if name in header], header)
-    columns = {name: X[name] for name in names if name in header}
-    for name, values in columns.items():
-        # Whatever the values are: texts and sets have other items than one per person, in order.
-        no_column = isinstance(values, str | bytes | Mapping | Set) or not getattr(values, "shape", True)
-        if no_column or not hasattr(values, "__len__"):
+    check_header("X", [name for name in columns if strict or name in header], header)
+    table = {name: X[name] for name in columns if name in header}
+    for name, values in table.items():
+        if not _is_column(values):
             raise ValueError(f"column {name!r} must have one value per person, got {type(values).__name__}")
-    lengths = {name: len(values) for name, values in columns.items()}
+    lengths = {name: len(values) for name, values in table.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError(f"X must have columns of one length, got {lengths}")
-    return columns
+    return table
+
+
+def _is_record(X: Mapping[str, Any], columns: Mapping[str, Column]) -> bool:
+    """Whether a dict has one person's values, not columns.
+
+    Columns of single values decide, if there is one; a list of lists is a column of values that are lists.
+    """
+    asked = {name: X[name] for name in columns if name in X}
+    if not asked:
+        return not any(_is_column(value) for value in X.values())
+    single = [value for name, value in asked.items() if not columns[name].holds_lists]
+    if single:
+        return not all(_is_column(value) for value in single)
+    return not all(_is_column(value) and _has_lists(value) for value in asked.values())
+
+
+def _is_column(values: Any) -> bool:
+    """Whether it has one item per person: texts and sets have other items than that, in order."""
+    no_column = isinstance(values, str | bytes | Mapping | Set) or not getattr(values, "shape", True)
+    return not no_column and hasattr(values, "__len__")
+
+
+def _has_lists(values: Any) -> bool:
+    if not isinstance(values, list | tuple | np.ndarray):
+        return True  # a column of Arrow, pandas or Polars
+    cells = cells_of(values)
+    missing = [cell for cell in cells if cell is None]
+    return any(isinstance(cell, list | tuple | Set | np.ndarray) for cell in cells) or 0 < len(missing) == len(cells)
 
 
 def column_names(table: Any) -> list[str]:
@@ -34,46 +65,12 @@ def column_names(table: Any) -> list[str]:
     return list(getattr(table, "columns", table) if names is None else names)
 
 
-def check_header(table: str, names: list[str], header: list[str]) -> None:
+def check_header(table: str, names: Sequence[str], header: Sequence[str]) -> None:
     """Refuse a table in which a column that is asked for is missing, or there twice."""
     if missing := [name for name in names if name not in header]:
         raise ValueError(f"{table} must have the columns {', '.join(names)}, got none called {', '.join(missing)}")
     if twice := [name for name in names if header.count(name) > 1]:
         raise ValueError(f"{table} must have every column once, got several called {twice[0]!r}")
-
-
-def cells_of(values: Any) -> list[Any]:
-    """The values of a column as Python objects; None for what is missing: null, NaN, NaT, NA or masked."""
-    if type(values) is np.ndarray and values.ndim > 1:
-        return list(values)
-    for method in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
-        if hasattr(values, method):
-            values = getattr(values, method)()
-            break
-    return [None if _missing(value) else as_label(value, object) for value in values]
-
-
-def _missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and math.isnan(value)
-
-
-def as_label(value: Any, kind: type) -> Any:
-    """The value as a Python object; where labels are integers a whole float is one: nulls turn integers into floats."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    return int(plain) if kind is int and isinstance(plain, float) and plain.is_integer() else plain
-
-
-def vector_of(value: Any, dim: int) -> NDArray[np.float64] | None:
-    """The numbers of one cell, nan for those that are missing; None for what is no vector of this length."""
-    try:
-        given = np.asarray(value)
-        if given.dtype.kind == "O" and all(number is None or isinstance(number, int | float) for number in given):
-            given = given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return given.astype(np.float64) if given.shape == (dim,) and given.dtype.kind in "fiu" else None
 
 
 def writable(label: Label) -> bool:

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from sstq.checks import check_argument, check_number, check_option
 from sstq.inputs.arrays import as_vectors
 from sstq.inputs.bounds import read_ranges
+from sstq.inputs.plain_numbers import plain_numbers
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.answers import plain_numbers
 from sstq.randomness import streams
 
 Floats = NDArray[np.float64]

@@ -19,6 +19,7 @@ from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
+from sstq.inputs.plain_numbers import plain_numbers
 from sstq.learning.features import (
     FeatureMap,
     Floats,
@@ -29,7 +30,7 @@ from sstq.learning.features import (
 )
 from sstq.learning.moments import Bounds, error_vectors, moment_rows, symmetric_vectors
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit, from_json
-from sstq.mechanisms.answers import answer, plain_numbers
+from sstq.mechanisms.answers import answer
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike

@@ -8,17 +8,18 @@ from fractions import Fraction
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Aggregator, Estimate, Estimator
 from sstq.checks import check_arguments, check_number
 from sstq.exactness import log_upper, round_up
-from sstq.inputs.bounds import read_ranges
+from sstq.inputs import ClippedWarning, LocalReport
+from sstq.inputs.base import Rows
+from sstq.inputs.bounds import Bounds, read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.encoding import Columns, Encoder, EncoderInput
+from sstq.mechanisms.encoding import Columns, Encoder, EncoderInput, Floats32, Words
 from sstq.mechanisms.errors import ExpectedError, Unbiased
-from sstq.mechanisms.inputs import ClippedWarning, Floats, Floats32, Ints, LocalReport, Rows, Words, placed
 from sstq.mechanisms.laws import EitherLaw, Law, channel_law
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
@@ -27,6 +28,9 @@ from sstq.scalar.channels import Channel
 # What other modules take from here, besides the class and the signs of a code.
 __all__ = ["SIGNS", "ClippedWarning", "Columns", "EncoderInput", "ExpectedError", "Floats", "Floats32", "Ints"]
 __all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased", "Words"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 SIGNS = np.array([1.0, -1.0])
 SIGNS.setflags(write=False)
@@ -123,18 +127,11 @@ class Mechanism(Encoder):
             note = "; ".join(filter(None, [advice, estimate.note]))
             estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=note)
         if self.bounds is not None:
-            return estimate.in_units(self._scaling)
-        if not self._clips or self.trust == "none" or self.groups is not None:
+            return estimate.in_units(Bounds(self.bounds, self.clip))
+        if self.trust == "none":
             return estimate
-        error = float(np.linalg.norm(estimate.stderr))
-        length = math.sqrt(max(float(estimate.value @ estimate.value) - error**2, 0.0))
-        if not error < self.clip / 4 or length + error < self.clip:
-            return estimate
-        note = (
-            "most vectors are longer than clip, or exactly as long; unless they are normalized, use a larger clip, "
-            "or bounds with the range of each column"
-        )
-        return replace(estimate, note="; ".join(filter(None, [estimate.note, note])))
+        notes = [estimate.note, self.input.advice(estimate.value, estimate.stderr)]
+        return replace(estimate, note="; ".join(filter(None, notes)))
 
     def _bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
         """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
@@ -252,7 +249,7 @@ class Mechanism(Encoder):
             >>> error.bias2 < 1e-9 < error.variance
             True
         """
-        rows = self._records(self._check_vectors(x), groups)
+        rows = self.input.read(x, groups)
         if len(rows) != 1 and clients not in (None, len(rows)):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
@@ -269,7 +266,7 @@ class Mechanism(Encoder):
         with np.errstate(over="ignore"):
             for part in row_chunks(count, max(self._row_cost, self.estimate_dim)):
                 mean, variances = self._row_error(rows[part])
-                bias = bias + np.sum(mean - self._estimated(rows[part]), axis=0)
+                bias = bias + np.sum(mean - self.input.truth(rows[part]), axis=0)
                 variance += float(np.sum(variances))
             bias2 = float(np.sum((bias / count) ** 2))
         independent = variance / count**2 / (repeats * self.messages)
@@ -285,7 +282,3 @@ class Mechanism(Encoder):
 
     def _typical_error(self, clients: int) -> ExpectedError:
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
-
-    def _estimated(self, rows: Rows) -> Rows:
-        """The true values that estimates of these rows should have: the vectors, at the place of their groups."""
-        return rows if self.groups is None else placed(rows[:, 1:], rows[:, 0], self.groups)

@@ -1,5 +1,6 @@
 """What a client does, whatever the mechanism: rows are checked, secret words drawn, and messages made or read."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,15 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
 from sstq.checks import check_number
-from sstq.inputs.bounds import Bounds
+from sstq.inputs import Input, LocalReport, Vectors
+from sstq.inputs.base import Rows
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.inputs import Floats32, Ints, LocalReport, Rows, Words, check_vectors, warn_if_clipped, with_groups
 from sstq.mechanisms.parameters import Agreement, Ranges
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 
 Columns = tuple[Column, ...]
+Floats32 = NDArray[np.float32]
+Words = NDArray[np.uint64]
 
 Trust = Literal["local", "aggregator", "none"]
 """Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
@@ -44,8 +47,6 @@ class Encoder(Agreement):
 
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    # Whether rows are vectors that are scaled down to clip, so that their owner is warned of it.
-    _clips: ClassVar[bool] = True
     # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.
     _draws_by: ClassVar[str] = "channel"
 
@@ -58,6 +59,11 @@ class Encoder(Agreement):
     messages: int = 1
     bounds: Ranges | None = None
     frame_size: int | None = None
+
+    @cached_property
+    def input(self) -> Input:
+        """What a person holds: how it is read, opened from files, and mended on a device."""
+        return Vectors(self.dim, self.clip, self.bounds)
 
     @property
     @abstractmethod
@@ -109,15 +115,13 @@ class Encoder(Agreement):
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True
         """
-        rows = self._records(self._check_vectors(X if self.bounds is None else self._scaling.chosen(X)), groups)
-        if self._clips and self.groups is None:
-            warn_if_clipped(rows, self.clip)
+        seen = LocalReport()
+        rows = self.input.read(X, groups, seen)
+        for warning in [*self.input.warnings(rows), *seen.warnings()]:
+            warnings.warn(warning, stacklevel=2)  # the line that called encode
+        if report is not None:
+            report.add(seen)
         return self._encode_slots(rows, bit_source(rng), report, self.messages)
-
-    @cached_property
-    def _scaling(self) -> Bounds:
-        """Into the ball and back, if there are bounds."""
-        return Bounds(self.bounds or (), self.clip)
 
     def _encode_slots(
         self,
@@ -159,22 +163,6 @@ class Encoder(Agreement):
     def _messages(self, columns: Columns, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
         return Messages(self.layout, columns, self._digest, simulated=simulated, in_clear=in_clear)
-
-    def _check_vectors(self, X: ArrayLike) -> Rows:
-        """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
-        return check_vectors(X, self.dim)
-
-    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        """What each person holds, as rows: the vectors, preceded by private groups if there are any."""
-        if self.groups is None:
-            if groups is not None:
-                raise ValueError(f"groups must be left out: {self.name} has no private groups; use GroupUnit")
-            return rows if self.bounds is None else self._scaling.inward(rows)
-        return with_groups(rows, groups, self.groups)
-
-    def groups_in_turn(self, count: int) -> Ints | None:
-        """One group per row, in turn, for trials; None without private groups."""
-        return None if self.groups is None else np.arange(count) % self.groups
 
     def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""

@@ -2,27 +2,19 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.aggregation import Estimate, Region, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
-from sstq.inputs.arrays import as_vectors
+from sstq.inputs import Category
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.answers import plain_numbers
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
+from sstq.mechanisms.base import Columns, EncoderInput, ExpectedError, Floats, Ints, Mechanism, Rows
 from sstq.mechanisms.parameters import Parameters, Word
-from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
-from sstq.randomness import streams
-from sstq.randomness.secret import BitSource
-
-_TRIED = 6  # categories of trials
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,7 +146,7 @@ class FrequencyParameters(Parameters):
     messages: int = 1
 
 
-class Frequencies(RecordMechanism):
+class Frequencies(Mechanism):
     """Shares of categories: each person holds one of k, and sends one number.
 
     A message is a set of categories, and one that holds the own category is likelier (`sstq.mechanisms.subsets`): any
@@ -192,8 +184,14 @@ class Frequencies(RecordMechanism):
     _draws_by = "draw"
 
     dim = 1
+    clip = 1.0
     parameters: FrequencyParameters
     categories: int
+
+    @cached_property
+    def input(self) -> Category:
+        """A category."""
+        return Category(self.categories)
 
     def __init__(self, categories: int, epsilon: float, *, messages: int = 1) -> None:
         common = self._checked(categories=categories, epsilon=epsilon, messages=messages)
@@ -231,34 +229,6 @@ class Frequencies(RecordMechanism):
         """The number of categories."""
         return self.categories
 
-    def _check_vectors(self, X: ArrayLike) -> Rows:
-        return _one_each(as_vectors(X)).astype(np.float64)
-
-    def _records(self, rows: Rows, groups: ArrayLike | None) -> Rows:
-        rows = super()._records(rows, groups)
-        wrong = np.flatnonzero(~self._known(rows))
-        if len(wrong):
-            wanted = f"finite integers from 0 to {self.categories - 1}"
-            raise ValueError(f"X must be {wanted}, got {rows[wrong[0], 0]:g} at row {wrong[0]}")
-        return rows
-
-    def _known(self, rows: Rows) -> Any:
-        return (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))
-
-    def _mended(self, X: Any, source: BitSource) -> Rows:
-        """A uniform category in the place of what is none."""
-        given = _one_each(plain_numbers(X))
-        drawn = streams.multiply_shift(source.words(len(given)), self.categories)
-        return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
-
-    def some_people(self, count: int, rng: np.random.Generator) -> Ints:
-        """Uniform categories."""
-        return rng.integers(self.categories, size=count)
-
-    def _trials(self) -> dict[str, Rows]:
-        some = np.unique(np.linspace(0, self.categories - 1, _TRIED).astype(np.int64))
-        return {f"category {label}": np.array([[float(label)]]) for label in some}
-
     def _encode(self, batch: EncoderInput) -> Columns:
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
@@ -266,11 +236,11 @@ class Frequencies(RecordMechanism):
         held = self.sets.held(messages.column("code").astype(np.int64), np.arange(self.categories))
         return np.asarray((held - self.sets.rates.other) / self.sets.rates.gap)
 
-    def _estimated(self, rows: Rows) -> Rows:
-        return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)
+    def _typical_error(self, clients: int) -> ExpectedError:
+        return self.expected_mse([0], clients)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        return self._estimated(rows), np.full(len(rows), self.sets.rates.total_variance(self.categories))
+        return self.input.truth(rows), np.full(len(rows), self.sets.rates.total_variance(self.categories))
 
     def largest_message(self) -> float:
         """A set of w categories, or of none: affine sets have points beyond the categories."""
@@ -278,10 +248,3 @@ class Frequencies(RecordMechanism):
         fewest = most - min(most, self.sets.points - self.categories)
         largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (fewest, most))
         return float(np.sqrt(largest)) / self.sets.rates.gap
-
-
-def _one_each(rows: Rows) -> Rows:
-    """One category per person, (n, 1); ValueError for other shapes."""
-    if rows.ndim > 2 or (rows.ndim == 2 and rows.shape[1] != 1):
-        raise ValueError(f"X must have shape (n,), one category per person, got {rows.shape}")
-    return rows.reshape(-1, 1)

@@ -219,7 +219,7 @@ def _with_two_models():
         (lambda: _with_bytes(_npz()), "'bias' cannot be read: it is a NpzFile"),
         (lambda: request_message(frameunit(epsilon=4.5)), "allows for one message, 4.0"),
         (lambda: request_message(sstq.mechanism("clean", dim=DIM)), "must be locally private"),
-        (lambda: request_message(sstq.GroupUnit(dim=DIM, epsilon=2.0, groups=3)), "without private groups"),
+        (lambda: request_message(sstq.GroupUnit(dim=DIM, epsilon=2.0, groups=3)), "must take vectors and nothing else"),
         (lambda: request_message(frameunit(), message_id="x" * 300), "round_id"),
     ],
 )

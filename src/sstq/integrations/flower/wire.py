@@ -17,7 +17,6 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.supercore import log
 
 from sstq.mechanisms import Mechanism, from_json
-from sstq.mechanisms.records import RecordMechanism
 from sstq.messages.batch import Messages
 
 RECORD = "sstq"
@@ -87,10 +86,7 @@ class MessageRequest:
 
 def check_usable(mechanism: Mechanism) -> Mechanism:
     """Return a mechanism that makes every model update private by itself; ValueError for others."""
-    if isinstance(mechanism, RecordMechanism):
-        raise ValueError(f"mechanism must be for vectors, got {mechanism.name}; use frameunit")
-    if mechanism.groups is not None:
-        raise ValueError(f"mechanism must be without private groups, got {mechanism.name}; use frameunit")
+    mechanism.input.vectors_only()
     if mechanism.trust != "local":
         raise ValueError(f"mechanism must be locally private, got {mechanism.name}; use frameunit")
     return mechanism

@@ -13,8 +13,20 @@ from sstq import kernels
 from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
+from sstq.inputs.vectors import placed
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, ExpectedError, Mechanism, Unbiased
+from sstq.mechanisms.base import (
+    SIGNS,
+    Columns,
+    EncoderInput,
+    ExpectedError,
+    Floats,
+    Ints,
+    Mechanism,
+    Rows,
+    Unbiased,
+)
+from sstq.mechanisms.encoding import Floats32
 from sstq.mechanisms.frameunit.alignment import (
     BIAS_SHARE,
     FRAMES_MAX,
@@ -24,7 +36,6 @@ from sstq.mechanisms.frameunit.alignment import (
     moments_of_frame,
     row_draw,
 )
-from sstq.mechanisms.inputs import Floats, Floats32, Ints, Rows, placed
 from sstq.mechanisms.parameters import Parameters, Word
 from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget

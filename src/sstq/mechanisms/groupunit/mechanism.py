@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sstq.checks import check_number
+from sstq.inputs import GroupedVectors, Input
 from sstq.mechanisms.base import Floats, Ints
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
@@ -97,6 +98,11 @@ class GroupUnit(RowMechanism):
 
     parameters: GroupUnitParameters
     groups: int
+
+    @cached_property
+    def input(self) -> Input:
+        """A vector and a private group."""
+        return GroupedVectors(self.dim, self.clip, self.groups)
 
     def __init__(
         self,

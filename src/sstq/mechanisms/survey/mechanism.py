@@ -9,23 +9,22 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.aggregation import Estimate, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
-from sstq.inputs.tables import columns_of
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows, Unbiased, Words
+from sstq.inputs import Record
+from sstq.mechanisms.base import Columns, EncoderInput, ExpectedError, Floats, Ints, Mechanism, Rows, Unbiased
+from sstq.mechanisms.encoding import Words
 from sstq.mechanisms.laws import EitherLaw, Law
-from sstq.mechanisms.records import RecordMechanism
 from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
 from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
-from sstq.randomness.secret import BitSource, channel_words
+from sstq.randomness.secret import channel_words
 
 _MOST_BITS = 62
 # Where the question and the item are in a message's secret words; those before are the mechanism's own.
@@ -91,7 +90,7 @@ def numbers_of(messages: Messages) -> tuple[Ints, Ints]:
     return messages.column("question").astype(np.int64), answer
 
 
-class Survey(RecordMechanism):
+class Survey(Mechanism):
     """Several questions in one private message: each person answers one of them, with the whole ε.
 
     Which one is drawn by the device, before any value is looked at, and is never drawn again. The answer comes from the
@@ -209,7 +208,7 @@ class Survey(RecordMechanism):
     @property
     def dim(self) -> int:  # type: ignore[override]
         """The numbers of a person's record."""
-        return sum(question.width for question in self.columns.values())
+        return self.input.width
 
     @property
     def estimate_dim(self) -> int:
@@ -226,37 +225,14 @@ class Survey(RecordMechanism):
         """The questions that have a column."""
         return {name: question for name, question in self.questions.items() if isinstance(question, SurveyQuestion)}
 
-    def _records_of(self, X: Any, strict: bool) -> Rows:
-        """The records of a table: pandas, Polars, Arrow or a dict of columns."""
-        given = columns_of(X, list(self.columns), strict)
-        nothing = [None] * len(next(iter(given.values())))
-        rows = []
-        for name, question in self.columns.items():  # no comprehension: a warning names the line that called encode
-            rows.append(question._read(given.get(name, nothing), name, strict))
-        return np.hstack(rows)
+    @cached_property
+    def input(self) -> Record:
+        """A record with the columns of the questions."""
+        return Record(self.columns, self._estimated)
 
-    def _check_vectors(self, X: ArrayLike) -> Rows:
-        return self._records_of(X, strict=True)
-
-    def _mended(self, X: Any, source: BitSource) -> Rows:  # noqa: ARG002 (nothing is drawn)
-        """No answer in the place of whatever cannot be encoded."""
-        return self._records_of(X, strict=False)
-
-    def some_people(self, count: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Random columns with nulls."""
-        examples = {name: [*question._examples(), None] for name, question in self.columns.items()}
-        return {name: [some[place] for place in rng.integers(len(some), size=count)] for name, some in examples.items()}
-
-    def _trials(self) -> dict[str, Rows]:
-        some = {name: question._examples() for name, question in self.columns.items()}
-        most = range(max(map(len, some.values())))
-        table = {name: [each[place % len(each)] for place in most] for name, each in some.items()}
-        rows = self._records_of(table, strict=True)
-        return {f"record {place}": row[None] for place, row in enumerate(rows)}
-
-    def _by_question(self, rows: Rows) -> dict[str, Rows]:
-        ends = np.cumsum([question.width for question in self.columns.values()])[:-1]
-        return dict(zip(self.columns, np.split(rows, ends, axis=1), strict=True))
+    def _typical_error(self, clients: int) -> ExpectedError:
+        first = next(iter(self.input.extremes(np.random.default_rng(0)).values()))
+        return self.expected_mse(first["X"], clients)
 
     def _encode(self, batch: EncoderInput) -> Columns:
         question = self._question(batch.words[:, _OWN_WORDS])
@@ -265,7 +241,7 @@ class Survey(RecordMechanism):
             who = np.flatnonzero(question == place)
             if len(who):
                 words = batch.words[who]
-                answers[who] = part.encode(self._by_question(batch.rows[who]), words, words[:, _OWN_WORDS + 1])
+                answers[who] = part.encode(self.input.by_column(batch.rows[who]), words, words[:, _OWN_WORDS + 1])
         return (answers, question) if len(self.parts) > 1 else (answers,)
 
     def _question(self, words: Words) -> Ints:
@@ -294,14 +270,14 @@ class Survey(RecordMechanism):
         return estimates
 
     def _estimated(self, rows: Rows) -> Rows:
-        held = self._by_question(rows)
+        held = self.input.by_column(rows)
         truths = [
             part.question._estimated(part.mechanism, records) for part in self.parts for records in part.records(held)
         ]
         return np.concatenate(truths, axis=1)
 
     def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        held, means, total = self._by_question(rows), [], np.zeros(len(rows))
+        held, means, total = self.input.by_column(rows), [], np.zeros(len(rows))
         for part in self.parts:
             for records in part.records(held):
                 mean, variance = part.question._row_error(part.mechanism, records)

@@ -6,7 +6,6 @@ zero.
 """
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,8 +17,12 @@ import numpy as np
 
 from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.inputs.tables import Label, as_label, cells_of, vector_of, writable
-from sstq.mechanisms.base import ClippedWarning, Floats, Mechanism, Rows, Words
+from sstq.inputs import Column
+from sstq.inputs.cells import Label, as_label, vector_of
+from sstq.inputs.csv_files import number_in
+from sstq.inputs.tables import writable
+from sstq.mechanisms.base import Floats, Mechanism, Rows
+from sstq.mechanisms.encoding import Words
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.mechanisms.survey.estimates import GroupMeans, NumberEstimate, QuestionEstimate
@@ -52,7 +55,7 @@ class AnyQuestion(ABC):
 
     def _estimated(self, inner: Mechanism, records: Rows) -> Rows:
         """What the mechanism's messages estimate of these records."""
-        return inner._estimated(records)
+        return inner.input.truth(records)
 
     def _row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
         """The mean of a message's estimate and its variance, per record."""
@@ -63,40 +66,8 @@ class AnyQuestion(ABC):
         """The result, from the estimates of all items and the aggregator of the first one."""
 
 
-class SurveyQuestion(AnyQuestion):
+class SurveyQuestion(AnyQuestion, Column):
     """A question that has a column."""
-
-    @property
-    def width(self) -> int:
-        """How many numbers a record has."""
-        return 1
-
-    @property
-    def kind(self) -> Any:
-        """The type of its numbers or labels."""
-        return float
-
-    @abstractmethod
-    def _examples(self) -> list[Any]:
-        """Values of its column that differ as much as they can."""
-
-    @abstractmethod
-    def _record(self, value: Any, strict: bool) -> Any:
-        """The record of a value; TypeError with what it should be. A list may have other types, unless `strict`."""
-
-    def _read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The column as records, (n, width); ValueError for values of a wrong type if `strict`, else no answer."""
-        cells = cells_of(values)
-        rows = np.empty((len(cells), self.width))
-        for row, value in enumerate(cells):
-            try:
-                rows[row] = self._record(value, strict)
-            except TypeError as wanted:
-                if strict:
-                    got = f"got {repr(value)[:40]} in row {row}"
-                    raise ValueError(f"column {name!r} must be {wanted}, {got}") from wanted
-                rows[row] = self._record(None, strict)
-        return rows
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
         return held[name]
@@ -119,6 +90,10 @@ class _Labelled(SurveyQuestion):
         """The type of the labels."""
         return type(self.labels[0])
 
+    def parsed(self, text: str) -> Any:
+        """The label of a field; where labels are integers 1.0 is one, because missing values turn 1 into it."""
+        return text if self.kind is str else as_label(_number_of(text), int)
+
 
 @dataclass(frozen=True)
 class Choice(_Labelled):
@@ -134,16 +109,22 @@ class Choice(_Labelled):
     def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": len(self.labels) + 1}, 1)]
 
-    def _examples(self) -> list[Any]:
+    def examples(self) -> list[Any]:
+        """Some labels, the first and the last among them, and no answer."""
         places = np.unique(np.linspace(0, len(self.labels), 4).astype(np.int64))
         return [(*self.labels, None)[place] for place in places]
 
-    def _record(self, value: Any, strict: bool) -> int:  # noqa: ARG002
+    def record(self, value: Any, strict: bool) -> int:  # noqa: ARG002
         """The number of the label; that of no answer is the last one."""
         label = as_label(value, self.kind)
         if label is not None and type(label) is not self.kind:
             raise TypeError(f"labels of type {self.kind.__name__}")
         return self.numbers.get(label, len(self.labels))
+
+    def unknown_labels(self, value: Any) -> list[str]:
+        """The label, if it is none of the question's."""
+        label = as_label(value, self.kind)
+        return [] if label in self.numbers or label == NO_ANSWER else [str(label)]
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
         between = aggregator.estimator.covariance_with(aggregator.counted(), len(self.labels))[:-1]
@@ -160,6 +141,7 @@ class MultiChoice(_Labelled):
     """
 
     type = "multichoice"
+    holds_lists = True
 
     @property
     def width(self) -> int:
@@ -171,10 +153,11 @@ class MultiChoice(_Labelled):
         cube = {"dim": self.width, "clip": math.sqrt(self.width) / 2}
         return [("frequencies", {"categories": 2}, self.width), ("frameunit", cube, 1)]
 
-    def _examples(self) -> list[Any]:
+    def examples(self) -> list[Any]:
+        """No label, all, one, and no answer."""
         return [[], list(self.labels), [self.labels[0]], None]
 
-    def _record(self, value: Any, strict: bool) -> Floats:
+    def record(self, value: Any, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
         listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
         if not listed and value is not None:
@@ -185,6 +168,16 @@ class MultiChoice(_Labelled):
         known = [self.numbers[label] for label in chosen if type(label) is self.kind and label in self.numbers]
         marks[known or ([-1] if chosen else [])] = 1.0
         return marks
+
+    def parsed(self, text: str) -> Any:
+        """The labels of a field, which semicolons separate."""
+        return [super(MultiChoice, self).parsed(part) for part in text.split(";")]
+
+    def unknown_labels(self, value: Any) -> list[str]:
+        """Those of the labels that are none of the question's."""
+        labels = [as_label(label, self.kind) for label in value]
+        plain = [label if isinstance(label, str | int) else type(label).__name__ for label in labels]
+        return [str(label) for label in plain if label not in self.numbers]
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
         return held[name] if items > 1 else held[name] - 0.5
@@ -227,7 +220,7 @@ class Ranged(SurveyQuestion):
     def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": len(self.edges)}, 1)]
 
-    def _record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
+    def record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
         """The number within the bounds; nan for no answer. Python compares integers of any size."""
         if value is None:
             return math.nan
@@ -235,15 +228,13 @@ class Ranged(SurveyQuestion):
             raise TypeError("numbers")
         return float(min(max(value, self.low), self.high))
 
-    def _read(self, values: Any, name: str, strict: bool) -> Floats:
-        """The owner of the data is told how many were beyond the bounds."""
-        rows = super()._read(values, name, strict)
-        if strict:
-            beyond = sum(not self.low <= value <= self.high for value in cells_of(values) if value is not None)
-            if beyond:
-                told = f"{beyond} of {len(rows)} values of {name!r} are beyond its bounds and were moved to them"
-                warnings.warn(f"{told}. This line depends on the data: keep it local", ClippedWarning, stacklevel=5)
-        return rows
+    def parsed(self, text: str) -> float:
+        """The number of a field."""
+        return _number_of(text)
+
+    def is_beyond(self, value: Any) -> bool:
+        """Whether the number is moved to the bounds."""
+        return not self.low <= value <= self.high
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> NumberEstimate:
         shares = _shares(name, self._items, estimates[0].value, estimates[0], 0.0)
@@ -290,7 +281,8 @@ class Number(Ranged):
     def _items(self) -> list[str]:
         return [f"{low:.6g}–{high:.6g}" for low, high in pairwise(self.edges)]
 
-    def _examples(self) -> list[Any]:
+    def examples(self) -> list[Any]:
+        """The ends, the middle, and no answer."""
         return [self.low, self.high, self.middle, None]
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
@@ -336,12 +328,13 @@ class Count(Ranged):
     def _items(self) -> list[str]:
         return [str(number) for number in range(self.most + 1)]
 
-    def _examples(self) -> list[Any]:
+    def examples(self) -> list[Any]:
+        """The ends, the middle, and no answer."""
         return [0, self.most, self.most // 2, None]
 
-    def _record(self, value: Any, strict: bool) -> float:
+    def record(self, value: Any, strict: bool) -> float:
         """The number, of those that are whole within the bounds."""
-        number = super()._record(value, strict)
+        number = super().record(value, strict)
         if not math.isnan(number) and number != math.floor(number):
             raise TypeError("whole numbers")
         return number
@@ -360,6 +353,7 @@ class Vector(SurveyQuestion):
     """
 
     type = "vector"
+    holds_lists = True
     dim: int
     clip: float = 1.0
 
@@ -375,17 +369,22 @@ class Vector(SurveyQuestion):
     def _candidates(self) -> Candidates:
         return [("frameunit", {"dim": self.dim, "clip": self.clip}, 1)]
 
-    def _examples(self) -> list[Any]:
+    def examples(self) -> list[Any]:
+        """Opposites, a long vector, and no answer."""
         direction = np.cos(np.arange(self.dim)) * self.clip
         direction *= self.clip / np.linalg.norm(direction)
         return [direction, -direction, 10 * direction, None]
 
-    def _record(self, value: Any, strict: bool) -> Floats:  # noqa: ARG002
+    def record(self, value: Any, strict: bool) -> Floats:  # noqa: ARG002
         """The vector; zero for a missing one and for one with nan."""
         vector = np.zeros(self.dim) if value is None else vector_of(value, self.dim)
         if vector is None:
             raise TypeError(f"lists of {self.dim} numbers")
         return vector if np.isfinite(vector).all() else np.zeros(self.dim)
+
+    def parsed(self, text: str) -> Any:
+        """The numbers of a field, which semicolons separate."""
+        return [_number_of(part) for part in text.split(";")]
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
         axes, first = tuple(map(str, range(self.dim))), estimates[0]
@@ -557,6 +556,13 @@ def _shares(name: str, labels: Sequence[Label], values: Floats, raw: Estimate, b
     variance = raw.stderr[:-1] ** 2 + (shares * error) ** 2 + 2 * shares * between
     stderr, items = np.sqrt(np.maximum(variance, 0.0)) / divisor, tuple(map(str, labels))
     return QuestionEstimate(name, items, shares, stderr, raw.count, "answers", (answered, error), (0.0, 1.0), raw)
+
+
+def _number_of(text: str) -> float:
+    number = number_in(text)
+    if number is None:
+        raise ValueError(f"{text!r} is no number")
+    return number
 
 
 def _labels(labels: Any) -> tuple[Label, ...]:

@@ -11,10 +11,10 @@ from typing import Any
 from sstq.checks import check_argument
 from sstq.files.parquet import MAGIC, open_parquet
 from sstq.files.strict_json import read_json
-from sstq.inputs.files import IDENTIFIERS, csv_lines
-from sstq.inputs.tables import check_header
+from sstq.inputs.csv_files import csv_rows
+from sstq.inputs.vector_tables import IDENTIFIERS
 from sstq.mechanisms.survey.mechanism import Survey
-from sstq.mechanisms.survey.questions import MultiChoice, SurveyQuestion, Vector, question_from_dict
+from sstq.mechanisms.survey.questions import question_from_dict
 
 FORMAT = "sstq-survey"
 _KEYS = {"format", "epsilon", "questions", "weights", "people", "messages"}
@@ -61,7 +61,7 @@ def guess_schema(path: str | os.PathLike[str], epsilon: float) -> dict[str, Any]
         with open(path, "rb") as file, open_parquet(file) as table:
             kinds = {field.name: _kind(field.type) for field in table.schema_arrow}
     else:
-        header = next(csv_lines(os.fspath(path)), (1, []))[1]
+        header = next(csv_rows(os.fspath(path)), [])
         if not header or len(set(header)) < len(header):
             raise ValueError(f"{os.fspath(path)} must have a header with distinct names, got {header}")
         kinds = dict.fromkeys(header, "")  # a CSV file has no types: the names alone tell numbers
@@ -92,36 +92,3 @@ def _kind(of: Any) -> str:
     if types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of):
         return "vector" if types.is_floating(of.value_type) else "multichoice"
     return "number" if types.is_floating(of) or types.is_integer(of) else "choice"
-
-
-def read_table(path: str | os.PathLike[str], survey: Survey) -> dict[str, list[Any]]:
-    """Read the columns that a survey asks for, from a CSV or Parquet file.
-
-    In CSV files an empty field is a missing value, several labels are separated by semicolons, and so are the numbers
-    of a vector.
-    """
-    name, asked = os.fspath(path), survey.columns
-    if _is_parquet(path):
-        with open(path, "rb") as file, open_parquet(file) as table:
-            check_header(name, list(asked), table.schema_arrow.names)
-            return dict(table.read(columns=list(asked)).to_pydict())
-    (_, header), *lines = list(csv_lines(name)) or [(1, [])]
-    check_header(name, list(asked), header)
-    table = {}
-    for column, question in asked.items():
-        place = header.index(column)
-        cells = ((line, "".join(fields[place : place + 1])) for line, fields in lines)
-        table[column] = [_cell(f"{name}, line {line}: column {column!r}", text, question) for line, text in cells]
-    return table
-
-
-def _cell(where: str, text: str, question: SurveyQuestion) -> Any:
-    if not text.strip():
-        return None
-    try:
-        if isinstance(question, MultiChoice | Vector):
-            return [question.kind(part) for part in text.split(";")]
-        return question.kind(text)
-    except ValueError as error:
-        kinds = "numbers" if question.kind is float else "integers, as the labels are"
-        raise ValueError(f"{where} must have {kinds}, got {text[:40]!r}") from error

@@ -1,0 +1,134 @@
+"""What a person holds, as a part of a mechanism: data are read, mended, opened from files, and made up for trials."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.checks import ArgumentError
+from sstq.inputs.people import Path, People, PeopleFile, listed
+from sstq.inputs.reports import LocalReport
+from sstq.randomness.secret import BitSource
+
+Rows = NDArray[Any]
+Floats = NDArray[np.float64]
+Held = dict[str, Any]
+"""What people hold, as the arguments X and groups of `Mechanism.encode`."""
+
+
+class Input(ABC):
+    """What a person holds.
+
+    A row is what one person holds, as the numbers that the mechanism encodes.
+
+    Attributes:
+        takes: what people hold, in words.
+        file_options: the options of `open` that its files may need.
+        has_clip: whether it is vectors that are scaled down to clip, which is then the unit of errors.
+    """
+
+    takes: ClassVar[str]
+    file_options: ClassVar[tuple[str, ...]] = ()
+    has_clip: ClassVar[bool] = False
+
+    @abstractmethod
+    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:
+        """Read the data of people whose owner calls: ValueError for whatever cannot be encoded.
+
+        Args:
+            X: what people hold, as `Mechanism.encode` takes it.
+            groups: their private groups, if they have any.
+            report: counts what the owner should know; it depends on the data.
+        """
+
+    @abstractmethod
+    def substitute(
+        self, X: Any, groups: ArrayLike | None = None, *, source: BitSource, report: LocalReport | None = None
+    ) -> Rows:
+        """Read the data on a device, which never refuses a value: something harmless takes the place of bad ones.
+
+        Only shapes are refused. The same number of random words is taken for every row, whatever its values are.
+        """
+
+    def open(
+        self,
+        paths: Path | Sequence[Path],
+        *,
+        columns: Sequence[str] | None = None,
+        by: str | None = None,
+        groups: Path | None = None,
+        answering: bool = False,
+    ) -> People:
+        """Open files with what people hold, one person per row: .npy, Parquet or CSV.
+
+        Args:
+            paths: one file or several, which must be different.
+            columns: the columns of CSV or Parquet files, or one column of lists of Parquet files. By default the only
+                column of lists, those with the names of bounds, or all columns.
+            by: the column with public labels of Parquet files, or of CSV files with a header.
+            groups: a .npy file with the private group of each person.
+            answering: a device reads the files: every line is a person, whatever is in it.
+        """
+        for name, value in {"columns": columns, "by": by, "groups": groups}.items():
+            if value is not None and name not in self.file_options:
+                raise ArgumentError(name, f"must be left out: this mechanism takes {self.takes}")
+        files = [self.open_file(path, columns, by, answering=answering) for path in listed(paths)]
+        if not any(file.count for file in files):
+            raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
+        return People(files)
+
+    @abstractmethod
+    def open_file(self, path: Path, columns: Sequence[str] | None, by: str | None, *, answering: bool) -> PeopleFile:
+        """Open one file."""
+
+    @abstractmethod
+    def trial(self, rng: np.random.Generator, count: int) -> Held:
+        """Make up what so many people hold, as the arguments of `Mechanism.encode`."""
+
+    @abstractmethod
+    def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
+        """What single people may hold that differs as much as it can, by name."""
+
+    def variations(self, rows: Rows) -> Rows:
+        """Rows made of others, for tests of encoders, such as opposites; may be none."""
+        return rows[:0]
+
+    def pairs(self, rng: np.random.Generator, directions: Rows) -> dict[str, tuple[Any, Any]]:  # noqa: ARG002
+        """Pairs of what single people may hold, for audits: neighbours among the extremes."""
+        named = [(name, held["X"]) for name, held in self.extremes(rng).items()]
+        following = named[1:] + named[:1]
+        return {f"{name} and {other}": (x, y) for (name, x), (other, y) in zip(named, following, strict=True)}
+
+    def apart(self, pair: tuple[Any, Any]) -> Rows:
+        """The two rows of a pair, which differ in whatever else a person holds as well."""
+        return np.concatenate([self.read(x) for x in pair])
+
+    def outward(self, values: Rows) -> Rows:
+        """Numbers as estimates have them, in the units of what people hold."""
+        return values
+
+    def vectors_only(self) -> None:
+        """ValueError unless people hold a vector and nothing else."""
+        raise ValueError(
+            f"mechanism must take vectors and nothing else, got one that takes {self.takes}; use frameunit"
+        )
+
+    def warnings(self, rows: Rows) -> list[UserWarning]:  # noqa: ARG002 (a hook)
+        """What the owner of these rows should know of them, beside the counts of a report."""
+        return []
+
+    def advice(self, value: Floats, stderr: Floats) -> str:  # noqa: ARG002 (a hook)
+        """What whoever has an estimate should change, such as the clip; may be empty."""
+        return ""
+
+    @abstractmethod
+    def truth(self, rows: Rows) -> Rows:
+        """The numbers that the estimates of these rows should have, (n, estimate_dim)."""
+
+
+def refuse_groups(groups: ArrayLike | None) -> None:
+    """ValueError for groups where nobody has one."""
+    if groups is not None:
+        raise ValueError("groups must be left out: this mechanism has no private groups; use GroupUnit")

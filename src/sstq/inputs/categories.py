@@ -1,0 +1,91 @@
+"""Categories: each person holds one of several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sstq.inputs.arrays import as_vectors
+from sstq.inputs.base import Held, Input, Rows, refuse_groups
+from sstq.inputs.people import Path
+from sstq.inputs.plain_numbers import plain_numbers
+from sstq.inputs.reports import LocalReport
+from sstq.inputs.vector_files import VectorFile
+from sstq.inputs.vector_tables import VectorColumns, open_vectors
+from sstq.randomness import streams
+from sstq.randomness.secret import BitSource
+
+_MOST_EXTREMES = 6
+
+
+@dataclass(frozen=True)
+class Category(Input):
+    """An integer below `categories`.
+
+    Examples:
+        >>> Category(5).read([0, 4])
+        array([[0.],
+               [4.]])
+        >>> from sstq.randomness.secret import bit_source
+        >>> Category(5).substitute([2, 7, None], source=bit_source(1)).shape
+        (3, 1)
+    """
+
+    takes = "categories"
+    file_options = ("columns", "by")
+    categories: int
+
+    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:  # noqa: ARG002
+        """The categories, (n, 1); ValueError for what is none."""
+        refuse_groups(groups)
+        rows = _one_each(as_vectors(X)).astype(np.float64)
+        wrong = np.flatnonzero(~self._known(rows))
+        if len(wrong):
+            wanted = f"finite integers from 0 to {self.categories - 1}"
+            raise ValueError(f"X must be {wanted}, got {rows[wrong[0], 0]:g} at row {wrong[0]}")
+        return rows
+
+    def substitute(
+        self,
+        X: Any,
+        groups: ArrayLike | None = None,
+        *,
+        source: BitSource,
+        report: LocalReport | None = None,  # noqa: ARG002
+    ) -> Rows:
+        """The categories, with a uniform one in the place of what is none."""
+        refuse_groups(groups)
+        given = _one_each(plain_numbers(X))
+        drawn = streams.multiply_shift(source.words(len(given)), self.categories)
+        return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
+
+    def _known(self, rows: Rows) -> NDArray[np.bool_]:
+        return np.asarray((rows >= 0) & (rows < self.categories) & (rows == np.floor(rows)))
+
+    def open_file(
+        self, path: Path, columns: Sequence[str] | None, by: str | None, *, answering: bool = False
+    ) -> VectorFile:
+        """Open a file with one category per row; `columns` names the one of several columns."""
+        return open_vectors(path, VectorColumns(1, columns, by, answering=answering))
+
+    def trial(self, rng: np.random.Generator, count: int) -> Held:
+        """Uniform categories."""
+        return {"X": rng.integers(self.categories, size=count)}
+
+    def extremes(self, rng: np.random.Generator) -> dict[str, Held]:  # noqa: ARG002 (nothing is random)
+        """Some categories, the first and the last among them."""
+        some = np.unique(np.linspace(0, self.categories - 1, _MOST_EXTREMES).astype(np.int64))
+        return {f"category {label}": {"X": np.array([label])} for label in some}
+
+    def truth(self, rows: Rows) -> Rows:
+        """A one at the place of the category, (n, categories)."""
+        return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)
+
+
+def _one_each(rows: Rows) -> Rows:
+    """One category per person, (n, 1); ValueError for other shapes."""
+    if rows.ndim > 2 or (rows.ndim == 2 and rows.shape[1] != 1):
+        raise ValueError(f"X must have shape (n,), one category per person, got {rows.shape}")
+    return rows.reshape(-1, 1)
