@@ -119,7 +119,7 @@ def test_surveys_and_categories(library, seed):
             if record.get("v"):  # the library takes doubles: give it what a device holds
                 record["v"] = np.float32(record["v"]).tolist()
             words = np.array([int(word) for word in case["words"]], dtype=np.uint64)
-            held = encoder.mechanism._records_of({name: [value] for name, value in record.items()}, strict=True)
+            held = encoder.mechanism.input.read({name: [value] for name, value in record.items()})
             assert [encoder.columns(encoder.answer(record, words))] == sent_by_library(encoder.mechanism, held, words)
             tried += 1
     assert tried == 150 * len(fresh.SURVEYS)
