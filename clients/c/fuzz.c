@@ -153,6 +153,7 @@ static void try_survey(input *in, sstq_params p)
         questions[i].part = p;
         take(in, &answers[i].label, sizeof answers[i].label);
         take(in, &answers[i].number, sizeof answers[i].number);
+        answers[i].given = take_below(in, 4);
         answers[i].label %= labels + 2;
         answers[i].marks = take_below(in, 2) ? marks : NULL;
         answers[i].vector = take_below(in, 2) ? x : NULL;

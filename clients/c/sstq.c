@@ -914,22 +914,28 @@ uint32_t sstq_survey_bits(const sstq_survey *s)
 
 static uint32_t label_of(const sstq_question *q, const sstq_answer *answer)
 {
-    return least(answer->label, q->labels);
+    return answer->given ? least(answer->label, q->labels) : q->labels;
 }
 
 /* The number within the bounds; NaN if there is none. */
-static double held(const sstq_question *q, const sstq_answer *answer)
+static double number_of(const sstq_question *q, const sstq_answer *answer)
 {
     double number = answer->number < q->low ? q->low : answer->number > q->high ? q->high : answer->number;
-    return q->type == SSTQ_COUNT && number != floor(number) ? NAN : number;
+    return !answer->given || (q->type == SSTQ_COUNT && number != floor(number)) ? NAN : number;
 }
 
 /* Whether a label is marked; the last mark is that of no answer. */
 static uint32_t mark_of(const sstq_question *q, const sstq_answer *answer, uint32_t place)
 {
+    const unsigned char *marks = answer->given ? answer->marks : NULL;
     if (place == q->labels)
-        return !answer->marks;
-    return answer->marks && answer->marks[place];
+        return !marks;
+    return marks && marks[place];
+}
+
+static const float *vector_of(const sstq_answer *answer)
+{
+    return answer->given ? answer->vector : NULL;
 }
 
 static uint32_t category_of(const sstq_survey *s, const sstq_question *q, const sstq_answer *answers,
@@ -943,10 +949,10 @@ static uint32_t category_of(const sstq_survey *s, const sstq_question *q, const 
         return mark_of(q, answer, (uint32_t)sstq_multiply_shift(words[5], q->items));
     if (q->type == SSTQ_MEAN) {
         const sstq_question *value = &s->questions[q->value];
-        place = (held(value, &answers[q->value]) - value->low) / (value->high - value->low);
+        place = (number_of(value, &answers[q->value]) - value->low) / (value->high - value->low);
         return place != place ? 2 : unit_interval(words[5]) >= place;
     }
-    number = held(q, answer);
+    number = number_of(q, answer);
     if (number != number)
         return q->labels;
     if (q->type == SSTQ_COUNT)
@@ -960,22 +966,22 @@ static uint64_t encode_vector(const sstq_survey *s, const sstq_question *q, cons
                               const uint64_t *words, const sstq_buffers *buffers)
 {
     const sstq_params *p = &q->part;
-    const sstq_answer *own = &answers[q - s->questions];
-    const float *x = own->vector;
+    const sstq_answer *answer = &answers[q - s->questions];
+    const float *x = vector_of(answer);
     float *marks = buffers->floats + p->frame_size, direction;
     double length = -1;
     uint64_t sent, row_bits = bits_below(candidates_of(p));
     uint32_t group = 0, i;
     if (q->type == SSTQ_MULTICHOICE) {
         for (i = 0; i < p->dim; i++)
-            marks[i] = mark_of(q, own, i) ? 0.5f : -0.5f;
+            marks[i] = mark_of(q, answer, i) ? 0.5f : -0.5f;
         x = marks;
     } else if (q->type == SSTQ_BY) {
         const sstq_question *choice = &s->questions[q->group], *value = &s->questions[q->value];
         group = label_of(choice, &answers[q->group]);
-        x = answers[q->value].vector;
+        x = vector_of(&answers[q->value]);
         if (is_ranged(value)) {
-            double number = held(value, &answers[q->value]), from = number - (value->low + value->high) / 2;
+            double number = number_of(value, &answers[q->value]), from = number - (value->low + value->high) / 2;
             group = number != number ? choice->labels : group;
             /* A number from the middle of its range is a vector of this direction and length, in double precision. */
             direction = from > 0 ? 1.0f : from < 0 ? -1.0f : 0.0f;

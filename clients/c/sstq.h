@@ -3,7 +3,8 @@
  *
  * Mechanisms: FrameUnit, GroupUnit, SSTQ with the flat channel, the Hadamard frame and kashin="certified", Frequencies,
  * and surveys of all types of questions.
- * Nothing is allocated: sstq_sizes_of tells how much memory to hand over. `clients/c/header.py` writes the parameters.
+ * Nothing is allocated: sstq_sizes_of tells how much memory to hand over. `sstq inspect --c-header` writes
+ * the parameters.
  *
  * The arithmetic is IEEE 754: compile without -ffast-math, with -ffp-contract=off, and leave subnormal numbers on.
  * Privacy does not depend on that, only agreement with the library to the last bit does.
@@ -22,7 +23,7 @@ typedef enum { SSTQ_FRAMEUNIT = 1, SSTQ_GROUPUNIT = 2, SSTQ_FLAT = 3, SSTQ_FREQU
 
 typedef enum {
     SSTQ_OK = 0,
-    SSTQ_BAD_PARAMETERS,   /* the parameters contradict each other: write them again with `clients/c/header.py` */
+    SSTQ_BAD_PARAMETERS,   /* the parameters contradict each other: write them again with `sstq inspect` */
     SSTQ_BAD_ARGUMENT,     /* a pointer is NULL */
     SSTQ_BAD_LENGTH,       /* the vector does not have `dim` numbers */
     SSTQ_BUFFER_TOO_SMALL, /* see sstq_sizes_of */
@@ -91,11 +92,12 @@ typedef struct {
     const sstq_question *questions;
 } sstq_survey;
 
-/* What a person holds for a question. Nothing is refused: what cannot be is no answer. */
+/* What a person answers to a question; {0} is no answer. Nothing is refused: what cannot be is no answer. */
 typedef struct {
+    uint32_t given;             /* 0: no answer, whatever the rest says; 1 otherwise */
     uint32_t label;             /* Choice: the number of the label, from 0 on; any other is no answer */
     const unsigned char *marks; /* MultiChoice: a byte per label, not 0 if it is chosen; NULL is no answer */
-    double number;              /* Number, Count: NaN is no answer; beyond the bounds it is moved to them */
+    double number;              /* Number and Count: NaN is no answer; beyond the bounds it is moved to them */
     const float *vector;        /* Vector: part.dim numbers; NULL, and any that is not finite, is zero */
 } sstq_answer;
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import sstq
-from clients.c.header import c_parameters, c_questions
+from sstq.clients.c_header import c_parameters, c_questions
 from tests.clients.cases import vectors
 from tests.clients.vectors import sent_by_library
 
@@ -95,6 +95,7 @@ class Answer(ctypes.Structure):
     """`sstq_answer`."""
 
     _fields_ = (
+        ("given", ctypes.c_uint32),
         ("label", ctypes.c_uint32),
         ("marks", ctypes.c_char_p),
         ("number", ctypes.c_double),
@@ -115,7 +116,10 @@ def answers_of(survey, record):
     """A person's record as a device in C holds it: numbers of labels, marks, doubles and floats."""
     found = (Answer * len(survey.questions))()
     for answer, (name, question) in zip(found, survey.questions.items(), strict=True):
-        value, answer.label, answer.number = record.get(name), 2**32 - 1, float("nan")
+        value = record.get(name)
+        if value is None:
+            continue
+        answer.given, answer.label, answer.number = 1, 2**32 - 1, float("nan")
         labels = list(getattr(question, "labels", ()))
         if question.type == "choice" and value in labels and not isinstance(value, bool):
             answer.label = labels.index(value)
@@ -146,7 +150,7 @@ Random = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c
 
 
 def parameters_of(mechanism):
-    """What `clients/c/header.py` writes for a mechanism, in memory."""
+    """What `sstq inspect --c-header` writes for a mechanism, in memory."""
     given = c_parameters(mechanism) | {"mechanism": _ALL_KINDS[mechanism.name], "digest": mechanism.digest().encode()}
     for field, table in given.items():
         if isinstance(table, np.ndarray):

@@ -1,5 +1,6 @@
-"""Programs with the C client: the headers of `clients/c/header.py`, the fuzzer, refused builds, the README."""
+"""Programs with the C client: the headers of `sstq inspect --c-header`, the fuzzer, refused builds, the README."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import sstq
-from clients.c.header import c_header, main
+from sstq.clients.c_header import c_header
 from tests.cli.test_cli import run
 from tests.clients import c_client
 from tests.clients.vectors import load, mechanisms_of, read_words, records_of, sent_by_library, vector_of
@@ -61,7 +62,7 @@ static int answer(sstq_buffers *buffers, uint64_t *message)
     const float v[3] = {0.5f, -0.25f, 2.5f};
     const unsigned char used[3] = {1, 0, 1};
     const sstq_answer answers[7] = {
-        {.label = 1}, {.marks = used}, {.number = 41.75}, {.label = 4}, {.vector = v}, {.label = 0}, {.label = 0}};
+        {1, .label = 1}, {1, .marks = used}, {1, .number = 41.75}, {1, .label = 4}, {1, .vector = v}, {0}, {0}};
     return read_words(SSTQ_SURVEY_WORDS) || sstq_encode_survey(&survey, answers, hand_out, NULL, buffers, message);
 }
 
@@ -153,13 +154,17 @@ def test_the_header_says_how_many_messages_a_person_sends():
 
 
 def test_the_command_writes_the_header(tmp_path):
-    there, mechanism = tmp_path / "living-rooms.h", sstq.FrameUnit(16, 4.0)
-    (tmp_path / "m.json").write_text(mechanism.to_json())
-    assert main([str(tmp_path / "m.json"), str(there)]) is None
-    assert there.read_text() == c_header(mechanism, "living_rooms_params")
-    assert mechanism.digest() in there.read_text()
-    assert "usage" in main([])
-    assert "No such file" in main([str(tmp_path / "none.json"), str(there)])
+    """Of a mechanism, and of the document of a campaign as its collector serves it."""
+    mechanism = sstq.FrameUnit(16, 4.0)
+    document = {"format": "sstq-campaign", "name": "rooms", "mechanism": json.loads(mechanism.to_json())}
+    for name, text in (("m", mechanism.to_json()), ("campaign", json.dumps(document))):
+        there = tmp_path / f"living-rooms-of-{name}.h"
+        (tmp_path / f"{name}.json").write_text(text)
+        assert mechanism.digest() in run("inspect", tmp_path / f"{name}.json", "--c-header", there).output
+        assert there.read_text() == c_header(mechanism, f"living_rooms_of_{name}_params")
+        assert mechanism.digest() in there.read_text()
+    assert "--force" in run("inspect", tmp_path / "m.json", "--c-header", there, code=2).output
+    assert "No such file" in run("inspect", tmp_path / "none.json", "--c-header", tmp_path / "none.h", code=2).output
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,8 @@ def test_the_command_writes_the_header(tmp_path):
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, mechanism, header, words):
     (tmp_path / "m.json").write_text(mechanism.to_json())
-    assert words in main([str(tmp_path / "m.json"), str(tmp_path / header)])
+    refused = run("inspect", tmp_path / "m.json", "--c-header", tmp_path / header, code=1).output
+    assert words in " ".join(refused.split())
     assert not (tmp_path / header).exists()
 
 
@@ -224,9 +230,8 @@ def test_the_example_of_the_readme(tmp_path, monkeypatch):
     specify, build = re.findall("```console\n(.*?)\n```", text, flags=re.DOTALL)
     (program,) = re.findall("```c\n(.*?)```", text, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    specify, write = specify.splitlines()
-    run(*specify.split()[1:])
-    assert main(write.split()[2:]) is None
+    for command in specify.splitlines():
+        run(*command.split()[1:])
     Path("example.c").write_text(program)
     Path("clients").symlink_to(c_client.SOURCES.parent)
     compile_it, start_it = build.removeprefix("cc ").split(" && ")

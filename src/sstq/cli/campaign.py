@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 HELP = """
 Manage the campaigns of a collector (sstq serve).
 
-The address and the administrator's token come from --url and --token, or SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN.
+The address and the administrator's token come from SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN, or --url and --token; others
+on this machine can see a token that is an option.
 """
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0

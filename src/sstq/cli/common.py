@@ -1,5 +1,6 @@
 """What several commands share: options, wrong usage, reading and describing mechanisms, and writing files."""
 
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,7 +90,8 @@ def read_bounds(path: Path | None) -> dict[str, Any] | None:
 
 
 def read_mechanism(path: Path) -> "Mechanism":
-    """Read a mechanism from its JSON file; ValueError, naming the file, if it is not one."""
+    """Read a mechanism from its JSON file or a campaign's document; ValueError, naming the file, if it is neither."""
+    from sstq.files.strict_json import read_json
     from sstq.mechanisms import from_json
 
     try:
@@ -98,6 +100,9 @@ def read_mechanism(path: Path) -> "Mechanism":
             from sstq.mechanisms.survey.schema import survey_from_schema
 
             return survey_from_schema(text)
+        document = read_json(text)
+        if isinstance(document, dict) and document.get("format") == "sstq-campaign":
+            return from_json(json.dumps(document.get("mechanism")))
         return from_json(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a mechanism's JSON file: it is not text") from error

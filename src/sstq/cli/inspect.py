@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sstq.cli.common import (
+    ForceOption,
     VerboseOption,
     argument,
+    check_output,
     describe_mechanism,
     option,
     privacy_of,
     read_mechanism,
+    write_text,
 )
 from sstq.cli.terminal import Facts, complain, progress, show_facts, warn
 
@@ -23,19 +26,31 @@ _UNKNOWN = "unknown: tables of counts do not say it"
 
 
 def inspect(
-    path: Annotated[Path, argument("Inspect this mechanism, message file or aggregator's state.", metavar="FILE")],
+    path: Annotated[
+        Path, argument("Inspect this mechanism, campaign, message file or aggregator's state.", metavar="FILE")
+    ],
     mechanism: Annotated[
         Path | None, option("Check that the file belongs to this mechanism.", "--mechanism", "-m")
     ] = None,
+    header: Annotated[
+        Path | None, option("Write the parameters of the mechanism for the client in C to this file.", "--c-header")
+    ] = None,
+    force: ForceOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Show the content of a mechanism, a message file or an aggregator's state.
+    """Show the content of a mechanism, a campaign's document, a message file or an aggregator's state.
 
     The kind of file is recognised by its content, not by its name. With --mechanism a message file is read completely:
-    its checksums are verified and every message is checked.
+    its checksums are verified and every message is checked. `python -m sstq.clients` writes the client in C that
+    includes a header.
 
     Example: sstq inspect messages.sstq --mechanism mechanism.json
+
+    Example: sstq inspect rooms.json --c-header rooms.h
     """
+    if header is not None:
+        check_output(header, force, "--c-header", inputs=[path])
+        _write_header(path, header)
     shared = None if mechanism is None else read_mechanism(mechanism)
     with open(path, "rb") as file:
         start = file.read(64)
@@ -54,6 +69,13 @@ def inspect(
     if shared is not None and not matches:
         complain(f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
         raise typer.Exit(1)
+
+
+def _write_header(path: Path, header: Path) -> None:
+    """Write a C header whose parameters are named after it: rooms.h defines rooms_params."""
+    from sstq.clients.c_header import c_header
+
+    write_text(header, c_header(read_mechanism(path), f"{header.stem.replace('-', '_')}_params"))
 
 
 def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:

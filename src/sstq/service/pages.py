@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from sstq.client.campaigns import NAME_PATTERN, Campaign
+from sstq.clients import client_folder
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import Choice, MultiChoice, Number
 from sstq.service.node import Collector
@@ -74,7 +75,7 @@ def demo_link(collector: Collector) -> str:
 
 def demo_routes() -> list[BaseRoute]:
     """The routes of the page at /demo/ and its files."""
-    script = (_PACKED if _PACKED.exists() else _CHECKOUT / "clients" / "js") / "sstq.js"
+    script = client_folder("js") / "sstq.js"
     folder = _PACKED if _PACKED.exists() else _CHECKOUT / "examples" / "browser"
 
     async def client(_: Request) -> Response:

@@ -1,17 +1,11 @@
-"""Writes a mechanism as a C header, the parameters of the client beside this file, every number exact.
-
-python clients/c/header.py rooms.json rooms.h
-"""
+"""A mechanism as a C header: the parameters of the client in C, every number exact."""
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import sstq
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frameunit.rows import RowMechanism
 from sstq.mechanisms.frequencies import Frequencies
@@ -62,7 +56,7 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     values["digest"] = f'"{mechanism.digest()}"'
     guard = f"SSTQ_PARAMETERS_{name.upper()}"
     lines += [
-        " * Written by clients/c/header.py; all of it is public. */",
+        " * Written by sstq inspect --c-header; all of it is public. */",
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
@@ -202,20 +196,3 @@ def _hexadecimal(value: float) -> str:
     """A number as C99 writes it exactly, without zeros at the end."""
     digits, exponent = value.hex().split("p")
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}p{exponent}"
-
-
-def main(arguments: list[str]) -> str | None:
-    """Write the header of a mechanism's JSON; returns what is wrong. The parameters are named after the header."""
-    if len(arguments) != 2:
-        return "usage: python clients/c/header.py MECHANISM.json HEADER.h"
-    mechanism, header = map(Path, arguments)
-    try:
-        text = c_header(sstq.from_json(mechanism.read_text()), f"{header.stem.replace('-', '_')}_params")
-        header.write_text(text)
-    except (OSError, ValueError) as error:
-        return f"error: {error}"
-    return None
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
