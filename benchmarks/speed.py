@@ -109,7 +109,7 @@ def privunitg_in_numpy(mechanism: PrivUnitG, x: np.ndarray, rng: np.random.Gener
 def frameunit() -> Iterator[Result]:
     """FrameUnit encoding of 100 clients, in plain transforms of size N on as many threads, and beside SSTQ."""
     dim = 10_000
-    mechanism, certified = FrameUnit(dim, EPSILON), SSTQ(dim, EPSILON)
+    mechanism, certified = FrameUnit(dim, EPSILON), SSTQ(dim, EPSILON, bits=4)
     x, y = unit_vectors(CLIENTS, dim), aligned_zeros(CLIENTS, mechanism.frame.size)
     for count, what in ((1, "one thread"), (2, "two threads")):
         with threads(count):
@@ -163,7 +163,7 @@ def randomness() -> Iterator[Result]:
 def timing() -> Iterator[Result]:
     """Encoding time of one vector by what it holds, over that of a Gaussian one: least and median of 300."""
     for name, dim, options in (
-        ("sstq", 1000, {}),
+        ("sstq", 1000, {"bits": 4}),
         ("frameunit", 16_384, {}),
         ("vqsgd", 1000, {}),
         ("sqkr", 1000, {}),

@@ -289,7 +289,7 @@ def test_json_names_the_private_coin_and_no_other_is_read():
         ({"frame_seed": 2**64}, "frame_seed must be"),
         ({"codebook": "loss-optimal"}, "'loss-optimal' unless channel='metric-aware'"),
         ({"codebook": "panter-dite", "kashin": "paper"}, "kashin must be 'certified'"),
-        ({"codebook": [-1.0, 1.0]}, "2.bits = 16 codewords, got 2; pass bits=1"),
+        ({"codebook": [-1.0, 1.0], "bits": 4}, "2.bits = 16 codewords, got 2; pass bits=1"),
         ({"codebook": [[1.0]]}, "codebook must be a name, a Codebook or codewords from -1 to 1"),
         ({"codebook": [-1.0, 1.0], "channel": "optimal", "bits": 1}, "codebook must be 'optimal'"),
         ({"frame": sstq.HadamardFrame(4, 16)}, "frame must have dim = 16"),
@@ -402,3 +402,15 @@ def test_codebooks_and_frames_may_be_objects():
     assert by_array == by_object == by_name == sstq.from_json(by_array.to_json())
     assert by_array.codebook.values.tolist() == values
     assert sstq.from_json(by_array.to_json()).replace(epsilon=3.0) == by_array.replace(epsilon=3.0)
+
+
+@pytest.mark.parametrize(("epsilon", "bits"), [(0.5, 1), (1.0, 1), (3.0, 2), (4.0, 3), (8.0, 4)])
+def test_the_usual_bits_have_the_least_error(epsilon, bits):
+    errors = {b: sstq.SSTQ(200, epsilon, bits=b).typical_error().total for b in range(1, 7)}
+    mechanism = sstq.SSTQ(200, epsilon)
+    assert mechanism.bits == bits == min(errors, key=errors.get)
+    # What was passed before has the JSON of before.
+    assert mechanism.to_json() == sstq.SSTQ(200, epsilon, bits=bits).to_json()
+    assert mechanism.replace(epsilon=20.0).bits > 4
+    assert sstq.SSTQ(200, epsilon, channel="metric-aware").bits == 4
+    assert sstq.SSTQ(200, epsilon, codebook=[-1.0, -0.5, 0.0, 0.2, 0.3, 0.4, 0.5, 1.0]).bits == 3

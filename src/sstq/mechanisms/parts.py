@@ -1,5 +1,6 @@
 """The scalar parts of SSTQ (channel, codebook and decoding values), solved from their names."""
 
+import math
 from typing import Any, Literal, get_args
 
 from sstq.checks import ArgumentError, check_option
@@ -19,6 +20,7 @@ from sstq.scalar.optimal import OPTIMAL, optimal_channel
 ChannelName = Literal["flat", "metric-aware", "discrete-laplace", "optimal"]
 CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal", "custom"]
 DecoderName = Literal["unbiased", "identity", "rescaled"]
+_MOST_BITS, _OTHER_BITS = 12, 4
 # Parts that are made for a density of the coordinates.
 _OF_A_DENSITY = ("panter-dite", "loss-optimal", "rescaled", OPTIMAL)
 
@@ -69,6 +71,28 @@ def solve_scalar(
     elif decoder == "rescaled":
         values = values * rescaling(built, words, density)
     return _parameters(built, words, decoder, values)
+
+
+def usual_bits(epsilon: float, channel: str, codebook: str | Codebook | None, density: Density | None) -> int:
+    """The bits of least error with the flat channel, of one's own codebook, or those of other channels."""
+    if isinstance(codebook, Codebook):
+        return codebook.bits
+    if channel != "flat" or codebook == OPTIMAL:
+        return _OTHER_BITS
+    density = Density.uniform() if density is None else density
+    best, least = 0, math.inf
+    # More bits are better up to some number, and worse from there on.
+    for bits in range(1, _MOST_BITS + 1):
+        words = _codebook("optimized" if codebook is None else codebook, bits, epsilon, channel, "calibrated", density)
+        if len(set(words.values)) < words.size:  # from here on codewords coincide, and more of them change nothing
+            break
+        built = channels.flat_channel(bits, epsilon)
+        tokens = codebooks.token_moments(*codebooks.rounding_moments(words.values, density), density)[0]
+        moment = float(tokens @ built.moments(channels.unbiased_decoder(built, words))[1])
+        if moment >= least:
+            break
+        best, least = bits, moment
+    return best
 
 
 def _codebook(

@@ -69,7 +69,8 @@ class SSTQ(KashinMechanism):
     """Subsampled Stochastic TurboQuant.
 
     Args:
-        bits: b, the bits of the code, 1 to 12. More is not always better: with the flat channel at ε = 3 two are best.
+        bits: b, the bits of the code, 1 to 12. By default those of least error with the flat channel (2 at ε = 3, where
+            4 have twice the squared error), those of a codebook of your own, and 4 with other channels.
         channel: "flat" (randomized response; unbiased), "metric-aware" (truncated Laplace around the codeword),
             "discrete-laplace" (Laplace on the codewords themselves) or "optimal" (the unbiased channel of least
             variance for the density; solved once, in seconds).
@@ -118,7 +119,7 @@ class SSTQ(KashinMechanism):
         dim: int,
         epsilon: float,
         *,
-        bits: int = 4,
+        bits: int | None = None,
         clip: float = 1.0,
         channel: parts.ChannelName = "flat",
         codebook: parts.CodebookName | Codebook | ArrayLike | None = None,
@@ -133,7 +134,7 @@ class SSTQ(KashinMechanism):
         frame_seed: int = 0,
         bounds: Any = None,
     ) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, bits=bits, clip=clip, messages=messages)
+        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         shown: dict[str, Any] = {}
         if isinstance(frame, Frame):
             frame, frame_size, frame_seed = _frame_options(frame, common["dim"], frame_size, frame_seed)
@@ -146,6 +147,9 @@ class SSTQ(KashinMechanism):
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
         density = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
+        if bits is None:
+            bits = parts.usual_bits(common["epsilon"], channel, codebook, density)
+        common |= self._checked(bits=bits)
         scalar = parts.solve_scalar(common["bits"], common["epsilon"], channel, codebook, decoder, rate, density)
         self._hold(SSTQParameters(**common, **framed, **scalar, coin="private", bounds=bounds), **shown)
 
