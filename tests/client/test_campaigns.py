@@ -13,7 +13,7 @@ import sstq
 pytest.importorskip("cryptography")
 
 from sstq.client.campaigns import MOST_DENSE_ROWS, Campaign, Shuffling, read_document
-from sstq.client.signing import CAMPAIGN_PREFIX, SigningKey, verify
+from sstq.client.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey, signer, verify
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 OPENS, CLOSES = datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC)
@@ -226,4 +226,20 @@ def test_a_signature_fits_one_document_one_key_and_one_prefix():
         with pytest.raises(ValueError, match="the signature does not match this document and key"):
             verify(*arguments)
     assert key.sign(CAMPAIGN_PREFIX + b"document", b"") == signature
+    shuffled = key.sign(b"document", SHUFFLER_PREFIX)
+    verify(b"document", shuffled, key.public, SHUFFLER_PREFIX)
+    for prefix, other_signature in ((SHUFFLER_PREFIX, signature), (CAMPAIGN_PREFIX, shuffled)):
+        with pytest.raises(ValueError, match="does not match"):
+            verify(b"document", other_signature, key.public, prefix)
     assert repr(key) == "SigningKey()"  # without its secret
+
+
+def test_the_signer_is_a_named_key_and_the_pinned_one():
+    one, two = SigningKey.generate(), SigningKey.generate()
+    named, signature = [one.public, two.public], one.sign(b"document")
+    assert signer(b"document", signature, named, None) == signer(b"document", signature, named, one.public.hex())
+    for pinned, words in ((two.public.hex(), "signature is wrong"), ("00" * 32, "is not the pinned one")):
+        with pytest.raises(ValueError, match=words):
+            signer(b"document", signature, named, pinned)
+    with pytest.raises(ValueError, match="signature is wrong"):
+        signer(b"document", signature, [two.public], None)

@@ -16,7 +16,7 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.accounting import Ledger
-from sstq.client import Campaign, Client
+from sstq.client import Campaign, Client, DeliveryError
 from sstq.client.signing import SigningKey
 from tests.service.serving import ADMINISTRATOR, serving
 
@@ -163,6 +163,16 @@ def test_a_retry_repeats_the_key_and_the_bytes(stubborn):
     assert Client(stubborn.url, most_epsilon=2.0, token="of a sender").send(X) == 24  # noqa: S106
     assert len(stubborn.seen) == 3
     assert len(set(stubborn.seen)) == 1
+
+
+def test_a_receipt_of_another_upload_is_none(stubborn, monkeypatch):
+    stubborn.seen += [None, None]  # the next try is answered
+    answered = Stubborn._answer
+    other = {b'{"count": 24}': b'{"count": 23}'}
+    monkeypatch.setattr(Stubborn, "_answer", lambda *a: answered(*a[:2], other.get(a[2], a[2]), a[3]))
+    client = Client(stubborn.url, most_epsilon=2.0, token="of a sender", patience=0.0)  # noqa: S106
+    with pytest.raises(DeliveryError, match=r"the receipt of .* is for another upload"):
+        client.send(X)
 
 
 def test_a_changed_document_is_refused(stubborn):

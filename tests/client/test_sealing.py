@@ -54,6 +54,10 @@ def test_the_body_of_an_upload_is_a_person_in_a_cover():
     for slot, message in enumerate(messages):
         envelope = envelopes[slot * size : (slot + 1) * size]
         assert open_envelopes(key.secret, envelope_info(CROWD, slot), [envelope]) == [message]
+    # Each cover and envelope is bound to its crowd and slot.
+    assert open_envelopes(cover.secret, cover_info(bytes(32)), [body[32:]]) == [None]
+    infos = [envelope_info(CROWD, slot) for slot in range(3)]
+    assert len({cover_info(CROWD), cover_info(bytes(32)), envelope_info(bytes(32), 0), *infos}) == 6
     # Nobody else opens the cover, and the shuffler opens no envelope.
     assert open_envelopes(key.secret, cover_info(CROWD), [body[32:]]) == [None]
     assert open_envelopes(cover.secret, envelope_info(CROWD, 0), [envelopes[:size]]) == [None]

@@ -2,17 +2,19 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import app
 from sstq.client import Campaign, Client, Shuffling
-from sstq.client.sealing import SealingKey
+from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes, payloads
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
 from sstq.client.targets import Target, read_target
 from tests.service.serving import Quiet, listening
 
+MECHANISM = sstq.FrameUnit(dim=3, epsilon=1.0, messages=2)
 ADDRESS, ONE, TWO = "https://collect.example", "01" * 32, "02" * 32
 CAMPAIGN = f"{ADDRESS}/steps"
 BOTH = f"{CAMPAIGN}#collector-key={ONE}&shuffler-key={TWO}"
@@ -95,18 +97,28 @@ class Shuffler(Quiet):
 
     def reply(self, body):
         self.server.asked.append(self.command)
-        terms = Shuffling(self.server.url, self.server.shuffler.public.hex(), "03" * 32, threshold=500)
+        if self.command == "POST":
+            self.server.caught.append(body)
+            self.answer(200, b'{"count": 1}', {})
+            return
+        usual = {
+            "url": self.server.url,
+            "key": self.server.shuffler.public.hex(),
+            "sealing_key": self.server.cover.public.hex(),
+            "threshold": 500,
+        }
+        terms = Shuffling(**usual | self.server.terms)
         campaign = Campaign(
             "steps",
-            sstq.FrameUnit(dim=3, epsilon=2.0),
+            MECHANISM,
             closes=datetime(2100, 1, 1, tzinfo=UTC),
             senders=self.server.senders,
             shuffling=terms,
         )
-        document = campaign.document([self.server.key.public], [SealingKey.generate().public])
+        document = campaign.document([self.server.key.public], [self.server.sealing.public])
         signatures = {
             "SSTQ-Signature": self.server.key.sign(document),
-            "SSTQ-Shuffler-Signature": self.server.shuffler.sign(document, SHUFFLER_PREFIX),
+            "SSTQ-Shuffler-Signature": self.server.signs.sign(document, SHUFFLER_PREFIX),
         }
         self.answer(200, document, signatures)
 
@@ -114,7 +126,9 @@ class Shuffler(Quiet):
 @pytest.fixture
 def shuffler():
     keys = {"key": SigningKey.generate(), "shuffler": SigningKey.generate()}
-    with listening(Shuffler, asked=[], senders="single-use", **keys) as running:
+    keys |= {"sealing": SealingKey.generate(), "cover": SealingKey.generate()}
+    state = {"asked": [], "caught": [], "terms": {}, "senders": "single-use", "signs": keys["shuffler"]}
+    with listening(Shuffler, **state, **keys) as running:
         keys = f"collector-key={running.key.public.hex()}&shuffler-key={running.shuffler.public.hex()}"
         running.link = f"{running.url}/steps#{keys}"
         yield running
@@ -131,6 +145,45 @@ def test_a_crowd_of_strangers_is_no_crowd(shuffler):
         ValueError, match=r"least_threshold = 2 protects nobody where senders = 'everybody'.*nothing was"
     ):
         Client(shuffler.link, most_epsilon=2.0, least_threshold=2)
+
+
+def test_a_crowd_that_is_forwarded_below_its_threshold_is_no_crowd(shuffler):
+    shuffler.terms = {"below_threshold": "local"}
+    assert Client(shuffler.link, most_epsilon=2.0).campaign.shuffling.threshold == 500
+    with pytest.raises(ValueError, match="crowds of 1 people, fewer than least_threshold = 2; nothing was sent"):
+        Client(shuffler.link, most_epsilon=2.0, least_threshold=2)
+
+
+@pytest.mark.parametrize(
+    ("signs", "terms", "words"),
+    [
+        (SigningKey.generate(), {}, "is not the shuffler that the campaign names; nothing was sent"),
+        (None, {"key": "05" * 32}, f"names the shuffler {'05' * 32} instead of the pinned one; nothing was sent"),
+        (None, {"url": ADDRESS}, f"shuffler is at {ADDRESS}, not at .*; nothing was sent"),
+    ],
+)
+def test_the_shuffler_is_the_pinned_one_is_here_and_signed(shuffler, signs, terms, words):
+    shuffler.signs = signs or shuffler.shuffler
+    shuffler.terms = terms
+    with pytest.raises(ValueError, match=words):
+        Client(shuffler.link, most_epsilon=2.0)
+    assert shuffler.asked == ["GET"]
+
+
+def test_an_envelope_holds_a_persons_own_message_of_its_slot(shuffler):
+    """Messages come slot by slot; each person's are together in one cover, in their slots' order."""
+    messages = MECHANISM.encode(np.eye(3))
+    tokens = ["one", "two", "three"]
+    assert Client(shuffler.link, most_epsilon=2.0, token=tokens).send_messages(messages) == 6
+    each = payloads(messages)
+    for person, body in enumerate(shuffler.caught):
+        crowd, cover = body[:CROWD_BYTES], body[CROWD_BYTES:]
+        (envelopes,) = open_envelopes(shuffler.cover.secret, cover_info(crowd), [cover])
+        size = len(envelopes) // 2
+        for slot in range(2):
+            envelope = envelopes[slot * size : (slot + 1) * size]
+            opened = open_envelopes(shuffler.sealing.secret, envelope_info(crowd, slot), [envelope])
+            assert opened == [each[3 * slot + person]]
 
 
 def test_nothing_is_asked_of_another_address_than_the_shufflers(shuffler):

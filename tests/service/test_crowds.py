@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -181,3 +182,12 @@ def test_every_order_is_equally_likely():
     statistic = sum((seen[order] - expected) ** 2 / expected for order in permutations(range(4)))
     assert sum(seen.values()) == runs
     assert statistic < chi2.isf(1e-9, 23)
+
+
+def test_equal_numbers_are_drawn_again(monkeypatch):
+    """In their order the envelopes of equal numbers would stay; 64-bit numbers are hardly ever equal."""
+    draws = [[5, 1, 5], [7, 7, 7], [3, 1, 2]]
+    words = SimpleNamespace(words=lambda count: np.array(draws.pop(0), dtype=np.uint64))
+    monkeypatch.setattr(crowds, "SecureBits", lambda: words)
+    assert crowds.permutation(3).tolist() == [1, 2, 0]
+    assert not draws
