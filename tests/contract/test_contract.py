@@ -4,7 +4,9 @@ import inspect
 import json
 from contextlib import suppress
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 import sstq
 from sstq import testing
@@ -73,6 +75,64 @@ def test_check_mechanism_runs_every_check(monkeypatch):
     monkeypatch.setattr(testing, "CHECKS", [check_nothing])
     with pytest.raises(AssertionError, match=r"^check_nothing \(seed 7\): it is wrong$"):
         testing.check_mechanism(mechanism, seed=7)
+
+
+SMALLEST = {
+    "two numbers": (sstq.SSTQ(1, 2.0, bits=2), {}),
+    "four rows": (sstq.FrameUnit(1, 2.0, frame_size=8), {}),
+    # One of 160,000 answers is another category.
+    "nearly no noise": (sstq.Frequencies(2, 12.0), {"check_bad_vectors": "people hold no vectors"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+def test_check_mechanism_accepts_the_smallest_and_says_what_it_left_out(name, seed):
+    mechanism, left_out = SMALLEST[name]
+    assert testing.check_mechanism(mechanism, seed) == left_out
+
+
+def test_all_checks_are_listed():
+    found = {check for name, check in vars(testing).items() if name.startswith("check_")}
+    ours = {check for check in found if check.__module__ == testing.__name__}
+    assert ours - {testing.check_mechanism} == {*testing.CHECKS} - {testing.check_mechanism}
+    assert len({*testing.CHECKS}) == len(testing.CHECKS)
+
+
+@pytest.mark.parametrize("n", [50, 4000])
+def test_a_statistical_test_of_what_is_correct_fails_with_the_stated_probability(n):
+    """Exactly, for answers of two kinds: also where the rarer one does not occur, or once."""
+    hits = np.arange(n + 1)
+    margins = []
+    for count in hits:
+        values = np.zeros(n)
+        values[:count] = 1.0
+        margins.append(testing.margin_of(values, 1.0))
+    for p in np.concatenate([np.logspace(-9, -0.31, 60), 1 - np.logspace(-9, -0.31, 60)]):
+        off = np.abs(hits / n - p) > margins
+        assert binom.pmf(hits, n, p)[off].sum() < 1e-9
+
+
+def test_a_statistical_test_has_power():
+    """A bias of a fifth of the standard deviation of 4,000 answers is beyond the margin, if none is long."""
+    values = np.tile([-1.0, 1.0], 2000)
+    assert 0.1 < testing.margin_of(values, 2.0) < 0.2
+
+
+@every_case
+def test_bad_options_are_refused_by_name(case):
+    mechanism = build(case)
+    for name in {"epsilon", "clip"} & {*mechanism.options}:
+        for bad in (0.0, float("nan"), "2"):
+            for make in (mechanism.replace, lambda **bad: type(mechanism)(**{**mechanism.options, **bad})):
+                with pytest.raises(ValueError, match=f"{name} must be"):
+                    make(**{name: bad})
+    option = "clip" if "clip" in mechanism.options else "epsilon"
+    others = testing.some_messages(mechanism.replace(**{option: 0.6 * getattr(mechanism, option)}), 3, 1)
+    with pytest.raises(ValueError, match="another mechanism"):
+        mechanism.aggregator().update(others)
+    with pytest.raises(ValueError, match="at least one message"):
+        mechanism.aggregator().mean()
 
 
 @every_case

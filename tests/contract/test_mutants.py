@@ -6,6 +6,7 @@ import pytest
 import sstq
 from sstq import testing
 from sstq.baselines.privunit import PrivUnit
+from sstq.randomness.secret import bit_source
 from sstq.scalar.channels import flat_channel_of_size
 from tests.contract.cases import build
 
@@ -67,6 +68,21 @@ def test_an_encoder_that_leaves_its_law_is_found(seed):
     mutant = SendsItsToken(dim=6, epsilon=2.0, bits=1)
     with pytest.raises(AssertionError, match="does not follow the law"):
         testing.check_privacy(mutant, seed)
+
+
+@pytest.mark.parametrize("words", ["none", "unused"])
+def test_randomness_of_its_own_is_found(words, seed):
+    class DrawsItself(sstq.SSTQ):
+        """Takes its randomness from elsewhere: from a fixed seed, or from a generator that is not the system's."""
+
+        def _encode_rows(self, rows, source, report):
+            own = bit_source(3 if words == "unused" else np.random.default_rng())
+            if words == "unused":
+                source.words(5)
+            return super()._encode_rows(rows, own, report)
+
+    with pytest.raises(AssertionError, match=r"words of the operating system|both must encode alike"):
+        testing.check_randomness(DrawsItself(dim=6, epsilon=2.0), seed)
 
 
 def test_a_bias_is_found(seed):

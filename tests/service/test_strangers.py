@@ -15,15 +15,13 @@ pytest.importorskip("fastapi")
 
 from prometheus_client import generate_latest
 
-from sstq.client import Campaign, Shuffling
-from sstq.client.sealing import SealingKey
+from sstq.client import Campaign
 from sstq.service import Settings, reading, results
 from sstq.service import clock as clocks
 from sstq.service.clock import Clock
-from sstq.service.crowds import waiting
 from sstq.service.node import Collector, RunningCampaign
 from sstq.service.security import AddressLimits, BodyShares, Guard
-from sstq.service.shuffler import Shuffler, ShufflerSettings, Work
+from sstq.service.shuffler import Shuffler, ShufflerSettings
 from sstq.service.store import Refusal, Upload
 from sstq.service.terms import OwnTerms
 from tests.service.serving import ADMINISTRATOR, packed, serving
@@ -264,31 +262,6 @@ def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(tmp_path, mo
     steady = clocks.steady() + 3601
     monkeypatch.setattr(clocks, "steady", lambda: steady)
     assert wrong.has_ended(entry)  # it was right
-
-
-def test_too_small_a_crowd_is_dropped_after_hours_of_service_only(tmp_path, monkeypatch):
-    """A campaign has ended for three hours: what waits is deleted after the grace period, whatever the clock says."""
-    now = time.time()
-    database = f"sqlite:///{tmp_path}/s.sqlite3"
-    shuffler = Shuffler(ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1", grace_hours=3))
-    keys = shuffler.public_keys
-    shuffling = Shuffling("http://127.0.0.1:8080", keys["key"], keys["sealing_key"], threshold=20)
-    closes = datetime.fromtimestamp(int(now) - 3 * 3600, UTC)
-    campaign = Campaign("few", MECHANISM, closes=closes, shuffling=shuffling)
-    seal = SealingKey.generate().public
-    terms = {"document": campaign.document([b"k" * 32], [seal]).decode(), "signature": ""}
-    shuffler.store.create("few", MECHANISM, json.dumps(terms))
-    shuffler.store.receive([Upload("few", b"k" * 16, 1, campaign.crowd(seal) + bytes(campaign.envelope_bytes))])
-    shuffler.refresh()
-    work, left, clock = Work(shuffler), [], clocks.steady()
-    for hours in range(5):
-        monkeypatch.setattr(time, "time", lambda hours=hours: now + 3600 * hours)
-        monkeypatch.setattr(clocks, "steady", lambda hours=hours: clock + 3600 * hours)
-        shuffler.purge()
-        work._mix(shuffler.entries["few"])
-        left.append(sum(waiting(shuffler.store, "few").values()))
-    assert left == [1, 1, 1, 0, 0]
-    shuffler.store.close()
 
 
 def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
