@@ -31,6 +31,11 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {name}")
         return self._server.get_uri(database=name, driver="psycopg")
 
+    @property
+    def programs(self) -> Path:
+        """The folder of its programs, such as pg_dump."""
+        return Path(self._server.bin_path)
+
     def stop(self, mode: str = "immediate") -> None:
         """Stop the server: "immediate" aborts all processes, as a crash does."""
         self._control("-m", mode, "-w", "stop")
