@@ -237,7 +237,8 @@ async def _half_send(where: Where, token: str, digest: str, bits: int) -> None:
 
 
 async def _stay_silent(where: Where) -> None:
-    reader, writer = await _connect(where, ATTACKER)
+    parts = urlsplit(where[0])
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, local_addr=(ATTACKER, 0))
     await reader.read(1000)
     writer.close()
 

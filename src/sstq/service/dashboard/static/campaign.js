@@ -382,8 +382,11 @@ export class ShownCampaign {
       at("arrivals-text"),
       hours.length
         ? `${count(total)} ${total === 1 ? "message" : "messages"} in ${count(hours.length)} ${hours.length === 1 ? "hour" : "hours"}. No finer time is stored.`
-        : "None yet. No time finer than the hour is stored.",
+        : this.covered
+          ? "Hours appear here once they are over. No finer time is stored."
+          : "None yet. No time finer than the hour is stored.",
     );
+    this.hours.root.hidden = !hours.length;
     this.hours.arrivals(hours);
     this.hours.describe(`${at("arrivals-text").textContent} The table below has every hour.`);
   }
