@@ -6,19 +6,21 @@ a manifest of each part, which is a header and covers the hash of the body: it i
 
 import hashlib
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
 import rfc8785
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.ledger import price
-from sstq.client.campaigns import MOST_PEOPLE, Campaign
+from sstq.checks import check_number
+from sstq.client.campaigns import MOST_PEOPLE, Campaign, check_key
 from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
@@ -27,6 +29,8 @@ from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, 
 from sstq.service.receiving import checked, message_rows
 from sstq.service.security import Problem
 
+_FORMAT = "sstq-batch"
+_VERSION = 2
 BATCH_PREFIX = b"sstq-batch-v2\x00"  # of a manifest when it is signed
 CROWD_NAME_BYTES = 12  # of a batch's name that are the same for all slots of a crowd that was mixed together
 LARGEST_PART = 1 << 24  # bytes of one part of a batch
@@ -37,38 +41,57 @@ _WORTH_A_WORKER = 5_000
 _TASK_ENVELOPES = 1_000
 
 logger = logging.getLogger("sstq.service")
-_Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_People = Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
 
 
-class Manifest(BaseModel):
-    """One part of a batch: the envelopes of one slot of one crowd."""
+@dataclass(frozen=True)
+class Manifest:
+    """One part of a batch: the envelopes of one slot of one crowd.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    Attributes:
+        campaign: its name.
+        digest: of the campaign's mechanism.
+        crowd: what its people agreed to (`Campaign.crowd`).
+        slot: which message of each person.
+        batch: 96 random bits and the slot, in hexadecimal: the same for all parts and retries.
+        size: envelopes of the whole batch.
+        tokens: single-use tokens that were made for the campaign.
+        part: the number of this part.
+        parts: how many there are.
+        count: envelopes of this part.
+        sha256: of the body.
+    """
 
-    format: Literal["sstq-batch"] = "sstq-batch"
-    version: Literal[2] = 2
     campaign: str
-    digest: _Hash  # of the campaign's mechanism
-    crowd: _Hash  # what its people agreed to: Campaign.crowd
-    slot: Annotated[int, Field(ge=0, le=1 << 16)]  # which message of each person
-    batch: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # 96 random bits and the slot: for all parts and retries
-    size: _People  # envelopes of the whole batch
-    tokens: Annotated[int, Field(ge=0)]  # single-use tokens that were made for the campaign
-    part: Annotated[int, Field(ge=0, lt=1 << 31)]
-    parts: Annotated[int, Field(ge=1, lt=1 << 31)]
-    count: _People  # envelopes of this part
-    sha256: _Hash  # of the body
+    digest: str
+    crowd: str
+    slot: int
+    batch: str
+    size: int
+    tokens: int
+    part: int
+    parts: int
+    count: int
+    sha256: str
+    format: str = _FORMAT
+    version: int = _VERSION
 
-    @model_validator(mode="after")
-    def _check_parts(self) -> Self:
-        if self.part >= self.parts or self.parts > self.size or self.count > self.size:
-            raise ValueError("part must be below parts, and parts and count at most size")
-        return self
+    def __post_init__(self) -> None:
+        if (self.format, self.version) != (_FORMAT, _VERSION):
+            raise ValueError(f"format and version must be {_FORMAT} and {_VERSION}, got {self.format} {self.version}")
+        for name in ("digest", "crowd", "sha256"):
+            check_key(name, getattr(self, name))
+        if not isinstance(self.batch, str) or not re.fullmatch("[0-9a-f]{32}", self.batch):
+            raise ValueError(f"batch must be 32 hexadecimal digits (0-9, a-f), got {self.batch!r:.100}")
+        check_number("slot", self.slot, 0, 1 << 16, integer=True)
+        check_number("tokens", self.tokens, 0, 1 << 62, integer=True)
+        check_number("size", self.size, 1, MOST_PEOPLE, integer=True)
+        check_number("count", self.count, 1, self.size, integer=True)
+        check_number("parts", self.parts, 1, self.size, integer=True)
+        check_number("part", self.part, 0, self.parts - 1, integer=True)
 
     def signed(self, key: SigningKey) -> dict[str, str]:
         """Return the headers for uploading this part: the manifest and its signature."""
-        text = rfc8785.dumps(self.model_dump())
+        text = rfc8785.dumps(asdict(self))
         return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
 
 
@@ -80,11 +103,9 @@ def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
     except ValueError as error:
         raise Problem(403, "The batch is not signed by the campaign's shuffler.") from error
     try:
-        return Manifest.model_validate(read_json(raw))
-    except ValueError as error:
-        wrong = error.errors()[0] if isinstance(error, ValidationError) else {"loc": ["JSON"], "msg": str(error)}
-        said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
-        raise Problem(400, f"The header SSTQ-Batch cannot be read: {said}.") from error
+        return Manifest(**read_json(raw))
+    except (ValueError, TypeError) as error:
+        raise Problem(400, f"The header SSTQ-Batch cannot be read: {error}.") from error
 
 
 def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
@@ -93,7 +114,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     Returns False if a different batch has this name. UnknownCampaign if there is no such campaign.
     """
     name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
-    described = manifest.model_dump(include={"slot", "size", "tokens", "parts"}) | {"crowd": manifest.crowd}
+    described = {field: getattr(manifest, field) for field in ("crowd", "slot", "size", "tokens", "parts")}
     part = {"campaign": name, "batch": identity, "part": manifest.part}
     here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
 

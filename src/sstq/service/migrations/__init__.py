@@ -55,5 +55,6 @@ def _is_first(connection: sa.Connection, known: set[str]) -> bool:
     columns = {column["name"] for column in sa.inspect(connection).get_columns("settings")}
     if columns != {"name", "value"}:
         return False
-    found = connection.execute(sa.text("SELECT value FROM settings WHERE name = 'schema'")).scalar()
+    settings = sa.table("settings", sa.column("name"), sa.column("value"))
+    found = connection.execute(sa.select(settings.c.value).where(settings.c.name == "schema")).scalar()
     return found is not None and bytes(found) == b"1"

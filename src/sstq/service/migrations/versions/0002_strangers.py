@@ -9,6 +9,8 @@ from alembic import op
 revision = "0002"
 down_revision = None  # the first release had no Alembic
 
+_CAMPAIGNS = sa.table("campaigns", sa.column("name"), sa.column("terms"))
+
 
 def upgrade() -> None:
     """Change the tables; campaigns keep what they allowed before."""
@@ -25,8 +27,9 @@ def upgrade() -> None:
     op.drop_column("campaigns", "last_hour")
     op.add_column("campaigns", sa.Column("ended", sa.BigInteger))
     connection = op.get_bind()
-    connection.execute(sa.text("DELETE FROM settings WHERE name = 'schema'"))
-    rows = [(name, json.loads(text)) for name, text in connection.execute(sa.text("SELECT name, terms FROM campaigns"))]
+    settings = sa.table("settings", sa.column("name"))
+    connection.execute(settings.delete().where(settings.c.name == "schema"))
+    rows = [(name, json.loads(text)) for name, text in connection.execute(sa.select(_CAMPAIGNS))]
     _refuse_shuffled([name for name, terms in rows if "document" in terms or "shuffling" in terms])
     for name, terms in rows:
         _upgrade_campaign(connection, name, terms)
@@ -45,20 +48,16 @@ def _refuse_shuffled(old: list[str]) -> None:
 def _upgrade_campaign(connection: sa.Connection, name: str, terms: dict[str, object]) -> None:
     digest = terms.pop("send_token", None)
     if digest is not None:
-        values = {"name": name, "digest": bytes.fromhex(str(digest))}
-        connection.execute(
-            sa.text("INSERT INTO senders (campaign, digest, quota, used) VALUES (:name, :digest, NULL, 0)"), values
-        )
+        values = {"campaign": name, "digest": bytes.fromhex(str(digest)), "quota": None, "used": 0}
+        connection.execute(sa.table("senders", *map(sa.column, values)).insert(), values)
     terms["origins"] = ["*"]
-    changed = {"name": name, "terms": json.dumps(terms, sort_keys=True, separators=(",", ":"))}
-    connection.execute(sa.text("UPDATE campaigns SET terms = :terms WHERE name = :name"), changed)
+    text = json.dumps(terms, sort_keys=True, separators=(",", ":"))
+    connection.execute(_CAMPAIGNS.update().where(_CAMPAIGNS.c.name == name).values(terms=text))
     if terms.get("readers", "administrator") != "administrator":
         # Readers have seen this estimate.
+        columns = ("campaign", "messages", "result")
+        seen = sa.table("estimates", *map(sa.column, columns))
+        releases = sa.table("releases", *map(sa.column, (*columns, "stage")))
         for stage in ("public", "next"):
-            connection.execute(
-                sa.text(
-                    "INSERT INTO releases (campaign, stage, messages, result) "
-                    "SELECT campaign, :stage, messages, result FROM estimates WHERE campaign = :name"
-                ),
-                {"stage": stage, "name": name},
-            )
+            found = sa.select(seen, sa.literal(stage)).where(seen.c.campaign == name)
+            connection.execute(releases.insert().from_select([*columns, "stage"], found))
