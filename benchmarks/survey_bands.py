@@ -107,7 +107,7 @@ class Case:
         missed = unknown = 0
         for _ in range(rounds):
             rows = records[rng.choice(len(self.shares), self.people, p=self.shares)]
-            sent = survey._encode_slots(rows, bit_source(rng), None, 1)
+            sent = survey.encode_slots(rows, bit_source(rng), None, 1)
             result: Any = survey.aggregator().update(sent).mean()
             found = result[asked]
             if np.isnan(found.estimate).all():

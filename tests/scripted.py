@@ -46,7 +46,7 @@ def law_of(mechanism, draw, row, first, *rest):
     script, masses = zip(*steps(draw), strict=True)
     words = np.array([(first, *pair, *rest) for four in script for pair in four], dtype=np.uint64)
     source = ScriptedBits(words[:, : mechanism.words_each])
-    sent = mechanism._encode_rows(np.tile(row, (len(words), 1)), source, None)[0].reshape(-1, 4)
+    sent = mechanism.encode_rows(np.tile(row, (len(words), 1)), source, None)[0].reshape(-1, 4)
     assert np.all(sent == sent[:, :1])
     law = {}
     for number, mass in zip(sent[:, 0].tolist(), masses, strict=True):

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import sstq
 from sstq.aggregation import FrameEstimator
 from sstq.baselines.vqsgd import IdentityFrame
-from sstq.mechanisms.base import Columns, EncoderInput
-from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.base import Batch, Columns
+from sstq.mechanisms.solved import Solved, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words, unit_interval
@@ -30,7 +30,7 @@ SIGNS = np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CoordinateSignParameters(Parameters):
+class CoordinateSignSolved(Solved):
     """What clients and server agree on, and what the JSON form holds: the options and the channel's two weights."""
 
     dim: int
@@ -54,20 +54,26 @@ class CoordinateSign(sstq.Mechanism):
 
     name: ClassVar[str] = "coordinate-sign"
     exact: ClassVar[bool] = True
-    parameters_class = CoordinateSignParameters
+    solved_class = CoordinateSignSolved
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {"dim": (1, 2**24)}
 
-    parameters: CoordinateSignParameters
+    solved: CoordinateSignSolved
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip)
         channel = flat_channel(1, common["epsilon"])
-        self._hold(CoordinateSignParameters(**common, own=channel.own, other=channel.other))
+        self.settle(given, CoordinateSignSolved(**common, own=channel.own, other=channel.other))
 
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the two signs; its weights are checked exactly when it is made."""
-        return FlatChannel(self.epsilon, 2, self.parameters.own, self.parameters.other)
+        return FlatChannel(self.epsilon, 2, self.solved.own, self.solved.other)
+
+    @property
+    def draw(self) -> FlatChannel:
+        """The channel."""
+        return self.channel
 
     @cached_property
     def frame(self) -> IdentityFrame:
@@ -93,22 +99,24 @@ class CoordinateSign(sstq.Mechanism):
         """The coordinate and the sign of every message, for the aggregator."""
         return messages.column("coordinate"), messages.column("sign")
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        unit, words = self._unit_ball(batch.rows, batch.report), batch.words
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
+        unit, words = self.unit_ball(batch.rows, batch.report), batch.words
         coordinate = multiply_shift(words[:, 0], self.dim)
         value = unit[np.arange(len(unit)), coordinate].astype(np.float64)
         token = (unit_interval(words[:, 1]) < (1 + value) / 2).astype(np.int64)
         return self.channel.sample(token, channel_words(words[:, 2])), coordinate
 
-    def _decode(self, messages: Messages) -> NDArray[np.float64]:
+    def decode_batch(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimates of single messages."""
         estimates = np.zeros((len(messages), self.dim))
         index, code = self.indices_and_codes(messages)
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * SIGNS[code]
         return estimates
 
-    def _row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def row_error(self, rows: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖ is the same for all messages."""
-        return self._unbiased_error(rows, (self.dim * self.decoding_scale) ** 2)
+        return self.unbiased_error(rows, (self.dim * self.decoding_scale) ** 2)
 
     def largest_message(self) -> float:
         """The norm of every message."""

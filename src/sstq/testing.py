@@ -314,7 +314,7 @@ class _Stretched:
 def _estimates(mechanism: Mechanism, person: Any, count: int, source: BitSource) -> Any:
     """The estimates from so many messages of one person, slot by slot."""
     slots = mechanism.messages
-    messages = mechanism._encode_slots(np.tile(person, (count, 1)), source, None, slots)
+    messages = mechanism.encode_slots(np.tile(person, (count, 1)), source, None, slots)
     return mechanism.decode(messages).reshape(slots, count, -1)
 
 
@@ -333,7 +333,7 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
         every = single
         if not any(isinstance(field, FloatField) for field in mechanism.layout.fields):
             every = np.concatenate([single, _estimates(mechanism, person, count, _Stretched(seed))], axis=1)
-        expected, target = mechanism._row_error(person)[0], mechanism.input.truth(person)
+        expected, target = mechanism.row_error(person)[0], mechanism.input.truth(person)
         if mechanism.unbiased:
             off = np.linalg.norm(expected - target)
             _require(off <= 1e-3 * mechanism.clip, f"{name}: it says that it is unbiased, but it is off by {off:g}")
@@ -344,7 +344,7 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
             )
             _require(abs(along.mean() - expected[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
         if mechanism.trust != "aggregator":  # which adds noise
-            squared, total = np.sum((decoded - target) ** 2, axis=1), mechanism._mean_error(person, 1).total
+            squared, total = np.sum((decoded - target) ** 2, axis=1), mechanism.mean_error(person, 1).total
             largest = float(np.max(np.sum((every - target) ** 2, axis=-1)))
             margin = margin_of(squared, largest) + 1e-6 * (total + mechanism.clip**2)
             _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")

@@ -14,7 +14,7 @@ import sstq
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.blanket import Blanket, _rest
 from sstq.exactness import TOTAL
-from sstq.mechanisms.laws import EitherLaw, Law
+from sstq.scalar.laws import EitherLaw, Law
 from tests.accounting.references import (
     attained_delta,
     claimed,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.accounting import shuffled_epsilon, two_level_local_epsilon
-from sstq.mechanisms.laws import Law
 from sstq.scalar.channels import flat_channel_of_size
+from sstq.scalar.laws import Law
 from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 
 WORSE = {

@@ -13,8 +13,8 @@ import sstq
 from sstq.audit import ExactAudit, check_encoder, empirical_audit, exact_audit, worst_pairs
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, exp_upper, log_interval, log_upper
-from sstq.mechanisms.laws import EitherLaw, Law, law_from_dict, mass
 from sstq.scalar.channels import flat_channel_of_size
+from sstq.scalar.laws import EitherLaw, Law, law_from_dict, mass
 from tests.contract.cases import EXACT, build
 from tests.contract.test_mutants import AsksForMoreOnZero
 
@@ -121,9 +121,9 @@ def test_too_many_outcomes_are_sampled():
 class OffByOne(sstq.SSTQ):
     """Sends the next code for one word in 2^62."""
 
-    def _encode_rows(self, rows, source, report):
+    def encode_rows(self, rows, source, report):
         counted = Recording(source)
-        code, index = super()._encode_rows(rows, counted, report)
+        code, index = super().encode_rows(rows, counted, report)
         last = counted.drawn.reshape(len(rows), 3)[:, 2] >> np.uint64(2)
         return np.where(last == self.channel.own - 1, (code + 1) % 4, code), index
 
@@ -144,9 +144,9 @@ class Recording:
 class LeaksTheSide(type(build("frameunit"))):
     """Always sends the best aligned row when it draws one inside."""
 
-    def _encode_rows(self, rows, source, report):
-        (row,) = super()._encode_rows(rows, source, report)
-        (best,) = super()._encode_rows(rows, Zeros(), report)
+    def encode_rows(self, rows, source, report):
+        (row,) = super().encode_rows(rows, source, report)
+        (best,) = super().encode_rows(rows, Zeros(), report)
         return (np.where((row // 2) % 2 == 0, best, row),)
 
 

@@ -18,8 +18,8 @@ import pytest
 import sstq
 from sstq.audit import certify, exact_audit, verify
 from sstq.exactness import TOTAL, log_interval
-from sstq.mechanisms.laws import Law
 from sstq.scalar.channels import flat_channel_of_size
+from sstq.scalar.laws import Law
 from tests.contract.cases import EXACT, build
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "verify_certificate.py"

@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import kstest
 
 from sstq import testing
+from sstq.baselines.projections import gaussians
 from sstq.baselines.projunit import ProjUnit
-from sstq.mechanisms.sphere import gaussians
 from sstq.randomness import streams
 
 

@@ -48,7 +48,7 @@ def subsampled_distribution(mechanism, x, choice):
     words[:, :-1] = choice
     words[:, -1] = last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (len(last), 1))
-    bits, *index = mechanism._encode_rows(rows, ScriptedBits(words), None)
+    bits, *index = mechanism.encode_rows(rows, ScriptedBits(words), None)
     np.testing.assert_array_equal(bits[::2], bits[1::2])
     distribution = [Fraction(0)] * mechanism.channel.size
     for code, (start, end) in zip(bits[::2], itertools.pairwise(places), strict=True):
@@ -86,7 +86,7 @@ def dense_distribution(mechanism, x, rounding):
     words[..., -2] = np.arange(1 << size)[:, None]
     words[..., -1] = last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (4 << size, 1))
-    (bits,) = mechanism._encode_rows(rows, ScriptedBits(words), None)
+    (bits,) = mechanism.encode_rows(rows, ScriptedBits(words), None)
     sent = np.packbits(bits.reshape(-1, size), axis=1, bitorder="little")[:, 0].reshape(-1, 4)
     np.testing.assert_array_equal(sent[:, 0], sent[:, 1])
     np.testing.assert_array_equal(sent[:, 2], sent[:, 3])

@@ -28,7 +28,7 @@ def output_distribution(mechanism, x, which, spread):
     words = np.empty((len(last), 3), dtype=np.uint64)
     words[:, 0], words[:, 1], words[:, 2] = which, spread, last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (len(last), 1))
-    (codes,) = mechanism._encode_rows(rows, ScriptedBits(words), None)
+    (codes,) = mechanism.encode_rows(rows, ScriptedBits(words), None)
     np.testing.assert_array_equal(codes[::2], codes[1::2])
     distribution = [Fraction(0)] * mechanism.channel.size
     for code, start, end in zip(codes[::2], starts, ends, strict=True):

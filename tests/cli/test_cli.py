@@ -407,7 +407,7 @@ def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(tmp_path, sp
     monkeypatch.setattr(vector_files.VectorFile, "pieces", lambda file: read.append(file.name) or pieces(file))
     run("encode", vectors_file, "-m", spec, "-o", tmp_path / "m.sstq")
     assert read == [str(vectors_file)]
-    for name in ("encode", "_encode_slots", "expected_mse", "typical_error", "_encode_rows"):
+    for name in ("encode", "encode_slots", "expected_mse", "typical_error", "encode_rows"):
         monkeypatch.setattr(sstq.SSTQ, name, lambda *_, **__: pytest.fail("this is a client's work"))
     run("aggregate", tmp_path / "m.sstq", "-m", spec, "-o", tmp_path / "result")
 

@@ -66,7 +66,7 @@ def test_messages(name):
         values = case["values"] if "values" in case else [read_singles(row) for row in case["x"]]
         people = records_of(mechanism, values, case.get("groups"))
         words = ScriptedBits(read_words(case["words"]))
-        sent = mechanism._encode_slots(people, words, None, mechanism.messages)
+        sent = mechanism.encode_slots(people, words, None, mechanism.messages)
         assert [list(row) for row in zip(*map(np.ravel, sent.columns), strict=True)] == case["messages"]
 
 

@@ -61,7 +61,7 @@ def records_of(mechanism, values, groups=None):
 
 def sent_by_library(mechanism, people, words):
     """The fields of the messages that those words make, a list each."""
-    columns = mechanism._encode_rows(people, ScriptedBits(words), None)
+    columns = mechanism.encode_rows(people, ScriptedBits(words), None)
     return np.stack([column.astype(np.int64) for column in columns], axis=1).tolist()
 
 

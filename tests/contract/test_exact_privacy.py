@@ -37,7 +37,7 @@ def sstq_laws(mechanism):
             [np.full(len(ends), index, np.uint64), np.full(len(ends), rounding, np.uint64), ends << np.uint64(2)], 1
         )
         rows = mechanism.clip * np.tile(x, (len(ends), 1))
-        codes = mechanism._encode_rows(rows, ScriptedBits(words), None)[0]
+        codes = mechanism.encode_rows(rows, ScriptedBits(words), None)[0]
         np.testing.assert_array_equal(codes[::2], codes[1::2])
         law = [Fraction(0)] * mechanism.channel.shape[1]
         for code, (low, high) in zip(codes[::2], ranges, strict=True):
@@ -63,7 +63,7 @@ def sqkr_laws(mechanism):
 
 
 def frameunit_laws(mechanism):
-    data = mechanism.parameters.to_dict()
+    data = mechanism.solved.to_dict()
     options = {name: data[name] for name in ("dim", "epsilon", "frames")}
     small = sstq.mechanism("frameunit", frame_size=8, frame_seed=3, **options)
     for x, flip in itertools.product(unit_vectors(mechanism.dim), (0, (1 << 64) - 1)):

@@ -14,29 +14,29 @@ from tests.contract.cases import build
 class DropsTheBand(PrivUnit):
     """Never answers within a band around the equator, as a published PrivUnit does: infinite ε."""
 
-    def _encode_rows(self, rows, source, report):
-        (vectors,) = super()._encode_rows(rows, source, report)
+    def encode_rows(self, rows, source, report):
+        (vectors,) = super().encode_rows(rows, source, report)
         while True:
             cosine = np.sum(vectors * rows, axis=1) / np.linalg.norm(rows, axis=1).clip(1e-9)
             inside = np.flatnonzero((np.abs(cosine) < 0.3) & np.any(rows, axis=1))
             if not len(inside):
                 return (vectors,)
-            vectors[inside] = super()._encode_rows(rows[inside], source, report)[0]
+            vectors[inside] = super().encode_rows(rows[inside], source, report)[0]
 
 
 class AsksForMoreOnZero(sstq.SSTQ):
     """Draws more random words for the zero vector, which shows from outside."""
 
-    def _encode_rows(self, rows, source, report):
+    def encode_rows(self, rows, source, report):
         source.words(0 if np.any(rows) else 5)
-        return super()._encode_rows(rows, source, report)
+        return super().encode_rows(rows, source, report)
 
 
 class PromisesTooMuch(sstq.SSTQ):
     """States four fifths of its variance."""
 
-    def _row_error(self, rows):
-        mean, variance = super()._row_error(rows)
+    def row_error(self, rows):
+        mean, variance = super().row_error(rows)
         return mean, 0.8 * variance
 
 
@@ -60,8 +60,8 @@ def test_an_encoder_that_leaves_its_law_is_found(seed):
     class SendsItsToken(sstq.SSTQ):
         """Sends a sign of the data in every other coordinate, whatever the channel draws."""
 
-        def _encode_rows(self, rows, source, report):
-            code, index = super()._encode_rows(rows, source, report)
+        def encode_rows(self, rows, source, report):
+            code, index = super().encode_rows(rows, source, report)
             truth = (rows[:, 0] > 0).astype(code.dtype)
             return np.where(index % 2, truth, code), index
 
@@ -75,11 +75,11 @@ def test_randomness_of_its_own_is_found(words, seed):
     class DrawsItself(sstq.SSTQ):
         """Takes its randomness from elsewhere: from a fixed seed, or from a generator that is not the system's."""
 
-        def _encode_rows(self, rows, source, report):
+        def encode_rows(self, rows, source, report):
             own = bit_source(3 if words == "unused" else np.random.default_rng())
             if words == "unused":
                 source.words(5)
-            return super()._encode_rows(rows, own, report)
+            return super().encode_rows(rows, own, report)
 
     with pytest.raises(AssertionError, match=r"words of the operating system|both must encode alike"):
         testing.check_randomness(DrawsItself(dim=6, epsilon=2.0), seed)
@@ -92,8 +92,8 @@ def test_a_bias_is_found(seed):
         def _decode(self, messages):
             return 1.3 * super()._decode(messages)
 
-        def _row_error(self, rows):
-            mean, variance = super()._row_error(rows)
+        def row_error(self, rows):
+            mean, variance = super().row_error(rows)
             return 1.3 * mean, 1.69 * variance
 
     with pytest.raises(AssertionError, match="it says that it is unbiased"):
@@ -102,8 +102,8 @@ def test_a_bias_is_found(seed):
 
 def test_a_wrong_expectation_is_found(seed):
     class SendsTheOpposite(sstq.SSTQ):
-        def _encode_rows(self, rows, source, report):
-            return super()._encode_rows(-rows, source, report)
+        def encode_rows(self, rows, source, report):
+            return super().encode_rows(-rows, source, report)
 
     mutant = SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5)
     with pytest.raises(AssertionError, match="not the stated one"):

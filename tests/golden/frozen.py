@@ -56,7 +56,7 @@ def record(case, dim):
         rows = np.concatenate([mechanism.input.read(**one) for one in held])
     else:
         rows = read_in_turn(mechanism, vectors(dim))
-    columns = mechanism._encode_rows(rows, HashedBits(f"{case}/{dim}"), None)
+    columns = mechanism.encode_rows(rows, HashedBits(f"{case}/{dim}"), None)
     columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
     messages = mechanism.messages_from_columns(columns, True)
     frozen = {"bits": mechanism.message_bits}

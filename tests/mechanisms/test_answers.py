@@ -56,8 +56,8 @@ def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path):
 
 def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog, monkeypatch):
     mechanism, held = sstq.GroupUnit(2, 1.0, groups=3, messages=2), []
-    encode = sstq.GroupUnit._encode_slots
-    monkeypatch.setattr(sstq.GroupUnit, "_encode_slots", lambda *a, **o: held.append(a[1]) or encode(*a, **o))
+    encode = sstq.GroupUnit.encode_slots
+    monkeypatch.setattr(sstq.GroupUnit, "encode_slots", lambda *a, **o: held.append(a[1]) or encode(*a, **o))
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.ones((300, 2)))
     given = np.array([0, 1, 2, 3, -1, 2**40] * 100)

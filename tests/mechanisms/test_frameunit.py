@@ -126,9 +126,9 @@ def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
     rows = mechanism.frame.rows(np.repeat(np.arange(size), 2)) * np.tile([1.0, -1.0], size)[:, None]
     estimates = rows * (0.5 / mechanism.alignment)
     vectors = 0.5 * some_vectors(dim, seed)
-    units = mechanism._unit_ball(vectors)
+    units = mechanism.unit_ball(vectors)
     own, other = mechanism.choice.probabilities
-    for unit, mean, variance in zip(units, *mechanism._row_error(vectors), strict=True):
+    for unit, mean, variance in zip(units, *mechanism.row_error(vectors), strict=True):
         length = min(np.linalg.norm(unit.astype(np.float64)), 1.0)
         direction = random_directions(unit[None], np.array([2**64 - 1], dtype=np.uint64))[0]
         probabilities = np.zeros(2 * size)
@@ -182,7 +182,7 @@ def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""
     mechanism, rounds = FrameUnit(6, 2.0, clip=0.5), 400
     x = 0.5 * length * structured(6)["gaussian"]
-    means = np.array([mechanism.with_seed(sstq.mix_seed(seed, r))._row_error(x[None])[0][0] for r in range(rounds)])
+    means = np.array([mechanism.with_seed(sstq.mix_seed(seed, r)).row_error(x[None])[0][0] for r in range(rounds)])
     margin = 6 * means.std(axis=0) / rounds**0.5 + 0.01 * np.linalg.norm(x)
     assert np.all(np.abs(means.mean(axis=0) - x) <= margin)
     assert mechanism.unbiased == "over frames"

@@ -147,7 +147,7 @@ def test_it_is_unbiased_over_frames(options, frames):
     vectors["short"] = 0.3 * vectors["gaussian"]
     mechanism = sstq.GroupUnit(dim, groups=groups, frames=frames, frame_size=256, share_people=0.0, **options)
     _, padded = mechanism._in_block(mechanism.input.read(np.stack([*vectors.values()]), [groups - 1] * len(vectors)))
-    unit_rows, total = mechanism._unit_ball(padded), np.zeros(padded.shape)
+    unit_rows, total = mechanism.unit_ball(padded), np.zeros(padded.shape)
     for number in range(frames):
         total += moments_of_frame(unit_rows, mechanism.family.frame(number), mechanism.row_draw, padded.shape[1])[0]
     bias = np.linalg.norm(total / frames / mechanism.alignment - padded, axis=1)
@@ -314,7 +314,7 @@ def test_means_of_groups_hold_with_few_people(seed):
     truth = numbers.reshape(4, 2).mean(axis=1)
     records = survey.input.read({"g": np.repeat(np.arange(4), 2), "x": numbers})
     for _ in range(300):
-        sent = survey._encode_slots(records[rng.choice(8, 30, p=own)], bit_source(rng), None, 1)
+        sent = survey.encode_slots(records[rng.choice(8, 30, p=own)], bit_source(rng), None, 1)
         low, high = survey.aggregator().update(sent).mean()["q"].interval()
         missed += bool(np.any((low > truth) | (high < truth)))
     assert missed <= 21

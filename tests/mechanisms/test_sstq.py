@@ -173,7 +173,7 @@ def test_tampered_json_is_refused(change):
 def test_tampered_tables_are_refused(variant):
     """One word more for the last code than ε allows, rows that do not sum up, numbers instead of strings."""
     mechanism = make(variant)
-    weights = mechanism.parameters.to_dict()["weights"]
+    weights = mechanism.solved.to_dict()["weights"]
     first = [int(weight) for weight in weights[0]]
     greedy = [str(sum(first[:-1]) + first[-1] - len(first) + 1), *["1"] * (len(first) - 1)]
     for wrong in (
@@ -224,11 +224,11 @@ def test_huge_and_tiny_vectors_are_clipped_right():
         x = (scale * direction)[None]
         mechanism.encode(x, rng=0, report=report)
         norm = min(scale, 0.5)
-        unit = mechanism._unit_ball(x)
+        unit = mechanism.unit_ball(x)
         np.testing.assert_allclose(unit[0] * 0.5, norm * direction, atol=1e-7)
     assert (report.vectors, report.clipped) == (6, 3)
     single = (1e38 * direction).astype(np.float32)
-    np.testing.assert_allclose(mechanism._unit_ball(single[None])[0], direction, atol=1e-6)
+    np.testing.assert_allclose(mechanism.unit_ball(single[None])[0], direction, atol=1e-6)
 
 
 def test_lists_and_views_and_read_only_arrays_are_fine():

@@ -46,7 +46,7 @@ def some_table(count, seed=0):
 def law_of_part(survey, place, row, word):
     """The exact distribution of the answers to one question, the words beside those of the draw being given."""
     inner = survey.parts[place].mechanism
-    draw = getattr(inner, "draw", None) or inner.choice
+    draw = inner.choice if hasattr(inner, "choice") else inner.draw
     if word and getattr(inner, "share_sets", None) is not None:
         draw = inner.share_sets.draw
     law = law_of(survey, draw, row, word, word, sum(survey.draws[:place]) << 2, word)

@@ -122,7 +122,7 @@ def test_a_number_is_rounded_to_the_ends_with_its_mean(value):
     part = survey.parts[1]
     rates, chance = part.mechanism.sets.rates, (value + 2.5) / 10
     table = survey.input.read({"x": [value]})
-    expected, variance = part.question._row_error(part.mechanism, part.records(survey.input.by_column(table))[0])
+    expected, variance = part.question.row_error(part.mechanism, part.records(survey.input.by_column(table))[0])
     assert expected[0] == pytest.approx([chance, 1 - chance, 0])
     # One message tells the three shares: their second moments over the law, less the means.
     seconds = sum(

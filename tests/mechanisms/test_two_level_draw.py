@@ -4,43 +4,9 @@ import numpy as np
 import pytest
 
 from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.laws import Law
 from sstq.mechanisms.sphere import mean_chi
-from sstq.mechanisms.two_level_draw import KClosest, k_closest, normal_order_statistics, uniform_below
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"),
-    [
-        # Exact: 1/√π, 3/(2√π). The others: Harter, Expected values of normal order statistics, Biometrika 1961.
-        (2, [1 / math.sqrt(math.pi)]),
-        (3, [1.5 / math.sqrt(math.pi), 0.0]),
-        (10, [1.53875, 1.00136, 0.65606, 0.37576, 0.12267]),
-        (100, [2.50759]),
-    ],
-)
-def test_known_order_statistics(count, expected):
-    means = normal_order_statistics(count)[0]
-    np.testing.assert_allclose(means[: len(expected)], expected, atol=6e-6)
-    np.testing.assert_allclose(means, -means[::-1], atol=1e-11)
-
-
-def test_order_statistics_against_adaptive_quadrature():
-    from scipy.integrate import quad
-    from scipy.stats import beta, norm
-
-    for count, rank in [(5, 0), (256, 31), (4096, 0)]:
-        law = beta(count - rank, rank + 1)
-        low, high = norm.ppf(law.ppf([1e-16, 1 - 1e-14]))
-        for power, values in zip((1, 2), normal_order_statistics(count), strict=True):
-            exact, _ = quad(
-                lambda x, p=power, law=law: x**p * law.pdf(norm.cdf(x)) * norm.pdf(x),
-                low,
-                high,
-                epsabs=1e-12,
-                limit=200,
-            )
-            assert values[rank] == pytest.approx(exact, rel=1e-8, abs=1e-8)
+from sstq.mechanisms.two_level_draw import KClosest, uniform_below, whole_budget
+from sstq.scalar.laws import Law
 
 
 def test_mean_chi_recursion():
@@ -65,27 +31,11 @@ def test_uniform_pick_is_exact_integer_arithmetic(seed):
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 20.0])
 @pytest.mark.parametrize("size", [2, 256, 4096])
 def test_threshold_is_the_largest_private_one(epsilon, size):
-    choice = k_closest(epsilon, size, lambda first, second: 1 / first**2)
+    choice = whole_budget(epsilon, size, max(1, size // 9))
     bound = exp_lower(epsilon)
     assert choice.law().ratio() <= bound
     assert epsilon - 1e-9 < log_upper(choice.law().ratio()) <= epsilon
     assert Law("two-level", size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
-
-
-def test_best_k_beats_its_neighbours():
-    choice = k_closest(3.0, 256, lambda first, second: 1 / first**2)
-    for inside in (1, choice.inside - 1, choice.inside + 1, 255):
-        probability = inside * math.exp(3) / (inside * math.exp(3) + 256 - inside)
-        other = KClosest(256, inside, int(probability * (1 - 1e-12) * TOTAL))
-        assert other.moments()[0] < choice.moments()[0]
-
-
-def test_ties_go_to_the_smaller_index():
-    choice = k_closest(3.0, 8, lambda first, second: 1 / first**2)
-    assert choice.inside == 1
-    words = np.zeros((1, 2), dtype=np.uint64)
-    assert choice.draw(np.zeros((1, 8)), words).tolist() == [0]
-    assert choice.draw(np.array([[0, 0, 5.0, 5.0, 0, 5.0, 0, 0]]), words).tolist() == [2]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_no_honest_expectation_is_larger_than_the_bound(case, seed):
     mechanism = build(case, clip=CLIP)
     x = np.concatenate(list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values()))
     rows = CLIP * np.concatenate([x, 5 * x])
-    means, _ = mechanism._row_error(read_in_turn(mechanism, rows))
+    means, _ = mechanism.row_error(read_in_turn(mechanism, rows))
     # A certified representation is exact to 1e-3 of clip.
     assert np.linalg.norm(means, axis=1).max() <= mechanism.largest_honest_mean() + 1e-3 * CLIP
 
@@ -130,7 +130,7 @@ def test_attackers_opposite_to_honest_clients_attain_the_shift(case):
     """Honest clients all hold −clip times the direction of the attack; their expectation is exact."""
     mechanism = build(case, clip=CLIP)
     attack = mean_of(mechanism, WORST[case](mechanism, 10))
-    honest, _ = mechanism._row_error(-CLIP * attack[None] / np.linalg.norm(attack))
+    honest, _ = mechanism.row_error(-CLIP * attack[None] / np.linalg.norm(attack))
     for fraction in (0.01, 0.3):
         shift = np.linalg.norm((1 - fraction) * honest[0] + fraction * attack - honest[0])
         bound = poisoning_bound(mechanism, fraction)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from sstq.accounting.bounds import round_down
 from sstq.accounting.losses import Losses
 from sstq.exactness import TOTAL, exp_upper, round_up
-from sstq.mechanisms.laws import EitherLaw, Law
+from sstq.scalar.laws import EitherLaw, Law
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal
 
-from sstq.checks import check_argument
+from sstq.checks import RANGES, ArgumentError, check_argument
 from sstq.exactness import round_up
 
 Participation = int | Literal["once"]
@@ -28,12 +28,15 @@ def answers_of(participation: Any) -> int:
         >>> answers_of("often")
         Traceback (most recent call last):
         ...
-        ValueError: participation must be 'once' or an integer in [1, 1000000000], got 'often'
+        sstq.checks.ArgumentError: participation must be 'once' or an integer in [1, 1000000000], got 'often'
     """
-    try:
-        return 1 if participation == "once" else int(check_argument("participation", participation, of="rounds"))
-    except ValueError as error:
-        raise ValueError(str(error).replace("be an integer", "be 'once' or an integer", 1)) from error
+    if participation == "once":
+        return 1
+    low, high, _ = RANGES["rounds"]
+    if type(participation) is not int or not low <= participation <= high:
+        wanted = f"must be 'once' or an integer in [{low}, {high}]"
+        raise ArgumentError("participation", f"{wanted}, got {participation!r}")
+    return participation
 
 
 def round_down(value: Fraction) -> float:

@@ -139,8 +139,7 @@ def _test_pair(
     half = samples // 2
     inputs = mechanism.input.apart(pair)
     sent = [
-        mechanism._encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), None, 1)
-        for row in inputs
+        mechanism.encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), None, 1) for row in inputs
     ]
     choices = []
     for event, labels in _partitions(mechanism, sent, mechanism.input.truth(inputs), half):

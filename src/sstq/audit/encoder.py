@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.laws import Box, EitherLaw, Law, mass
+from sstq.scalar.laws import Box, EitherLaw, Law, mass
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -46,7 +46,7 @@ class _Script:
 
 def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> NDArray[np.int64]:
     """The first column of as many messages of one vector, as rows of integers."""
-    column = mechanism._encode_rows(np.tile(row, (count, 1)), source, None)[0]
+    column = mechanism.encode_rows(np.tile(row, (count, 1)), source, None)[0]
     return column.reshape(count, -1).astype(np.int64)
 
 
@@ -69,7 +69,7 @@ class _Situation:
         """The outcome for each row of 62-bit words of the draw."""
         places = self.mechanism.law().words
         parts = []
-        for part in row_chunks(len(draws), self.mechanism._row_cost):
+        for part in row_chunks(len(draws), self.mechanism.row_cost):
             words = np.tile(self.frozen, (part.stop - part.start, 1))
             words[:, places] = draws[part] << np.uint64(2)
             parts.append(_encode(self.mechanism, self.row, _Script(words.reshape(-1)), len(words)))
@@ -114,7 +114,7 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
     one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
     held = [mechanism.input.read(**one) for one in mechanism.input.extremes(rng).values()]
-    if mechanism._row_cost >= _COSTLY:
+    if mechanism.row_cost >= _COSTLY:
         held = [held[0], held[-1]]
     rows = np.concatenate(held)
     inputs = np.concatenate([rows, mechanism.input.variations(rows)])
@@ -143,7 +143,7 @@ def check_encoder(
     generator = np.random.default_rng(rng)
     tried = _situations(mechanism, generator)
     widths = {_words_of(mechanism, situation.row) for situation in tried}
-    affordable = _WORK // (mechanism._row_cost * len(tried) * (1 + 2 ** len(law.words)))
+    affordable = _WORK // (mechanism.row_cost * len(tried) * (1 + 2 ** len(law.words)))
     limit = max(_CELLS_AT_LEAST, min(_CELLS_AT_MOST, affordable))
     shares: defaultdict[tuple[int, bytes], set[Fraction]] = defaultdict(set)
     cells = 0

@@ -15,7 +15,7 @@ from sstq.checks import check_argument
 from sstq.exactness import exp_lower, log_interval, round_up
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms.laws import EitherLaw, Law, law_from_dict
+from sstq.scalar.laws import EitherLaw, Law, law_from_dict
 
 FORMAT = "sstq-certificate"
 VERSION = 3

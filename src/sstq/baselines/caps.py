@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -82,6 +82,10 @@ class Cap:
         odds = exp_lower(epsilon) * mass / (TOTAL - mass)
         inside = math.floor(TOTAL * odds / (1 + odds))
         return cls(dim, mass, inside, _gain(dim, mass, inside, on_sphere), on_sphere)
+
+    def law(self) -> NoReturn:
+        """ValueError: outcomes are continuous."""
+        raise ValueError("a cap has no integer weights for its outcomes")
 
     def privacy_loss(self) -> float:
         """The logarithm of the ratio of the two levels of the density, rounded up to a double."""

@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 
 from sstq.aggregation import BoundedEstimator
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
-from sstq.mechanisms.parameters import Parameters
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
+from sstq.mechanisms.solved import Solved
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 
@@ -18,8 +18,8 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CleanParameters(Parameters):
-    """The parameters of Clean. ε is infinite, which JSON cannot express."""
+class CleanSolved(Solved):
+    """The values of Clean. ε is infinite, which JSON cannot express."""
 
     dim: int
     clip: float
@@ -43,14 +43,20 @@ class Clean(Mechanism):
     name = "clean"
     variants: ClassVar = {"Clean": {}}
     exact = False
-    parameters_class = CleanParameters
+    solved_class = CleanSolved
     trust = "none"
     words_each = 0
 
     epsilon = math.inf
 
     def __init__(self, dim: int, *, clip: float = 1.0) -> None:
-        self._hold(CleanParameters(**self._checked(dim=dim, clip=clip)))
+        given = dict(locals())
+        self.settle(given, CleanSolved(**self.checked(dim=dim, clip=clip)))
+
+    @property
+    def draw(self) -> NoReturn:
+        """ValueError: there is none."""
+        raise ValueError(f"{self.name} has no privacy at all")
 
     @cached_property
     def layout(self) -> Layout:
@@ -60,30 +66,34 @@ class Clean(Mechanism):
     @cached_property
     def estimator(self) -> BoundedEstimator:
         """Sums of the decoded vectors."""
-        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decode)
+        return BoundedEstimator(self, self.dim, self.decoding_bound, self.decode_batch)
 
     @property
     def decoding_bound(self) -> float:
         """The largest decoded coordinate, with room for the rounding to single precision."""
         return self.clip * (1 + _ROUNDING)
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        unit = self._unit_ball(batch.rows, batch.report)
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
+        unit = self.unit_ball(batch.rows, batch.report)
         return (unit[:, 0] if self.dim == 1 else unit,)
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse messages that no client sends."""
         values = messages.column("value").reshape(-1, self.dim)
         # In double precision the square of a float32 cannot overflow.
         norms = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
         for row in np.flatnonzero(norms > 1 + _ROUNDING):
             raise ValueError(f"message {row}: its norm must be at most clip, got {norms[row]:g} times clip")
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
 
     def largest_message(self) -> float:
         """The clipped vector."""
         return self.decoding_bound
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        return self._unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """The mean and the variance of the estimate of each row."""
+        return self.unit_ball(rows).astype(np.float64) * self.clip, np.zeros(len(rows))

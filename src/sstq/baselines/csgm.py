@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sstq.baselines.csgm_accounting import Release
 from sstq.baselines.noisy_sums import NoisyEstimator
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Ints, Rows
-from sstq.mechanisms.framed import KashinMechanism, KashinParameters, solve_kashin
+from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Rows
+from sstq.mechanisms.framed import KashinMechanism, KashinSolved, solve_kashin
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import unit_interval
@@ -24,8 +24,8 @@ _ENERGY_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CSGMParameters(KashinParameters):
-    """The parameters of CSGM and L2-CSGM: the calibrated noise, and the largest number of coordinates kept."""
+class CSGMSolved(KashinSolved):
+    """The values of CSGM and L2-CSGM: the calibrated noise, and the largest number of coordinates kept."""
 
     clients: int
     delta: float
@@ -79,15 +79,14 @@ class CSGM(KashinMechanism):
     name = "csgm"
     variants: ClassVar = {"CSGM": {}}
     exact = False
-    parameters_class = CSGMParameters
-    _draws_by = "release"
+    solved_class = CSGMSolved
     trust = "aggregator"
     _default_bits: ClassVar[int] = 1
     # The bound of Σ_j y_j² in units of (N/d)·clip², infinite if all coefficients may be at theirs; and the least β.
     _energy_limit: ClassVar[float] = math.inf
     _least_beta: ClassVar[float] = 0.0
 
-    parameters: CSGMParameters
+    solved: CSGMSolved
     clients: int
     bits: int
     sigma: float
@@ -105,8 +104,9 @@ class CSGM(KashinMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
+        given = dict(locals())
         bits = self._default_bits if bits is None else bits
-        common = self._checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
+        common = self.checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
         framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, None, None)
         recipe = replace(recipe, level=max(self._least_beta * math.sqrt(frame.redundancy), recipe.level))
         weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
@@ -116,9 +116,10 @@ class CSGM(KashinMechanism):
         else:
             release = Release.calibrated(*terms, coordinates)
         framed |= {"level": recipe.level, "coordinates": release.expected, "most": release.most}
-        self._hold(CSGMParameters(**common, **framed, sigma=release.sigma))
+        self.settle(given, CSGMSolved(**common, **framed, sigma=release.sigma))
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
         # The aggregator adds noise and sums in 62 bits, 16 of them behind the point; beyond, there would be no noise.
         if not 40 * self.noise_scale + float(self.clients) * self._top_level < 2.0**45:
             raise ValueError(f"sigma = {self.sigma} is too large for sums of 62 bits")
@@ -126,9 +127,14 @@ class CSGM(KashinMechanism):
     @cached_property
     def release(self) -> Release:
         """Which coefficients are kept, and what the aggregator releases; see `sstq.baselines.csgm_accounting`."""
-        solved = self.parameters
+        solved = self.solved
         kept = self.frame.size, solved.coordinates, solved.most
         return Release(self.epsilon, self.delta, self.weight, *kept, self.sigma)
+
+    @property
+    def draw(self) -> Release:
+        """The release."""
+        return self.release
 
     @cached_property
     def layout(self) -> Layout:
@@ -170,7 +176,8 @@ class CSGM(KashinMechanism):
         return (1 << self.bits) - 1
 
     @property
-    def _row_cost(self) -> int:
+    def row_cost(self) -> int:
+        """About how many numbers encoding one row takes."""
         return self.frame.size + self.release.most
 
     def _bounded(self, unit: Floats32) -> tuple[Floats32, NDArray[np.bool_]]:
@@ -183,8 +190,9 @@ class CSGM(KashinMechanism):
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
         return coefficients, missed | (factors < 1 - CERTIFIED_RESIDUAL)
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        unit, most = self._unit_ball(batch.rows, batch.report), self.release.most
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
+        unit, most = self.unit_ball(batch.rows, batch.report), self.release.most
         seeds, uniforms = batch.words[:, :2], unit_interval(batch.words[:, 3:])
         counts = self.release.counts(batch.words[:, 2])
         coefficients, missed = self._bounded(unit)
@@ -198,7 +206,8 @@ class CSGM(KashinMechanism):
         column = codes[:, 0] if most == 1 else codes
         return (column,) if self.release.dense else (column, counts, seeds)
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse messages that no client sends."""
         codes = messages.column("code").reshape(-1, self.release.most)
         for row, count in enumerate([] if self.release.dense else messages.column("kept").tolist()):
             if codes[row, count:].any():
@@ -212,7 +221,8 @@ class CSGM(KashinMechanism):
         for code, seed, count in zip(codes, seeds, counts, strict=True):
             yield self.release.chosen(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         # Without noise: not private, for the aggregator's eyes only.
         sums = np.zeros((len(messages), self.frame.size))
         for row, (kept, values) in zip(sums, self.contributions(messages), strict=True):
@@ -243,9 +253,9 @@ class CSGM(KashinMechanism):
         """All kept coefficients at the bound."""
         return math.sqrt(self.dim * self.release.most / self.frame.size) * self.bound / self.release.inclusion[0]
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
-        y = self._bounded(self._unit_ball(rows))[0].astype(np.float64)
+        y = self._bounded(self.unit_ball(rows))[0].astype(np.float64)
         _, weight = interpolation(uniform_codebook(self.bits).values, y)
         energy = np.sum(y**2, axis=1) * self.bound**2
         rounded = energy + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
@@ -256,7 +266,7 @@ class CSGM(KashinMechanism):
         square = np.sum(mean**2, axis=1)
         return mean, ratio * rounded / p + (square - ratio * energy) * (q / p**2) - square
 
-    def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
+    def variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
         """That of a whole round: the noise is added once for all clients, so its share falls as 1/n²."""
         return independent + self._noise_power(len(rows) * repeats)
 

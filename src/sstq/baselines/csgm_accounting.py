@@ -16,7 +16,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -142,6 +142,10 @@ class Release:
         most = 2 * whole.error(clients)
         least = make(1 << bisect_left(powers, True, key=lambda power: make(1 << power).error(clients) <= most))
         return least if least.most * bits + least.most.bit_length() + 128 < size * bits else whole
+
+    def law(self) -> NoReturn:
+        """ValueError: outcomes are continuous."""
+        raise ValueError("a release has no integer weights for its outcomes")
 
     def privacy_loss(self) -> float:
         """The ε spent at δ, the cap of the sampling included, rounded up; infinite if the cap alone costs δ."""

@@ -1,6 +1,7 @@
 """PrivUnit and PrivUnitG: a dense random vector, more likely near x; the least error under ε-LDP, in 32·d bits."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -12,8 +13,8 @@ from sstq.baselines.caps import Cap
 from sstq.baselines.projections import MATRICES, Projection
 from sstq.checks import RANGES, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Mechanism, Rows
-from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
+from sstq.mechanisms.solved import Solved, Word
 from sstq.mechanisms.sphere import random_directions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
@@ -29,8 +30,8 @@ _GAUSSIAN_EXCESS = 18.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CapParameters(Parameters):
-    """The parameters of a cap: A and p of 2^62, and the gain m."""
+class CapSolved(Solved):
+    """The values of a cap: A and p of 2^62, and the gain m."""
 
     dim: int
     epsilon: float
@@ -48,24 +49,29 @@ class CapMechanism(Mechanism):
     """
 
     exact = False
-    parameters_class: ClassVar[type[CapParameters]] = CapParameters
+    solved_class: ClassVar[type[CapSolved]] = CapSolved
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
-    _draws_by = "cap"
     _on_sphere: ClassVar[bool] = True
     # To the dimension of the cap, if it is not that of the vectors.
     projection: Projection | None = None
 
-    parameters: Any
+    solved: CapSolved
     gain: float
 
-    def _hold_cap(self, cap: Cap, **others: Any) -> None:
-        self._hold(self.parameters_class(**others, mass=cap.mass, inside=cap.inside, gain=cap.gain))
+    def settle_cap(self, given: Mapping[str, Any], cap: Cap, **others: Any) -> None:
+        """Keep the cap, and check it."""
+        self.settle(given, self.solved_class(**others, mass=cap.mass, inside=cap.inside, gain=cap.gain))
 
     @cached_property
     def cap(self) -> Cap:
         """The cap, whose gain is checked when it is made."""
-        solved = self.parameters
+        solved = self.solved
         return Cap(self._cap_dim, solved.mass, solved.inside, solved.gain, self._on_sphere)
+
+    @property
+    def draw(self) -> Cap:
+        """The cap."""
+        return self.cap
 
     @property
     def _cap_dim(self) -> int:
@@ -85,14 +91,15 @@ class CapMechanism(Mechanism):
     @cached_property
     def estimator(self) -> VectorEstimator:
         """Sums of the decoded vectors."""
-        return VectorEstimator(self, self.dim, self.decoding_scale, self._decode)
+        return VectorEstimator(self, self.dim, self.decoding_scale, self.decode_batch)
 
     @property
     def words_each(self) -> int:
         """One secret word is for the sign, the others are for the cap."""
         return 1 + self.cap.words
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse messages that no client sends."""
         vectors = messages.column("vector")
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
         low, high = UNIT_NORMS[0] if self._on_sphere else 0.0, self.largest_norm
@@ -100,17 +107,20 @@ class CapMechanism(Mechanism):
             raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
 
     @property
-    def _row_cost(self) -> int:
+    def row_cost(self) -> int:
+        """About how many numbers encoding one row takes."""
         return 4 * self.dim
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        directions = random_directions(self._unit_ball(batch.rows, batch.report), batch.words[:, 0])
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
+        directions = random_directions(self.unit_ball(batch.rows, batch.report), batch.words[:, 0])
         if self.projection is None:
             return (self.cap.draw(directions, batch.words),)
         matrices = streams.multiply_shift(batch.words[:, 1], MATRICES)
         return self.cap.draw(self.projection.directions(directions, matrices), batch.words), matrices
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         vectors = messages.column("vector")
         if self.projection is not None:
             vectors = self.projection.lift(vectors, messages.column("matrix"))
@@ -131,14 +141,14 @@ class CapMechanism(Mechanism):
         """The root mean square of a decoded coordinate."""
         return self.clip * math.sqrt(self.cap.power / self.dim) / self.gain
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: E‖x̂‖² = clip²·E‖v‖²/m² whatever x is."""
-        return self._unbiased_error(rows, self.dim * self.decoding_scale**2)
+        return self.unbiased_error(rows, self.dim * self.decoding_scale**2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PrivUnitParameters(CapParameters):
-    """The parameters of PrivUnit."""
+class PrivUnitSolved(CapSolved):
+    """The values of PrivUnit."""
 
     split: Split
 
@@ -172,15 +182,16 @@ class PrivUnit(CapMechanism):
     name = "privunit"
     variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
 
-    parameters_class = PrivUnitParameters
+    solved_class = PrivUnitSolved
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip)
         if check_option("split", split, ("optimal", "hemisphere")) == "optimal":
             cap = Cap.optimal(common["dim"], common["epsilon"])
         else:
             cap = Cap.of_mass(common["dim"], common["epsilon"], TOTAL // 2)
-        self._hold_cap(cap, **common, split=split)
+        self.settle_cap(given, cap, **common, split=split)
 
 
 class PrivUnitG(CapMechanism):
@@ -204,5 +215,6 @@ class PrivUnitG(CapMechanism):
     _on_sphere = False
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip)
-        self._hold_cap(Cap.optimal(common["dim"], common["epsilon"], on_sphere=False), **common)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip)
+        self.settle_cap(given, Cap.optimal(common["dim"], common["epsilon"], on_sphere=False), **common)

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Floats, Floats32, Ints
-from sstq.mechanisms.sphere import GAUSSIAN_EXCESS, gaussians
+from sstq.mechanisms.base import Floats, Floats32, Ints, Words
 from sstq.randomness import streams
 
 MATRICES = 1 << 32
 """How many matrices there are."""
+
+# By how much the norm of a Gaussian matrix may exceed its typical one. It does so by more with probability e^(−13²/2):
+# for any of 2^32 matrices with less than 1e-26.
+_EXCESS = 13.0
 
 # Matrices are made of blocks of whole rows with about this many entries. The blocks are part of the definition of the
 # matrix (each has a stream of its own), so this number cannot change.
@@ -30,7 +33,7 @@ class Projection:
     @property
     def stretch(self) -> float:
         """Hardly any Wᵀ stretches a vector by more."""
-        return math.sqrt(self.dim) + math.sqrt(self.projected) + GAUSSIAN_EXCESS
+        return math.sqrt(self.dim) + math.sqrt(self.projected) + _EXCESS
 
     def directions(self, x: Floats, matrices: Ints) -> Floats:
         """Wx/‖Wx‖ for each row."""
@@ -65,3 +68,19 @@ class Projection:
                 entries = (rows.stop - rows.start) * d
                 words = np.stack([streams.words(seed, f"g{block}", -(-entries // 2)) for seed in seeds[group]])
                 yield group, rows, gaussians(words)[:, :entries].reshape(len(words), -1, d)
+
+
+def gaussians(words: Words) -> Floats32:
+    """Two public standard normal numbers per word, in single precision: (…, w) words to (…, 2w) numbers.
+
+    The Box–Muller formula: the high half h of the word gives the radius √(−2·ln((h + 1/2)/2^32)), the low half l the
+    angle 2π·l/2^32; cosine, then sine.
+    """
+    # The sum may round up to 2^32, and the radius is then a harmless 0; it is never infinite.
+    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
+    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * math.pi / 2**32)
+    radius = np.sqrt(np.float32(-2) * np.log(uniform))
+    numbers = np.empty((*words.shape, 2), dtype=np.float32)
+    np.multiply(radius, np.cos(angle), out=numbers[..., 0])
+    np.multiply(radius, np.sin(angle), out=numbers[..., 1])
+    return numbers.reshape(*words.shape[:-1], -1)

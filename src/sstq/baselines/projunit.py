@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from sstq.baselines.caps import Cap
-from sstq.baselines.privunit import CapMechanism, CapParameters
+from sstq.baselines.privunit import CapMechanism, CapSolved
 from sstq.baselines.projections import MATRICES, Projection
 from sstq.checks import check_number
-from sstq.mechanisms.parameters import Word
+from sstq.mechanisms.solved import Word
 from sstq.mechanisms.sphere import mean_chi
 from sstq.messages.layouts import Field, FloatField, Layout
 
@@ -19,8 +19,8 @@ _DEFAULT_PROJECTED = 512
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ProjUnitParameters(CapParameters):
-    """The parameters of ProjUnit: the cap is that of k = `projected` dimensions, and `alignment` is E‖Wx‖."""
+class ProjUnitSolved(CapSolved):
+    """The values of ProjUnit: the cap is that of k = `projected` dimensions, and `alignment` is E‖Wx‖."""
 
     projected: int
     projection: Literal["gaussian"]
@@ -66,7 +66,7 @@ class ProjUnit(CapMechanism):
 
     seed_option = "seed"
 
-    parameters_class = ProjUnitParameters
+    solved_class = ProjUnitSolved
     projected: int
     seed: int
     alignment: float
@@ -74,13 +74,15 @@ class ProjUnit(CapMechanism):
     def __init__(
         self, dim: int, epsilon: float, *, clip: float = 1.0, projected: int | None = None, seed: int = 0
     ) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, seed=seed)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip, seed=seed)
         k = min(common["dim"], _DEFAULT_PROJECTED) if projected is None else projected
         k = check_number("projected", k, 2, common["dim"], integer=True)
         cap = Cap.optimal(k, common["epsilon"])
-        self._hold_cap(cap, **common, projected=k, projection="gaussian", alignment=mean_chi(k))
+        self.settle_cap(given, cap, **common, projected=k, projection="gaussian", alignment=mean_chi(k))
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
         check_number("projected", self.projected, 2, self.dim, integer=True)
         low, high = (mean_chi(self.projected) * (1 + way * _ALIGNMENT_TOLERANCE) for way in (-1, 1))
         check_number("alignment", self.alignment, low, high)

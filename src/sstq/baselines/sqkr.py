@@ -30,15 +30,15 @@ from sstq.checks import check_number, check_option
 from sstq.frames.kashin import represent
 from sstq.frames.tight import Frame
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Ints, Rows
-from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
-from sstq.mechanisms.laws import Law
-from sstq.mechanisms.parameters import Word
+from sstq.mechanisms.base import Batch, Columns, Floats, Ints, Rows
+from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
+from sstq.mechanisms.solved import Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import FlatChannel, flat_channel_of_size
+from sstq.scalar.laws import Law
 
 Variant = Literal["subsampled", "dense"]
 
@@ -85,8 +85,8 @@ class SignEstimator(DenseEstimator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SQKRParameters(KashinParameters):
-    """The parameters of SQKR: the two weights of randomized response, on 2^k tokens or for the side."""
+class SQKRSolved(KashinSolved):
+    """The values of SQKR: the two weights of randomized response, on 2^k tokens or for the side."""
 
     variant: Variant
     k: int | None
@@ -125,11 +125,10 @@ class SQKR(KashinMechanism):
 
     name = "sqkr"
     exact = True
-    parameters_class = SQKRParameters
-    _draws_by = "draw"
+    solved_class = SQKRSolved
     variants: ClassVar = {"SQKR": {}, "SQKR dense": {"variant": "dense"}}
 
-    parameters: SQKRParameters
+    solved: SQKRSolved
     variant: str
     k: int | None
 
@@ -149,7 +148,8 @@ class SQKR(KashinMechanism):
         frame_size: int | None = None,
         frame_seed: int = 0,
     ) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         check_option("variant", variant, ("subsampled", "dense"))
         framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
         if variant == "subsampled" and k is None:
@@ -157,13 +157,13 @@ class SQKR(KashinMechanism):
         bits = _token_bits(variant, k)
         channel = flat_channel_of_size(1 << bits, common["epsilon"])
         drawn: dict[str, Any] = {"own": channel.own, "other": channel.other, "k": None if k is None else bits}
-        self._hold(SQKRParameters(**common, **framed, **drawn, variant=variant, coin="private"))
+        self.settle(given, SQKRSolved(**common, **framed, **drawn, variant=variant, coin="private"))
 
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the tokens of k bits, or on the two sides of a dense message."""
         bits = _token_bits(self.variant, self.k)
-        return FlatChannel(self.epsilon, 1 << bits, self.parameters.own, self.parameters.other)
+        return FlatChannel(self.epsilon, 1 << bits, self.solved.own, self.solved.other)
 
     @property
     def draw(self) -> FlatChannel | Law:
@@ -224,7 +224,8 @@ class SQKR(KashinMechanism):
         """The w with x̂ = d·w·Σ_l z_l·u_j over the m signs of a message: B/(m·g)."""
         return self.bound / (self.sent * self.gain)
 
-    def _encode(self, batch: EncoderInput) -> Columns:
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
         if self.k is None:
             return self._encode_dense(batch)
         words, k = batch.words, self.k
@@ -235,7 +236,7 @@ class SQKR(KashinMechanism):
         sent = self.channel.sample(token, channel_words(words[:, -1]))
         return sent, index[:, 0] if k == 1 else index
 
-    def _encode_dense(self, batch: EncoderInput) -> Columns:
+    def _encode_dense(self, batch: Batch) -> Columns:
         size, rounding = self.frame.size, -(-self.frame.size // 2)
         words = batch.words.astype("<u8", copy=False)
         halves = np.ascontiguousarray(words[:, :rounding]).view("<u4")[:, :size]
@@ -256,7 +257,8 @@ class SQKR(KashinMechanism):
         bits: NDArray[np.uint8] = messages.column("bits").reshape(len(messages), self.frame.size)
         return bits
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         sums = np.zeros((len(messages), self.dim))
         if self.k is None:
             dense = self.dense_bits(messages)
@@ -274,13 +276,13 @@ class SQKR(KashinMechanism):
             return math.sqrt(self.dim) * self.bound / self.gain
         return self.dim * self.decoding_scale * self.k * self.frame.longest_row()
 
-    def _largest_biased_mean(self) -> float:
+    def largest_biased_mean(self) -> float:
         """No coefficient exceeds the bound."""
         return math.sqrt(self.dim) * self.bound
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for every representation."""
-        coefficients, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
+        coefficients, _ = represent(self.frame, self.kashin, self.unit_ball(rows))
         mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
         power = (self.dim * self.decoding_scale) ** 2 * self.sent
         return mean, power + (self.cross - 1) * np.sum(mean**2, axis=1)

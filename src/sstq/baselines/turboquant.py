@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NoReturn
 
 import numpy as np
 
 from sstq.aggregation import BoundedEstimator
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import Columns, EncoderInput, Floats, Floats32, Mechanism, Rows, Unbiased
-from sstq.mechanisms.parameters import Parameters, Values, Word
+from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Mechanism, Rows, Unbiased
+from sstq.mechanisms.solved import Solved, Values, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, FloatField, Layout
 
@@ -24,8 +24,8 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TurboQuantParameters(Parameters):
-    """The parameters of TurboQuant. ε is infinite, which JSON cannot express."""
+class TurboQuantSolved(Solved):
+    """The values of TurboQuant. ε is infinite, which JSON cannot express."""
 
     dim: int
     bits: int
@@ -68,7 +68,7 @@ class TurboQuant(Mechanism):
     name = "turboquant"
     variants: ClassVar = {"TurboQuant, 4 bits per number": {"bits": 4}}
     exact = False
-    parameters_class = TurboQuantParameters
+    solved_class = TurboQuantSolved
     seed_option = "frame_seed"
     trust = "none"
     words_each = 0
@@ -77,15 +77,17 @@ class TurboQuant(Mechanism):
     unbiased = Unbiased.NEVER
     epsilon = math.inf
 
-    parameters: TurboQuantParameters
+    solved: TurboQuantSolved
     bits: int
     levels: Floats
 
     def __init__(self, dim: int, *, bits: int = 4, clip: float = 1.0, frame_seed: int = 0) -> None:
-        common = self._checked(dim=dim, bits=bits, clip=clip, frame_seed=frame_seed)
-        self._hold(TurboQuantParameters(**common, decoder="identity", levels=lloyd_max_levels(common["bits"])))
+        given = dict(locals())
+        common = self.checked(dim=dim, bits=bits, clip=clip, frame_seed=frame_seed)
+        self.settle(given, TurboQuantSolved(**common, decoder="identity", levels=lloyd_max_levels(common["bits"])))
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
         levels, codes = self.levels, 1 << self.bits
         if levels.shape != (codes,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
             raise ValueError(f"levels must be 2^bits = {codes} increasing numbers in (-100, 100)")
@@ -94,7 +96,12 @@ class TurboQuant(Mechanism):
     def frame(self) -> HadamardFrame:
         """The rotation, padded to a power of two."""
         size = 1 << (self.dim - 1).bit_length()
-        return HadamardFrame(self.dim, size, self.parameters.frame_seed, rounds=_ROUNDS)
+        return HadamardFrame(self.dim, size, self.solved.frame_seed, rounds=_ROUNDS)
+
+    @property
+    def draw(self) -> NoReturn:
+        """ValueError: there is none."""
+        raise ValueError(f"{self.name} has no privacy at all")
 
     @cached_property
     def layout(self) -> Layout:
@@ -102,7 +109,8 @@ class TurboQuant(Mechanism):
         return Layout((Field("code", 1 << self.bits, count=self.frame.size), FloatField("norm")))
 
     @property
-    def _row_cost(self) -> int:
+    def row_cost(self) -> int:
+        """About how many numbers encoding one row takes."""
         return self.frame.size
 
     @property
@@ -118,15 +126,16 @@ class TurboQuant(Mechanism):
     @cached_property
     def estimator(self) -> BoundedEstimator:
         """Sums of the decoded vectors."""
-        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decode)
+        return BoundedEstimator(self, self.dim, self.decoding_bound, self.decode_batch)
 
     @property
     def decoding_bound(self) -> float:
         """The largest decoded coordinate: the norm of x̂ is at most that of the levels."""
         return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.levels))))
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        return self._quantize(self._unit_ball(batch.rows, batch.report))
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
+        return self._quantize(self.unit_ball(batch.rows, batch.report))
 
     def _quantize(self, unit: Floats32) -> tuple[Column, Column]:
         norms = np.linalg.norm(unit.astype(np.float64), axis=1)
@@ -137,12 +146,14 @@ class TurboQuant(Mechanism):
         codes = np.searchsorted(thresholds, coordinates)
         return codes[:, 0] if self.frame.size == 1 else codes, norms.astype(np.float32)
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse messages that no client sends."""
         norms = messages.column("norm")
         for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + _ROUNDING))):
             raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         return self._estimates(messages.column("code"), messages.column("norm"))
 
     def _estimates(self, codes: Column, norms: Column) -> Floats:
@@ -155,9 +166,9 @@ class TurboQuant(Mechanism):
         """The norm of x̂ is at most that of the levels."""
         return (1 + _ROUNDING) * self.clip * float(np.max(np.abs(self.levels)))
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
-        return self._estimates(*self._quantize(self._unit_ball(rows))), np.zeros(len(rows))
+        return self._estimates(*self._quantize(self.unit_ball(rows))), np.zeros(len(rows))
 
 
 @cache

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sstq import kernels
 from sstq.aggregation import FrameEstimator
 from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import SIGNS, Columns, EncoderInput, Floats32, Ints, Mechanism, Rows, Words
-from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.base import SIGNS, Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.solved import Solved, Word
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -40,8 +40,8 @@ class IdentityFrame(Frame):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class VqSGDParameters(Parameters):
-    """The parameters of vqSGD: the two weights of randomized response."""
+class VqSGDSolved(Solved):
+    """The values of vqSGD: the two weights of randomized response."""
 
     dim: int
     epsilon: float
@@ -75,22 +75,28 @@ class VqSGD(Mechanism):
 
     name = "vqsgd"
     exact = True
-    parameters_class = VqSGDParameters
+    solved_class = VqSGDSolved
     variants: ClassVar = {"vqSGD": {}}
     # With more tokens the gap between two integer weights would have too few digits at a small ε.
     narrowed: ClassVar = {"dim": (1, 1 << 24)}
 
-    parameters: VqSGDParameters
+    solved: VqSGDSolved
 
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         channel = flat_channel_of_size(2 * common["dim"], common["epsilon"])
-        self._hold(VqSGDParameters(**common, own=channel.own, other=channel.other))
+        self.settle(given, VqSGDSolved(**common, own=channel.own, other=channel.other))
 
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the 2d vertices."""
-        return FlatChannel(self.epsilon, 2 * self.dim, self.parameters.own, self.parameters.other)
+        return FlatChannel(self.epsilon, 2 * self.dim, self.solved.own, self.solved.other)
+
+    @property
+    def draw(self) -> FlatChannel:
+        """The channel."""
+        return self.channel
 
     @cached_property
     def frame(self) -> IdentityFrame:
@@ -117,12 +123,14 @@ class VqSGD(Mechanism):
         vertex = messages.column("vertex")
         return vertex >> 1, vertex & 1
 
-    def _encode(self, batch: EncoderInput) -> Columns:
-        unit, words = self._unit_ball(batch.rows, batch.report), batch.words
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
+        unit, words = self.unit_ball(batch.rows, batch.report), batch.words
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
 
-    def _decode(self, messages: Messages) -> NDArray[np.float64]:
+    def decode_batch(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimates of single messages."""
         index, code = self.indices_and_codes(messages)
         estimates = np.zeros((len(messages), self.dim))
         estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * SIGNS[code]
@@ -132,9 +140,9 @@ class VqSGD(Mechanism):
         """The norm of every message."""
         return self.dim * self.decoding_scale
 
-    def _row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
-        return self._unbiased_error(rows, self.dim * (self.clip / self.channel.gain) ** 2)
+        return self.unbiased_error(rows, self.dim * (self.clip / self.channel.gain) ** 2)
 
 
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:

@@ -44,3 +44,31 @@ def _refuse_booleans(value: Any) -> None:
         if not {int, float}.issuperset(map(type, members)):
             for member in members:
                 _refuse_booleans(member)
+
+
+def integer_of(name: str, text: Any) -> int:
+    """Return the integer of a decimal string.
+
+    Examples:
+        >>> integer_of("threshold", "4611686018427387904")
+        4611686018427387904
+        >>> integer_of("threshold", 4611686018427387904)
+        Traceback (most recent call last):
+        ...
+        ValueError: threshold must be a decimal string of an integer below 2^64, got 4611686018427387904
+    """
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 and str(int(text)) == text:
+        return int(text)
+    raise ValueError(f"{name} must be a decimal string of an integer below 2^64, got {text!r}")
+
+
+def table_of(name: str, value: Any) -> list[list[int]]:
+    """Return the integers of decimal strings in a list of lists."""
+    return [[integer_of(name, entry) for entry in list_of(name, row)] for row in list_of(name, value)]
+
+
+def list_of(name: str, value: Any) -> list[Any]:
+    """Return the value if it is a list; ValueError otherwise."""
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list, got {value!r}")
+    return value

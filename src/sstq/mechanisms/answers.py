@@ -46,7 +46,7 @@ def answer(
     report = LocalReport()
     rows = mechanism.input.substitute(X, groups, source=source, report=report)
     _log(report)
-    return mechanism._encode_slots(rows, source, None, mechanism.messages)
+    return mechanism.encode_slots(rows, source, None, mechanism.messages)
 
 
 def encode_files(
@@ -75,7 +75,7 @@ def encode_files(
                 rows = mechanism.input.substitute(piece.X, piece.groups, source=source, report=counted)
             else:
                 rows = _read(mechanism, piece, counted)
-            yield replace(mechanism._encode_slots(rows, source, once, slots=1), labels=piece.labels)
+            yield replace(mechanism.encode_slots(rows, source, once, slots=1), labels=piece.labels)
             advance(piece.count)
     if answering:
         _log(seen)

@@ -5,28 +5,27 @@ import os
 from abc import abstractmethod
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Self, cast
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Aggregator, Estimate, Estimator
 from sstq.checks import check_arguments, check_number
-from sstq.exactness import log_upper, round_up
+from sstq.exactness import round_up
 from sstq.inputs import ClippedWarning, LocalReport
 from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds, read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.encoding import Columns, Encoder, EncoderInput, Floats32, Words
+from sstq.mechanisms.encoding import Batch, Columns, Encoder, Floats32, Words
 from sstq.mechanisms.errors import ExpectedError, Unbiased
-from sstq.mechanisms.laws import EitherLaw, Law, channel_law
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
-from sstq.scalar.channels import Channel
+from sstq.scalar.laws import EitherLaw, Law
 
 # What other modules take from here, besides the class and the signs of a code.
-__all__ = ["SIGNS", "ClippedWarning", "Columns", "EncoderInput", "ExpectedError", "Floats", "Floats32", "Ints"]
+__all__ = ["SIGNS", "Batch", "ClippedWarning", "Columns", "ExpectedError", "Floats", "Floats32", "Ints"]
 __all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased", "Words"]
 
 Floats = NDArray[np.float64]
@@ -34,6 +33,16 @@ Ints = NDArray[np.int64]
 
 SIGNS = np.array([1.0, -1.0])
 SIGNS.setflags(write=False)
+
+
+class Draw(Protocol):
+    """The secret draw of a message: the data choose a case of its law, and secret words an outcome."""
+
+    def law(self) -> Law | EitherLaw:
+        """All probabilities as integers, with the words that decide; ValueError for continuous outcomes."""
+
+    def privacy_loss(self) -> float:
+        """The largest log-ratio of the probabilities (or densities) of an outcome, rounded up to a double."""
 
 
 class Mechanism(Encoder):
@@ -79,6 +88,11 @@ class Mechanism(Encoder):
 
     @property
     @abstractmethod
+    def draw(self) -> Draw:
+        """The secret draw: all that protects a message."""
+
+    @property
+    @abstractmethod
     def estimator(self) -> Estimator:
         """How messages are added up, and what is estimated from the sums; usually cached."""
 
@@ -106,22 +120,22 @@ class Mechanism(Encoder):
         return round_up(self.messages * Fraction(self.epsilon))
 
     def _check(self) -> None:
-        check_arguments(vars(self.parameters), self.narrowed)
+        check_arguments(vars(self.solved), self.narrowed)
         if self.bounds is not None:
             read_ranges(self.bounds, self.dim)
-        for name in vars(self.parameters):
+        for name in vars(self.solved):
             getattr(self, name)  # parts are checked when they are made
-        self._check_solved()
+        self.check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
             raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
-        bias, directions, advice = self._bias_of_mean(estimate.count)
+        bias, directions, advice = self.bias_of_mean(estimate.count)
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
             note = "; ".join(filter(None, [advice, estimate.note]))
@@ -133,7 +147,7 @@ class Mechanism(Encoder):
         notes = [estimate.note, self.input.advice(estimate.value, estimate.stderr)]
         return replace(estimate, note="; ".join(filter(None, notes)))
 
-    def _bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
+    def bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
         """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
         return 0.0, 1, ""
 
@@ -144,10 +158,10 @@ class Mechanism(Encoder):
         """
         if messages.digest != self.digest():
             raise ValueError("messages must come from this mechanism, got messages of another mechanism")
-        return self._decode(messages)
+        return self.decode_batch(messages)
 
     @abstractmethod
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
         """Decode checked messages."""
 
     @property
@@ -186,8 +200,7 @@ class Mechanism(Encoder):
     def law(self) -> Law | EitherLaw:
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
         if self.exact:
-            draw: Any = getattr(self, self._draws_by)
-            return channel_law(draw) if isinstance(draw, Channel) else cast("Law", draw.law())
+            return self.draw.law()
         reasons = {
             "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
             "aggregator": "is private only behind a trusted aggregator (a single message is not)",
@@ -203,10 +216,7 @@ class Mechanism(Encoder):
         """
         if self.trust == "none":
             return math.inf
-        draw = getattr(self, self._draws_by)
-        if self.exact and not isinstance(draw, Channel):
-            return log_upper(draw.law().ratio())
-        return float(draw.privacy_loss())
+        return self.draw.privacy_loss()
 
     @abstractmethod
     def largest_message(self) -> float:
@@ -214,19 +224,19 @@ class Mechanism(Encoder):
 
     def largest_honest_mean(self) -> float:
         """H, the largest norm of an honest client's expected estimate; clip if that is unbiased."""
-        return self.clip if self.unbiased else self._largest_biased_mean()
+        return self.clip if self.unbiased else self.largest_biased_mean()
 
-    def _largest_biased_mean(self) -> float:
+    def largest_biased_mean(self) -> float:
         """H of a mechanism that is not unbiased."""
         return self.largest_message()
 
     @abstractmethod
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
 
-    def _unbiased_error(self, rows: Rows, power: float) -> tuple[Floats, Floats]:
+    def unbiased_error(self, rows: Rows, power: float) -> tuple[Floats, Floats]:
         """The error of rows whose estimates are unbiased and have E‖x̂‖² = `power` whatever the row is."""
-        mean = self._unit_ball(rows).astype(np.float64) * self.clip
+        mean = self.unit_ball(rows).astype(np.float64) * self.clip
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     def expected_mse(
@@ -257,28 +267,29 @@ class Mechanism(Encoder):
         repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
-        return self._mean_error(rows, repeats)
+        return self.mean_error(rows, repeats)
 
-    def _mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
+    def mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """The error of the mean of these rows, each held by this many clients."""
         count, bias, variance = len(rows), np.zeros(1), 0.0
         # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
         with np.errstate(over="ignore"):
-            for part in row_chunks(count, max(self._row_cost, self.estimate_dim)):
-                mean, variances = self._row_error(rows[part])
+            for part in row_chunks(count, max(self.row_cost, self.estimate_dim)):
+                mean, variances = self.row_error(rows[part])
                 bias = bias + np.sum(mean - self.input.truth(rows[part]), axis=0)
                 variance += float(np.sum(variances))
             bias2 = float(np.sum((bias / count) ** 2))
         independent = variance / count**2 / (repeats * self.messages)
-        return ExpectedError(bias2, self._variance_of_mean(rows, repeats, independent))
+        return ExpectedError(bias2, self.variance_of_mean(rows, repeats, independent))
 
-    def _variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
+    def variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
         """The variance of the mean of these rows, given that of the mean of independent messages."""
         return independent
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """Return the error of a mean of clients that all hold one typical vector of norm clip, a Gaussian direction."""
-        return self._typical_error(clients)
+        return self.error_of_typical(clients)
 
-    def _typical_error(self, clients: int) -> ExpectedError:
+    def error_of_typical(self, clients: int) -> ExpectedError:
+        """The error for one typical vector."""
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)

@@ -14,7 +14,8 @@ from sstq.checks import check_number
 from sstq.inputs import Input, LocalReport, Vectors
 from sstq.inputs.base import Rows
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.parameters import Agreement, Ranges
+from sstq.mechanisms.agreement import Agreement
+from sstq.mechanisms.solved import Ranges
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
@@ -30,7 +31,7 @@ Trust = Literal["local", "aggregator", "none"]
 _NUMBERS_OF_A_DRAW = 16
 
 
-class EncoderInput(NamedTuple):
+class Batch(NamedTuple):
     """Checked rows, (n, …), with `words_each` secret words each."""
 
     rows: Rows
@@ -47,8 +48,6 @@ class Encoder(Agreement):
 
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    # The part that makes the secret draw: a channel, an object with a `law`, or if not exact, with a `privacy_loss`.
-    _draws_by: ClassVar[str] = "channel"
 
     dim: int
     epsilon: float
@@ -76,16 +75,17 @@ class Encoder(Agreement):
         return 3
 
     @abstractmethod
-    def _encode(self, batch: EncoderInput) -> Columns:
-        """Return the columns of the messages. Most encoders start with `_unit_ball`; others count clipped rows."""
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Return the columns of the messages. Most encoders start with `unit_ball`; others count clipped rows."""
 
-    def _encode_rows(self, rows: Rows, source: BitSource, report: LocalReport | None) -> Columns:
+    def encode_rows(self, rows: Rows, source: BitSource, report: LocalReport | None) -> Columns:
+        """Encode rows with words of a source."""
         # The same number of words for every vector, drawn before anything is known about the data.
         shape = len(rows), self.words_each
-        return self._encode(EncoderInput(rows, source.words(shape[0] * shape[1]).reshape(shape), report))
+        return self.encode_batch(Batch(rows, source.words(shape[0] * shape[1]).reshape(shape), report))
 
     @property
-    def _row_cost(self) -> int:
+    def row_cost(self) -> int:
         """About how many numbers encoding one row takes, such as its scores, which limits the rows at a time."""
         return self.frame_size or self.dim
 
@@ -121,9 +121,9 @@ class Encoder(Agreement):
             warnings.warn(warning, stacklevel=2)  # the line that called encode
         if report is not None:
             report.add(seen)
-        return self._encode_slots(rows, bit_source(rng), report, self.messages)
+        return self.encode_slots(rows, bit_source(rng), report, self.messages)
 
-    def _encode_slots(
+    def encode_slots(
         self,
         rows: NDArray[Any],
         source: BitSource,
@@ -133,12 +133,12 @@ class Encoder(Agreement):
         """Encode this many messages per checked row, slot by slot."""
         count = len(rows)
         # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
-        parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self._row_cost // 4)
+        parts = row_chunks(count, _NUMBERS_OF_A_DRAW + self.row_cost // 4)
         columns = self.layout.empty(slots * count)
         for slot in range(slots):
             for part in parts:
                 # Each vector is reported once.
-                encoded = self._encode_rows(rows[part], source, report if slot == 0 else None)
+                encoded = self.encode_rows(rows[part], source, report if slot == 0 else None)
                 place = slice(slot * count + part.start, slot * count + part.stop)
                 for column, values in zip(columns, encoded, strict=True):
                     column[place] = values
@@ -154,17 +154,17 @@ class Encoder(Agreement):
     def messages_from_columns(self, columns: Columns, simulated: bool) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
         messages = self._messages(columns, simulated)
-        self._check_messages(messages)
+        self.check_messages(messages)
         return messages
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
 
     def _messages(self, columns: Columns, simulated: bool) -> Messages:
         in_clear = self.trust != "local"
         return Messages(self.layout, columns, self._digest, simulated=simulated, in_clear=in_clear)
 
-    def _unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
+    def unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""
         unit, longer = kernels.clip_to_ball(rows, self.clip)
         if report is not None:

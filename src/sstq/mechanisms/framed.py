@@ -1,6 +1,7 @@
 """The base of mechanisms on a Kashin representation: options and parts of the frame and of the representation."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -10,16 +11,18 @@ import numpy as np
 from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certified, make_kashin, represent
 from sstq.frames.tight import FRAMES, Frame, default_frame_size
-from sstq.mechanisms.base import EncoderInput, Floats32, Ints, Mechanism, Unbiased
-from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.base import Batch, Floats32, Ints, Mechanism, Unbiased
+from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]
 Recipe = Literal["certified", "paper"]
 
+_MOST_STEPS = 128
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KashinParameters(Parameters):
-    """The parameters of a mechanism on a Kashin representation, as named in `KashinMechanism`."""
+class KashinSolved(Solved):
+    """The values of a mechanism on a Kashin representation, as named in `KashinMechanism`."""
 
     dim: int
     epsilon: float
@@ -30,6 +33,10 @@ class KashinParameters(Parameters):
     kashin: Recipe
     level: float
     steps: int
+
+    def limits(self) -> Mapping[str, int]:
+        """40 rows per dimension, or 2048, and 128 steps: the paper's recipe takes 30."""
+        return {"frame_size": max(MOST_ROWS_PER_DIM * self.dim, FEW_ROWS), "steps": _MOST_STEPS}
 
 
 class KashinMechanism(Mechanism):
@@ -46,19 +53,19 @@ class KashinMechanism(Mechanism):
 
     seed_option = "frame_seed"
 
-    parameters: Any
+    solved: KashinSolved
     decoder: Any = "unbiased"
 
     @cached_property
     def frame(self) -> Frame:
         """The tight frame."""
-        solved = self.parameters
+        solved = self.solved
         return FRAMES[solved.frame](solved.dim, solved.frame_size, solved.frame_seed)
 
     @cached_property
     def kashin(self) -> Kashin:
         """The recipe of the representation."""
-        return Kashin(self.parameters.kashin, self.parameters.level, self.parameters.steps)
+        return Kashin(self.solved.kashin, self.solved.level, self.solved.steps)
 
     @property
     def bound(self) -> float:
@@ -71,9 +78,9 @@ class KashinMechanism(Mechanism):
         always = self.decoder == "unbiased" and certified(self.frame, self.kashin)
         return Unbiased.ALWAYS if always else Unbiased.NEVER
 
-    def _coefficients(self, batch: EncoderInput, picks: Ints | None = None) -> Floats32:
+    def _coefficients(self, batch: Batch, picks: Ints | None = None) -> Floats32:
         """The coefficients of the clipped rows in units of B, (n, N), or those at the picks, (n, k)."""
-        unit, report = self._unit_ball(batch.rows, batch.report), batch.report
+        unit, report = self.unit_ball(batch.rows, batch.report), batch.report
         coefficients, residuals = represent(self.frame, self.kashin, unit, picks, certify=report is not None)
         if report is not None:
             report.missed += int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())

@@ -9,8 +9,8 @@ from sstq.aggregation import Estimate, Region, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.inputs import Category
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Columns, EncoderInput, ExpectedError, Floats, Ints, Mechanism, Rows
-from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Ints, Mechanism, Rows
+from sstq.mechanisms.solved import Solved, Word
 from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
@@ -135,8 +135,8 @@ class FrequencyEstimator(SparseEstimator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FrequencyParameters(Parameters):
-    """The parameters of Frequencies: `inside` of `size` candidates hold the own category, with probability T/2^62."""
+class FrequencySolved(Solved):
+    """The values of Frequencies: `inside` of `size` candidates hold the own category, with probability T/2^62."""
 
     categories: int
     epsilon: float
@@ -180,12 +180,11 @@ class Frequencies(Mechanism):
 
     name = "frequencies"
     exact = True
-    parameters_class = FrequencyParameters
-    _draws_by = "draw"
+    solved_class = FrequencySolved
 
     dim = 1
     clip = 1.0
-    parameters: FrequencyParameters
+    solved: FrequencySolved
     categories: int
 
     @cached_property
@@ -194,19 +193,21 @@ class Frequencies(Mechanism):
         return Category(self.categories)
 
     def __init__(self, categories: int, epsilon: float, *, messages: int = 1) -> None:
-        common = self._checked(categories=categories, epsilon=epsilon, messages=messages)
+        given = dict(locals())
+        common = self.checked(categories=categories, epsilon=epsilon, messages=messages)
         draw = best_sets(common["epsilon"], common["categories"]).draw
-        solved = FrequencyParameters(**common, size=draw.size, inside=draw.inside, threshold=draw.threshold)
-        self._hold(solved)
+        solved = FrequencySolved(**common, size=draw.size, inside=draw.inside, threshold=draw.threshold)
+        self.settle(given, solved)
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
         if not self.sets.rates.gap > 0:
             raise ValueError(f"threshold must favour the own category, got {self.draw.threshold}")
 
     @cached_property
     def draw(self) -> KClosest:
         """The secret draw: candidates whose set holds the own category are inside."""
-        solved = self.parameters
+        solved = self.solved
         return KClosest(solved.size, solved.inside, solved.threshold)
 
     @cached_property
@@ -229,17 +230,21 @@ class Frequencies(Mechanism):
         """The number of categories."""
         return self.categories
 
-    def _encode(self, batch: EncoderInput) -> Columns:
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         held = self.sets.held(messages.column("code").astype(np.int64), np.arange(self.categories))
         return np.asarray((held - self.sets.rates.other) / self.sets.rates.gap)
 
-    def _typical_error(self, clients: int) -> ExpectedError:
+    def error_of_typical(self, clients: int) -> ExpectedError:
+        """The error for one typical vector."""
         return self.expected_mse([0], clients)
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """The mean and the variance of the estimate of each row."""
         return self.input.truth(rows), np.full(len(rows), self.sets.rates.total_variance(self.categories))
 
     def largest_message(self) -> float:

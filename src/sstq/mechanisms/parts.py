@@ -119,8 +119,10 @@ def _codebook(
 
 
 def _parameters(channel: Channel, codebook: Codebook, decoder: str, values: Any) -> dict[str, Any]:
-    weights: dict[str, Any] = {"weights": channel.matrix}
+    weights: dict[str, Any]
     if isinstance(channel, FlatChannel):
         weights = {"own": channel.own, "other": channel.other}
+    else:
+        weights = {"weights": channel.matrix}
     names = {"channel": channel.name, "codebook": codebook.name, "decoder": decoder}
     return names | {"codebook_values": codebook.values, "decoder_values": values} | weights

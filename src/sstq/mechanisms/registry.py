@@ -6,13 +6,9 @@ from typing import Any, TypeVar
 
 from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.strict_json import read_json
+from sstq.mechanisms.agreement import JSON_FORMAT, JSON_VERSION
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.parameters import JSON_FORMAT, JSON_VERSION
 
-# The limits for JSON: rows of a frame per dimension, or in all; 2^16 rows are usual with private groups. The paper's
-# recipe takes 30 steps.
-_MOST_ROWS_PER_DIM, _FEW_ROWS, _FEW_ROWS_OF_GROUPS = 40, 2048, 1 << 16
-_MOST_STEPS = 128
 Kind = TypeVar("Kind", bound=Mechanism)
 
 # The class of every mechanism, or the module and name from which it is loaded on first use.
@@ -115,20 +111,14 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
 def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
     """Read a mechanism from JSON values, within the bounds of `from_json`."""
     chosen = mechanism_class(data.pop("mechanism", None))
-    solved: Any = chosen.parameters_class.from_dict(data)
-    # A mechanism without vectors has no dim, and no frame.
-    groups, blocks = getattr(solved, "groups", 1), getattr(solved, "blocks", 1)
-    rows = _MOST_ROWS_PER_DIM * getattr(solved, "dim", 0) * -(-groups // max(blocks, 1))
-    usual = max(rows, _FEW_ROWS if groups == 1 else _FEW_ROWS_OF_GROUPS)
-    for name, most in {"frame_size": max_frame_size or usual, "steps": max_steps or _MOST_STEPS}.items():
-        if getattr(solved, name, 0) > most:
-            raise ValueError(
-                f"{name} must be at most {most} for dim = {solved.dim}, got {getattr(solved, name)!r}; "
-                f"pass max_{name}= to allow more"
-            )
-    made = chosen._restored(solved)
-    made._check()
-    return made
+    solved = chosen.solved_class.from_dict(data)
+    given = {"frame_size": max_frame_size, "steps": max_steps}
+    for name, usual in solved.limits().items():
+        most = given[name] or usual
+        size = getattr(solved, name)
+        if size > most:
+            raise ValueError(f"{name} must be at most {most}, got {size!r}; pass max_{name}= to allow more")
+    return chosen.from_solved(solved)
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:

@@ -1,4 +1,4 @@
-"""From the ball onto the sphere, and public normal vectors."""
+"""From the ball onto the sphere."""
 
 import math
 
@@ -6,12 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.randomness.secret import unit_interval
-
-GAUSSIAN_EXCESS = 13.0
-"""By how much the norm of a Gaussian vector or matrix may exceed its typical one.
-
-For any of 2^64 clients (and 2^12 candidates each) it does so by more with probability e^(−13²/2)·2^76 < 1e-13.
-"""
 
 
 def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -29,22 +23,6 @@ def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> N
     flipped = unit_interval(words) < (1 - norms) / 2
     directions *= (np.where(flipped, -1.0, 1.0) / np.where(zero, 1.0, norms))[:, None]
     return directions
-
-
-def gaussians(words: NDArray[np.uint64], offset: float = 0.5) -> NDArray[np.float32]:
-    """Two public standard normal numbers per word, in single precision: (…, w) words to (…, 2w) numbers.
-
-    The Box–Muller formula: the high half h of the word gives the radius √(−2·ln((h + offset)/2^32)), the low half l the
-    angle 2π·l/2^32; cosine, then sine.
-    """
-    # The sum may round up to 2^32, and the radius is then a harmless 0; it is never infinite.
-    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(offset)) * np.float32(2.0**-32)
-    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * math.pi / 2**32)
-    radius = np.sqrt(np.float32(-2) * np.log(uniform))
-    numbers = np.empty((*words.shape, 2), dtype=np.float32)
-    np.multiply(radius, np.cos(angle), out=numbers[..., 0])
-    np.multiply(radius, np.sin(angle), out=numbers[..., 1])
-    return numbers.reshape(*words.shape[:-1], -1)
 
 
 def mean_chi(dim: int) -> float:

@@ -21,9 +21,9 @@ from sstq.frames.tight import FRAMES, Frame
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import parts
-from sstq.mechanisms.base import Columns, EncoderInput, ExpectedError, Floats, Rows
-from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinParameters, Recipe, solve_kashin
-from sstq.mechanisms.parameters import Ranges, Values, Word, WordTable
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Rows
+from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
+from sstq.mechanisms.solved import Ranges, Values, Word, WordTable
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
@@ -40,8 +40,8 @@ _LARGEST_VALUE = 1e100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SSTQParameters(KashinParameters):
-    """The parameters of SSTQ: names of parts, the channel's integers, codewords and decoding values in units of B.
+class SSTQSolved(KashinSolved):
+    """The values of SSTQ: names of parts, the channel's integers, codewords and decoding values in units of B.
 
     The flat channel has two weights, `own` and `other`; others have a table, with one row per token.
     """
@@ -110,8 +110,8 @@ class SSTQ(KashinMechanism):
         "SSTQ metric-aware, 2 bits, unbiased": {"bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
     }
 
-    parameters_class = SSTQParameters
-    parameters: SSTQParameters
+    solved_class = SSTQSolved
+    solved: SSTQSolved
     bits: int
 
     def __init__(
@@ -134,7 +134,8 @@ class SSTQ(KashinMechanism):
         frame_seed: int = 0,
         bounds: Any = None,
     ) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         shown: dict[str, Any] = {}
         if isinstance(frame, Frame):
             frame, frame_size, frame_seed = _frame_options(frame, common["dim"], frame_size, frame_seed)
@@ -149,11 +150,11 @@ class SSTQ(KashinMechanism):
         density = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
         if bits is None:
             bits = parts.usual_bits(common["epsilon"], channel, codebook, density)
-        common |= self._checked(bits=bits)
+        common |= self.checked(bits=bits)
         scalar = parts.solve_scalar(common["bits"], common["epsilon"], channel, codebook, decoder, rate, density)
-        self._hold(SSTQParameters(**common, **framed, **scalar, coin="private", bounds=bounds), **shown)
+        self.settle(given, SSTQSolved(**common, **framed, **scalar, coin="private", bounds=bounds), **shown)
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
         """Refuse a channel, a codebook and decoding values that do not belong together."""
         values, words, codes = self.decoding_values, self.codebook.values, 1 << self.bits
         if values.ndim != 1 or not np.all(np.abs(values) <= _LARGEST_VALUE) or not values.any():
@@ -184,7 +185,7 @@ class SSTQ(KashinMechanism):
     @cached_property
     def channel(self) -> Channel:
         """The channel, whose weights are checked exactly when it is made."""
-        solved = self.parameters
+        solved = self.solved
         if solved.channel != "flat":
             if solved.weights is None or solved.own is not None or solved.other is not None:
                 raise ValueError(f"channel={solved.channel!r} must have weights, and neither own nor other")
@@ -193,15 +194,20 @@ class SSTQ(KashinMechanism):
             raise ValueError("channel='flat' must have own and other, and no weights")
         return FlatChannel(self.epsilon, 1 << self.bits, solved.own, solved.other)
 
+    @property
+    def draw(self) -> Channel:
+        """The channel."""
+        return self.channel
+
     @cached_property
     def codebook(self) -> Codebook:
         """The codewords that a coordinate is rounded to, in units of B."""
-        return Codebook(self.parameters.codebook, self.parameters.codebook_values)
+        return Codebook(self.solved.codebook, self.solved.codebook_values)
 
     @cached_property
     def decoding_values(self) -> Floats:
         """The value w that each code stands for on the server, in units of B."""
-        values = self.parameters.decoder_values.view()
+        values = self.solved.decoder_values.view()
         values.setflags(write=False)
         return values
 
@@ -232,23 +238,27 @@ class SSTQ(KashinMechanism):
         off = self.channel.moments(self.decoding_values)[0] - self.codebook.values
         return math.sqrt(self.dim) * self.bound * float(np.abs(off).max())
 
-    def _bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002
+    def bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002
+        """The bias that messages do not tell."""
         return self.decoder_bias, 1, ""
 
-    def _encode(self, batch: EncoderInput) -> Columns:
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
         words = batch.words
         index = streams.multiply_shift(words[:, 0], self.frame.size)
         coordinate = self._coefficients(batch, index[:, None])[:, 0].astype(np.float64)
         token = stochastic_round(self.codebook.values, coordinate, unit_interval(words[:, 1]))
         return self.channel.sample(token, channel_words(words[:, 2])), index
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         index, code = self.indices_and_codes(messages)
         estimates = self.frame.rows(index.astype(np.int64))
         estimates *= (self.dim * self.bound * self.decoding_values[code])[:, None]
         return estimates
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse messages that no client sends."""
         used = self.channel.used
         if used.all():
             return
@@ -265,19 +275,19 @@ class SSTQ(KashinMechanism):
         largest = float(np.max(np.abs(self.decoding_values[self.channel.used])))
         return self.dim * self.bound * largest * self.frame.longest_row()
 
-    def _largest_biased_mean(self) -> float:
+    def largest_biased_mean(self) -> float:
         """E[x̂] = (d/N)·Uᵀ·E[w], and no E[w_j] exceeds the largest one of a token."""
         largest = float(np.max(np.abs(self.channel.moments(self.decoding_values)[0])))
         return math.sqrt(self.dim) * self.bound * largest
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact, by enumeration of coordinates, tokens and codes."""
         first, second = self._message_moments(rows)
         mean = np.asarray(self.frame.synthesize(first), dtype=np.float64)
         power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
         return mean, power - np.sum(mean**2, axis=1)
 
-    def _typical_error(self, clients: int) -> ExpectedError:
+    def error_of_typical(self, clients: int) -> ExpectedError:
         """The error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
 
         Its coordinates have the same distribution (to 1 %). The second moment of an estimate grows as d.
@@ -286,15 +296,15 @@ class SSTQ(KashinMechanism):
         if share == 1:
             return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
         dim, size = self.dim // share, self.frame.size // share
-        solved = replace(self.parameters, dim=dim, frame_size=size, frame_seed=0, messages=1)
-        small = self._restored(solved)
+        solved = replace(self.solved, dim=dim, frame_size=size, frame_seed=0, messages=1)
+        small = SSTQ.from_solved(solved)
         error = _error_of(small)
         power = (error.variance + self.clip**2) * self.dim / dim
         return replace(error, variance=(power - self.clip**2) / (clients * self.messages))
 
     def _message_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""
-        coordinates, _ = represent(self.frame, self.kashin, self._unit_ball(rows))
+        coordinates, _ = represent(self.frame, self.kashin, self.unit_ball(rows))
         lower, weight = interpolation(self.codebook.values, coordinates.astype(np.float64))
         upper = np.minimum(lower + 1, len(self.codebook.values) - 1)
         first, second = self.channel.moments(self.decoding_values)

@@ -26,6 +26,7 @@ from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
 from sstq.scalar.codebooks import BITS_MAX, Codebook
 from sstq.scalar.densities import Vector
+from sstq.scalar.laws import Law
 
 RESIDUAL_MAX = 1e-9
 """The largest bias of an "unbiased" decoder, in units of B."""
@@ -63,6 +64,10 @@ class Channel(ABC):
     def ratio(self) -> Fraction:
         """Return the largest ratio of two weights in one column, exactly."""
         return largest_ratio(*self._extremes)
+
+    def law(self) -> Law:
+        """The law of the draw, from its integers."""
+        return Law("table", self.shape[0], self.matrix.tolist())
 
     def privacy_loss(self) -> float:
         """Return the logarithm of `ratio`, rounded up to a double; never above ε."""
@@ -162,6 +167,10 @@ class FlatChannel(Channel):
         A division of integers is rounded correctly everywhere, so that two machines decode alike.
         """
         return (self.own - self.other) / TOTAL
+
+    def law(self) -> Law:
+        """The law of the draw, from its integers."""
+        return Law("flat", self.size, [(self.own, self.other)])
 
     def ratio(self) -> Fraction:
         """Return the ratio of the two weights."""

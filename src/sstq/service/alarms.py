@@ -20,7 +20,7 @@ from sstq.aggregation import Aggregator, FrameEstimator, SparseEstimator
 from sstq.aggregation.estimates import Estimate
 from sstq.exactness import TOTAL
 from sstq.mechanisms import FrameUnit, Mechanism
-from sstq.mechanisms.laws import Law
+from sstq.scalar.laws import Law
 
 ALPHA = 1e-3
 """The probability of a false alarm per campaign, over all looks and codes."""

@@ -8,8 +8,8 @@ from sstq.aggregation import Estimator, FrameEstimator
 from sstq.inputs.bounds import read_ranges
 from sstq.mechanisms.base import SIGNS
 from sstq.mechanisms.frameunit.estimator import RowEstimator
-from sstq.mechanisms.frameunit.rows import RowMechanism, RowParameters, check_frame_size, solve_rows, usual_size
-from sstq.mechanisms.parameters import Ranges
+from sstq.mechanisms.frameunit.rows import RowMechanism, RowSolved, check_frame_size, solve_rows, usual_size
+from sstq.mechanisms.solved import Ranges
 
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
@@ -17,8 +17,8 @@ _THREE_MIXINGS, _MANY_FRAMES = 4096, 32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FrameUnitParameters(RowParameters):
-    """The parameters of FrameUnit."""
+class FrameUnitSolved(RowSolved):
+    """The values of FrameUnit."""
 
     bits: None  # JSON of version 2 has it
     bounds: Ranges | None = None
@@ -75,8 +75,8 @@ class FrameUnit(RowMechanism):
     name = "frameunit"
     variants: ClassVar = {"FrameUnit": {}}
 
-    parameters_class = FrameUnitParameters
-    parameters: FrameUnitParameters
+    solved_class = FrameUnitSolved
+    solved: FrameUnitSolved
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class FrameUnit(RowMechanism):
         frame_seed: int = 0,
         bounds: Any = None,
     ) -> None:
-        common = self._checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
+        given = dict(locals())
+        common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
         shown: dict[str, Any] = {}
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
@@ -101,9 +102,10 @@ class FrameUnit(RowMechanism):
         size = check_frame_size(size, dim, blocks=1)
         shape = dim, size, 1, dim, 0.0
         solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
-        self._hold(FrameUnitParameters(**common, **solved, bits=None, bounds=bounds, coin="private"), **shown)
+        self.settle(given, FrameUnitSolved(**common, **solved, bits=None, bounds=bounds, coin="private"), **shown)
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
         self._check_rows()
 
     @property

@@ -17,8 +17,9 @@ from sstq.inputs.vectors import placed
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import (
     SIGNS,
+    Batch,
     Columns,
-    EncoderInput,
+    Draw,
     ExpectedError,
     Floats,
     Ints,
@@ -36,7 +37,7 @@ from sstq.mechanisms.frameunit.alignment import (
     moments_of_frame,
     row_draw,
 )
-from sstq.mechanisms.parameters import Parameters, Word
+from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.batch import Messages
@@ -52,8 +53,8 @@ _ALIGNMENT_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RowParameters(Parameters):
-    """The parameters of a mechanism that sends signed rows: k inside, T of 2^62, and the alignment m."""
+class RowSolved(Solved):
+    """The values of a mechanism that sends signed rows: k inside, T of 2^62, and the alignment m."""
 
     dim: int
     epsilon: float
@@ -66,6 +67,20 @@ class RowParameters(Parameters):
     threshold: Word
     alignment: float
     messages: int = 1
+
+    def limits(self) -> Mapping[str, int]:
+        """40 rows per dimension of a block, or 2048."""
+        return {"frame_size": max(MOST_ROWS_PER_DIM * self.block_dim, FEW_ROWS)}
+
+    @property
+    def groups_per_block(self) -> int:
+        """The groups of a block; without groups the vector is a block of its own."""
+        return 1
+
+    @property
+    def block_dim(self) -> int:
+        """The dimensions of a block."""
+        return self.groups_per_block * self.dim
 
 
 class RowMechanism(Mechanism):
@@ -85,13 +100,10 @@ class RowMechanism(Mechanism):
     seed_option = "frame_seed"
     unbiased = Unbiased.OVER_FRAMES
 
-    _draws_by = "choice"
-
-    parameters: Any
+    solved: RowSolved
     frames: int
     blocks: int = 1
     share_people: float = 0.0
-    share_sets: AffineSets | None = None
     alignment: float
 
     @property
@@ -102,36 +114,42 @@ class RowMechanism(Mechanism):
     @cached_property
     def frame(self) -> HadamardFrame:
         """The first frame of a block."""
-        solved = self.parameters
-        return HadamardFrame(self._block_dim, solved.frame_size, solved.frame_seed, rounds=self._mixings)
+        solved = self.solved
+        return HadamardFrame(self.solved.block_dim, solved.frame_size, solved.frame_seed, rounds=self._mixings)
+
+    @property
+    def share_sets(self) -> AffineSets | None:
+        """The messages of people who send their group only, if any."""
+        return None
 
     @cached_property
     def choice(self) -> KClosest:
         """The draw among all candidates."""
-        solved = self.parameters
+        solved = self.solved
         return KClosest(2 * solved.frame_size * self.blocks, solved.inside, solved.threshold)
+
+    @property
+    def draw(self) -> Draw:
+        """The draw among all candidates."""
+        return self.choice
 
     @cached_property
     def row_draw(self) -> RowDraw:
         """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
-        size = self.parameters.frame_size
-        return row_draw(self.choice, self._block_dim, size, self.blocks, self.estimate_dim, self.share_people)
+        size = self.solved.frame_size
+        return row_draw(self.choice, self.solved.block_dim, size, self.blocks, self.estimate_dim, self.share_people)
 
     @property
     def _groups_per_block(self) -> int:
         return -(-(self.groups or 1) // self.blocks)
 
-    @property
-    def _block_dim(self) -> int:
-        return self._groups_per_block * self.dim
-
     def _check_rows(self) -> None:
         """Refuse a draw that is not ε-LDP, or that has another alignment."""
-        check_frame_size(self.parameters.frame_size, self._block_dim, self.blocks)
+        check_frame_size(self.solved.frame_size, self.solved.block_dim, self.blocks)
         _ = self.frame
         check_number("frames", self.frames, 1, FRAMES_MAX, integer=True)
         # With more inside some rows would be inside with both signs.
-        check_number("inside", self.choice.inside, 1, self.parameters.frame_size, integer=True)
+        check_number("inside", self.choice.inside, 1, self.solved.frame_size, integer=True)
         low, high = (max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
         check_number("alignment", self.alignment, low, high)
 
@@ -147,7 +165,8 @@ class RowMechanism(Mechanism):
         return 4 if self.frames > 1 else 3
 
     @property
-    def _row_cost(self) -> int:
+    def row_cost(self) -> int:
+        """About how many numbers encoding one row takes."""
         return max(self.frame.size, self.estimate_dim)
 
     @cached_property
@@ -180,17 +199,18 @@ class RowMechanism(Mechanism):
         """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
         if self.groups is None:
             return np.zeros(len(rows), dtype=np.int64), rows
-        block, place = np.divmod(rows[:, 0].astype(np.int64), self._groups_per_block)
-        return block, placed(rows[:, 1:], place, self._groups_per_block)
+        block, place = np.divmod(rows[:, 0].astype(np.int64), self.solved.groups_per_block)
+        return block, placed(rows[:, 1:], place, self.solved.groups_per_block)
 
     def _in_all(self, block: Ints, vectors: Rows) -> Rows:
         """Vectors of a block each as estimates in all blocks, (n, estimate_dim)."""
         return placed(vectors, block, self.blocks)[:, : self.estimate_dim]
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         frame, (index, code) = self.frame_numbers(messages), self.indices_and_codes(messages)
         estimates = np.empty((len(messages), self.estimate_dim))
-        for part in row_chunks(len(messages), self._row_cost):
+        for part in row_chunks(len(messages), self.row_cost):
             block, row = np.divmod(index[part].astype(np.int64), self.frame.size)
             spikes = np.zeros((len(row), self.frame.size))
             spikes[np.arange(len(row)), row] = SIGNS[code[part]] * (self.gain * self.frame.redundancy)
@@ -198,7 +218,8 @@ class RowMechanism(Mechanism):
             estimates[part] = self._in_all(block, self.family.synthesize(spikes, frame[part]))
         return estimates
 
-    def _encode(self, batch: EncoderInput) -> Columns:
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
         block, rows = self._in_block(batch.rows)
         if self.frames == 1:
             frame = np.zeros(len(rows), dtype=np.int64)
@@ -243,15 +264,15 @@ class RowMechanism(Mechanism):
         clipped = self.clip * unit.astype(np.float64)
         return clipped + (mean - clipped) * (tried / frames) ** 0.5, power
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames, up to 64 of them, and over who sends no row."""
         block, padded = self._in_block(rows)
         mean, power = np.zeros(padded.shape), np.zeros(len(rows))
         # The last block may have coordinates that no estimate has.
-        last = self.estimate_dim - (self.blocks - 1) * self._block_dim
-        for which, kept in ((block < self.blocks - 1, self._block_dim), (block == self.blocks - 1, last)):
+        last = self.estimate_dim - (self.blocks - 1) * self.solved.block_dim
+        for which, kept in ((block < self.blocks - 1, self.solved.block_dim), (block == self.blocks - 1, last)):
             if np.any(which):
-                mean[which], power[which] = self._moments(self._unit_ball(padded[which]), self.vector_frames, kept)
+                mean[which], power[which] = self._moments(self.unit_ball(padded[which]), self.vector_frames, kept)
         mean = self._in_all(block, mean)
         return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
 
@@ -259,17 +280,17 @@ class RowMechanism(Mechanism):
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
         return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
 
-    def _largest_biased_mean(self) -> float:
+    def largest_biased_mean(self) -> float:
         """At most clip/m·(p_in − p_out)·√(k·N/d).
 
         Signed rows come in pairs that cancel out, so E[x̂] = clip/m·(p_in − p_out)·Σ_j ±u_j over the k rows inside, and
         the squared norm of the sum is at most N/d times k, as the frame is tight.
         """
         inside, outside = self.choice.probabilities
-        reach = math.sqrt(self.choice.inside * self.frame.size / self._block_dim)
+        reach = math.sqrt(self.choice.inside * self.frame.size / self.solved.block_dim)
         return self.clip / self.alignment * (inside - outside) * reach
 
-    def _typical_error(self, clients: int) -> ExpectedError:
+    def error_of_typical(self, clients: int) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
         clients = _checked_clients(clients)
         unit = self.row_draw.error(self.frames, clients * self.messages)
@@ -289,7 +310,7 @@ class RowMechanism(Mechanism):
         most = error.variance / error.bias2 * BIAS_SHARE**2 / (1 - BIAS_SHARE**2) if error.bias2 else CLIENTS_MAX
         return min(math.floor(most), CLIENTS_MAX)
 
-    def _bias_of_mean(self, count: int) -> tuple[float, int, str]:
+    def bias_of_mean(self, count: int) -> tuple[float, int, str]:
         """The worst case is that of people who are all alike: in one frame it is orthogonal to their vector."""
         return math.sqrt(self.typical_error().bias2), max(self.frame.dim - 1, 1), self.note(-(-count // self.messages))
 
@@ -329,7 +350,7 @@ def solve_rows(
     frames: Any,
     clients: Any,
 ) -> dict[str, Any]:
-    """Solve the draw and the number of frames, and return them as `RowParameters` names them.
+    """Solve the draw and the number of frames, and return them as `RowSolved` names them.
 
     `common` are the checked options, and `shape` is that of `RowDraw`. Options that are None are solved: the `inside`
     of the largest alignment, and as many `frames` as the clients need.

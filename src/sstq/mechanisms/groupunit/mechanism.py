@@ -1,6 +1,7 @@
 """GroupUnit: a private group and a vector in one message, by FrameUnit's draw over blocks of groups."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,17 +15,17 @@ from sstq.mechanisms.base import Floats, Ints
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     RowMechanism,
-    RowParameters,
+    RowSolved,
     check_frame_size,
     solve_rows,
     usual_size,
 )
 from sstq.mechanisms.groupunit.estimates import GroupUnitEstimator
-from sstq.mechanisms.laws import EitherLaw, Law
-from sstq.mechanisms.parameters import Word
+from sstq.mechanisms.solved import MOST_ROWS_PER_DIM, Word
 from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
+from sstq.scalar.laws import EitherLaw, Law
 
 # With 24 rows inside, rounding their best number to an integer costs at most 2 %. Frames grow to 2^16 rows for that.
 _ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
@@ -33,8 +34,8 @@ _STEPS = 60  # of bisection, which leave the last digit of a double
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupUnitParameters(RowParameters):
-    """The parameters of GroupUnit; the last three are of the draw of people who send their group only."""
+class GroupUnitSolved(RowSolved):
+    """The values of GroupUnit; the last three are of the draw of people who send their group only."""
 
     groups: int
     blocks: int
@@ -42,6 +43,15 @@ class GroupUnitParameters(RowParameters):
     share_size: int | None = None
     share_inside: int | None = None
     share_threshold: Word | None = None
+
+    def limits(self) -> Mapping[str, int]:
+        """40 rows per dimension of a block, or 2^16, which are usual with private groups."""
+        return {"frame_size": max(MOST_ROWS_PER_DIM * self.block_dim, _USUAL_ROWS)}
+
+    @property
+    def groups_per_block(self) -> int:
+        """The groups of a block; the last one may have fewer."""
+        return -(-self.groups // max(self.blocks, 1))
 
 
 class GroupUnit(RowMechanism):
@@ -92,11 +102,10 @@ class GroupUnit(RowMechanism):
     name = "groupunit"
     variants: ClassVar = {"GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}}
 
-    parameters_class = GroupUnitParameters
-    _draws_by = "secret_draw"
+    solved_class = GroupUnitSolved
     _mixings = 3  # two leave two spikes 7 % off where one row is inside
 
-    parameters: GroupUnitParameters
+    solved: GroupUnitSolved
     groups: int
 
     @cached_property
@@ -120,7 +129,8 @@ class GroupUnit(RowMechanism):
         share_people: float = 0.1,
         frame_seed: int = 0,
     ) -> None:
-        common = self._checked(
+        given = dict(locals())
+        common = self.checked(
             dim=dim, epsilon=epsilon, clip=clip, messages=messages, groups=groups, frame_seed=frame_seed
         )
         dim, epsilon, groups = common["dim"], common["epsilon"], common["groups"]
@@ -138,25 +148,26 @@ class GroupUnit(RowMechanism):
         size = check_frame_size(size, block_dim, blocks)
         shape = block_dim, size, blocks, groups * dim, share_people
         solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
-        given: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": "private"}
+        shares: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": "private"}
         if share_people:
             draw = affine_draw(epsilon, groups)
-            given |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
-        self._hold(GroupUnitParameters(**common, **solved, **given))
+            shares |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+        self.settle(given, GroupUnitSolved(**common, **solved, **shares))
 
-    def _check_solved(self) -> None:
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
         blocks = check_number("blocks", self.blocks, 1, self.groups, integer=True)
-        if blocks != -(-self.groups // self._groups_per_block):
+        if blocks != -(-self.groups // self.solved.groups_per_block):
             raise ValueError(f"blocks must have equally many groups, but the last one, got {blocks} of {self.groups}")
         _refuse_large(self.dim, self.groups, blocks)
-        most = 0.0 if self._groups_per_block == 1 else 0.5
+        most = 0.0 if self.solved.groups_per_block == 1 else 0.5
         share_people = check_number("share_people", self.share_people, 0, most)
         if share_people and self.frames < 2:
             raise ValueError(
-                f"frames must be at least 2, got {self.frames}: if blocks have {self._groups_per_block} groups, some "
-                "frames are for people who send their group only; or pass share_people=0 for sums without shares"
+                f"frames must be at least 2, got {self.frames}: if blocks have {self.solved.groups_per_block} groups, "
+                "some frames are for people who send their group only; or pass share_people=0 for sums without shares"
             )
-        solved = self.parameters
+        solved = self.solved
         given = solved.share_size, solved.share_inside, solved.share_threshold
         prime = prime_at_least(self.groups) if share_people else None
         if given[0] != prime or any((each is None) != (prime is None) for each in given):
@@ -164,11 +175,11 @@ class GroupUnit(RowMechanism):
         self._check_rows()
 
     @cached_property
-    def share_sets(self) -> AffineSets | None:  # type: ignore[override]
+    def share_sets(self) -> AffineSets | None:
         """The messages of people who send their group only, if any."""
-        if not self.share_people:
+        solved = self.solved
+        if solved.share_size is None or solved.share_inside is None or solved.share_threshold is None:
             return None
-        solved: Any = self.parameters
         draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
         return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
 
@@ -190,14 +201,14 @@ class GroupUnit(RowMechanism):
         return HitRates(1 - (self.blocks - 1) * other, other), 1.0
 
     @property
-    def secret_draw(self) -> Law | EitherLaw:
+    def draw(self) -> Law | EitherLaw:
         """The draw of people who send a vector, and that of those who send their group."""
         if self.share_sets is None:
             return self.choice.law()
         share = Fraction(self.vector_frames, self.frames)
         return EitherLaw([self.choice.law(), self.share_sets.draw.law()], [share, 1 - share])
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
         if self.share_sets is None:
             return

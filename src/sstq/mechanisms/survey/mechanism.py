@@ -15,16 +15,16 @@ from sstq.aggregation.sparse_counts import sent_codes
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.inputs import Record
-from sstq.mechanisms.base import Columns, EncoderInput, ExpectedError, Floats, Ints, Mechanism, Rows, Unbiased
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Ints, Mechanism, Rows, Unbiased
 from sstq.mechanisms.encoding import Words
-from sstq.mechanisms.laws import EitherLaw, Law
 from sstq.mechanisms.survey.estimates import SurveyEstimate
-from sstq.mechanisms.survey.parts import Part, SurveyParameters, best_part, checked_weights, drawn_by_weight
+from sstq.mechanisms.survey.parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
 from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words
+from sstq.scalar.laws import EitherLaw, Law
 
 _MOST_BITS = 62
 # Where the question and the item are in a message's secret words; those before are the mechanism's own.
@@ -124,11 +124,10 @@ class Survey(Mechanism):
 
     name = "survey"
     exact = True
-    parameters_class = SurveyParameters
+    solved_class = SurveySolved
     words_each = _OWN_WORDS + 2
-    _draws_by = "secret_draw"
 
-    parameters: SurveyParameters
+    solved: SurveySolved
     questions: dict[str, Question]
     draws: tuple[int, ...]
 
@@ -141,19 +140,20 @@ class Survey(Mechanism):
         people: int = 100_000,
         messages: int = 1,
     ) -> None:
-        common = self._checked(epsilon=epsilon, messages=messages)
+        given = dict(locals())
+        common = self.checked(epsilon=epsilon, messages=messages)
         people, asked = check_argument("people", people, of="clients"), check_questions(questions)
         shown: dict[str, Any] = {"questions": asked}
         if weights is not None:
             shown["weights"] = checked_weights("weights", weights)
         parts = [best_part(name, question, common["epsilon"], people) for name, question in asked.items()]
         draws, inner = drawn_by_weight(parts, shown.get("weights")), tuple((p.items, p.mechanism) for p in parts)
-        self._hold(SurveyParameters(**common, **shown, people=people, draws=draws, parts=inner), **shown)
+        self.settle(given, SurveySolved(**common, **shown, people=people, draws=draws, parts=inner), **shown)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The questions with their mechanisms."""
-        asked, inner = self.questions, self.parameters.parts
+        asked, inner = self.questions, self.solved.parts
         if not len(asked) == len(inner) == len(self.draws):
             raise ValueError(f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}")
         return tuple(
@@ -161,14 +161,15 @@ class Survey(Mechanism):
             for name, (items, mechanism), draw in zip(asked, inner, self.draws, strict=True)
         )
 
-    def _check_solved(self) -> None:
-        check_argument("people", self.parameters.people, of="clients")
+    def check_solved(self) -> None:
+        """Refuse solved values that do not belong together."""
+        check_argument("people", self.solved.people, of="clients")
         for part in self.parts:
             part.check(self.epsilon)
         if min(self.draws) < 1 or sum(self.draws) != TOTAL:
             raise ValueError("draws must be positive and sum to 2^62")
         # Two machines compute variances alike to about 1e-12; the JSON's draws are what both use.
-        wanted = drawn_by_weight(self.parts, self.parameters.weights)
+        wanted = drawn_by_weight(self.parts, self.solved.weights)
         if any(abs(draw - due) > _DRAW_TOLERANCE * due for draw, due in zip(self.draws, wanted, strict=True)):
             raise ValueError(f"draws must be those of the weights, got {self.draws}")
         if self.message_bits > _MOST_BITS:
@@ -176,7 +177,7 @@ class Survey(Mechanism):
             raise ValueError(f"a message must have at most {_MOST_BITS} bits, got {self.message_bits}: {sizes}")
 
     @property
-    def secret_draw(self) -> EitherLaw:
+    def draw(self) -> EitherLaw:
         """The laws of all parts; a message tells its question."""
         laws: list[Law] = []
         shares: list[Fraction] = []
@@ -230,11 +231,13 @@ class Survey(Mechanism):
         """A record with the columns of the questions."""
         return Record(self.columns, self._estimated)
 
-    def _typical_error(self, clients: int) -> ExpectedError:
+    def error_of_typical(self, clients: int) -> ExpectedError:
+        """The error for one typical vector."""
         first = next(iter(self.input.extremes(np.random.default_rng(0)).values()))
         return self.expected_mse(first["X"], clients)
 
-    def _encode(self, batch: EncoderInput) -> Columns:
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Encode checked rows."""
         question = self._question(batch.words[:, _OWN_WORDS])
         answers = np.zeros(len(batch.rows), dtype=np.int64)
         for place, part in enumerate(self.parts):
@@ -249,7 +252,8 @@ class Survey(Mechanism):
         ends = np.cumsum(np.array(self.draws, dtype=np.uint64))
         return np.searchsorted(ends, channel_words(words), side="right")
 
-    def _check_messages(self, messages: Messages) -> None:
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse messages that no client sends."""
         question, answer = numbers_of(messages)
         for place, part in enumerate(self.parts):
             given = answer[question == place]
@@ -257,7 +261,8 @@ class Survey(Mechanism):
                 raise ValueError(f"the answer to question {place} must be below {part.size}, got {given.max()}")
             part.messages(given, messages.simulated)
 
-    def _decode(self, messages: Messages) -> Floats:
+    def decode_batch(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
         question, answer = numbers_of(messages)
         estimates, start = np.zeros((len(messages), self.estimate_dim)), 0
         for place, part in enumerate(self.parts):
@@ -276,24 +281,27 @@ class Survey(Mechanism):
         ]
         return np.concatenate(truths, axis=1)
 
-    def _row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """The mean and the variance of the estimate of each row."""
         held, means, total = self.input.by_column(rows), [], np.zeros(len(rows))
         for part in self.parts:
             for records in part.records(held):
-                mean, variance = part.question._row_error(part.mechanism, records)
+                mean, variance = part.question.row_error(part.mechanism, records)
                 means.append(mean)
                 total += (variance + (1 - part.often) * np.einsum("ij,ij->i", mean, mean)) / part.often
         return np.concatenate(means, axis=1), total
 
     @property
-    def _row_cost(self) -> int:
-        return self.dim + max(part.mechanism._row_cost for part in self.parts)
+    def row_cost(self) -> int:
+        """About how many numbers encoding one row takes."""
+        return self.dim + max(part.mechanism.row_cost for part in self.parts)
 
     def largest_message(self) -> float:
         """That of the question with the largest one, over how often it is drawn."""
         return max(part.mechanism.largest_message() / part.often for part in self.parts)
 
-    def _largest_biased_mean(self) -> float:
+    def largest_biased_mean(self) -> float:
+        """H."""
         return math.sqrt(sum(part.items * part.mechanism.largest_honest_mean() ** 2 for part in self.parts))
 
     def plan(self, clients: int) -> SurveyPlan:

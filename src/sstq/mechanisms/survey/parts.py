@@ -10,11 +10,11 @@ import numpy as np
 
 from sstq.checks import ArgumentError, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import EncoderInput, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.base import Batch, Ints, Mechanism, Rows, Words
 from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.parameters import Parameters
-from sstq.mechanisms.parameters import Words as Integers
 from sstq.mechanisms.registry import from_values, mechanism
+from sstq.mechanisms.solved import Solved
+from sstq.mechanisms.solved import WordList as Integers
 from sstq.mechanisms.survey.questions import (
     By,
     Mean,
@@ -72,8 +72,8 @@ class Part:
         item = streams.multiply_shift(item_words, self.items)
         records = np.stack(self.records(held))[item, np.arange(len(item))]
         records = self.question._drawn(records, item_words)
-        batch = EncoderInput(records, words[:, : self.mechanism.words_each], None)
-        columns = (column.astype(np.int64) for column in self.mechanism._encode(batch))
+        batch = Batch(records, words[:, : self.mechanism.words_each], None)
+        columns = (column.astype(np.int64) for column in self.mechanism.encode_batch(batch))
         return np.ravel_multi_index((item, *columns), self.shape)
 
     def messages(self, answers: Ints, simulated: bool) -> tuple[Ints, Messages]:
@@ -173,13 +173,13 @@ Asked = Annotated[
 Answerers = Annotated[
     tuple[tuple[int, Mechanism], ...],
     _read_answerers,
-    lambda parts: [{"items": n, "mechanism": inner.name} | inner.parameters.to_dict() for n, inner in parts],
+    lambda parts: [{"items": n, "mechanism": inner.name} | inner.solved.to_dict() for n, inner in parts],
 ]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SurveyParameters(Parameters):
-    """The parameters of a survey: how often each question is drawn, of 2^62, its items and its mechanism."""
+class SurveySolved(Solved):
+    """The values of a survey: how often each question is drawn, of 2^62, its items and its mechanism."""
 
     epsilon: float
     questions: Asked

@@ -57,9 +57,9 @@ class AnyQuestion(ABC):
         """What the mechanism's messages estimate of these records."""
         return inner.input.truth(records)
 
-    def _row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
         """The mean of a message's estimate and its variance, per record."""
-        return inner._row_error(records)
+        return inner.row_error(records)
 
     @abstractmethod
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
@@ -433,9 +433,10 @@ class Mean(AnyQuestion):
     def _estimated(self, inner: Mechanism, records: Rows) -> Rows:  # noqa: ARG002
         return records
 
-    def _row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
+    def row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
+        """The mean and the variance of the estimate of each row."""
         # All categories have one variance; rounding adds that of a category that is drawn.
-        _, variance = inner._row_error(records[:, :1])
+        _, variance = inner.row_error(records[:, :1])
         return records, variance + 1 - np.einsum("ij,ij->i", records, records)
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:

@@ -16,9 +16,8 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Literal, Self
 
-from sstq.exactness import TOTAL
-from sstq.mechanisms.parameters import table_of
-from sstq.scalar.channels import Channel, FlatChannel
+from sstq.exactness import TOTAL, log_upper
+from sstq.files.strict_json import table_of
 
 _FIELDS = {"kind", "size", "weights"}
 Kind = Literal["flat", "half-space", "table", "two-level"]
@@ -105,6 +104,10 @@ class Law:
         """A draw that is nothing but its law."""
         return self
 
+    def privacy_loss(self) -> float:
+        """The logarithm of the largest ratio, rounded up to a double."""
+        return log_upper(self.ratio())
+
     @property
     def words(self) -> tuple[int, ...]:
         """Which of a message's random words make the draw; the others are for an index, rounding or flipping."""
@@ -183,6 +186,10 @@ class EitherLaw:
         """A draw that is nothing but its law."""
         return self
 
+    def privacy_loss(self) -> float:
+        """The logarithm of the largest ratio, rounded up to a double."""
+        return log_upper(self.ratio())
+
     @property
     def cases(self) -> int:
         """The number of cases of all draws."""
@@ -209,13 +216,6 @@ class EitherLaw:
     def to_dict(self) -> dict[str, Any]:
         """The kind, the number of draws, and the draws."""
         return {"kind": self.kind, "size": len(self.parts), "weights": [part.to_dict() for part in self.parts]}
-
-
-def channel_law(channel: Channel) -> Law:
-    """The law of a channel, from its integers."""
-    if isinstance(channel, FlatChannel):
-        return Law("flat", channel.size, [(channel.own, channel.other)])
-    return Law("table", channel.shape[0], channel.matrix.tolist())
 
 
 def law_from_dict(data: Any) -> Law | EitherLaw:
