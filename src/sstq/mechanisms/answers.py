@@ -38,7 +38,7 @@ def answer(
         rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
 
     Examples:
-        >>> import sstq
+        >>> import numpy as np, sstq
         >>> len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, np.nan], [0.0, 1.0]], groups=[0, 7]))
         2
     """
