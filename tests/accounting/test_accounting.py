@@ -20,7 +20,9 @@ from sstq.accounting import (
     rounds_allowed,
     shuffled_epsilon,
 )
+from sstq.accounting.bounds import answers_of
 from sstq.accounting.composition import _walk
+from sstq.checks import ArgumentError
 from sstq.cli.account import account
 from tests.accounting.references import clones_delta, histograms, hockey_stick, shuffled_delta
 
@@ -199,6 +201,15 @@ def test_almost_no_clone_hides_nobody():
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("participation", ["twice", 0, -1, 1.5, True, None, 10**9 + 1])
+def test_other_participations_are_refused(participation):
+    sentence = rf"^participation must be 'once' or an integer in \[1, 1000000000\], got {participation!r}$"
+    with pytest.raises(ArgumentError, match=sentence) as refused:
+        answers_of(participation)
+    assert refused.value.argument == "participation"
+    assert [answers_of(each) for each in ("once", 1, 10**9)] == [1, 1, 10**9]
 
 
 # The command

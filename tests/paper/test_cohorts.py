@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paper.training.cohorts import Cohorts
-from sstq.accounting.bounds import answers_of
 
 
 @given(people=st.integers(1, 60), rounds=st.integers(1, 40), answers=st.integers(1, 12), seed=st.integers(0, 2**64 - 1))
@@ -37,9 +36,3 @@ def test_a_cohort_is_a_function_of_seed_and_number():
     assert first.members(5, 7).tolist() != first.members(6, 7).tolist()
     # These numbers must never change: a run that was cut short would ask other people.
     assert Cohorts(1000, 100).members(0, 1).tolist() == [12, 80, 89, 249, 401, 405, 431, 582, 835, 962]
-
-
-@pytest.mark.parametrize("participation", ["twice", 0, -1, 1.5, True, None])
-def test_other_participations_are_refused(participation):
-    with pytest.raises(ValueError, match="participation must be 'once' or an integer"):
-        answers_of(participation)
