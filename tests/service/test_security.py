@@ -203,10 +203,11 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
             await body_of(shares, endless).read(1 << 30)
         assert caught.value.status_code == 429
         # Nothing more is read until the client has waited.
-        reading = body_of(shares, AsyncMock(return_value={"type": "http.disconnect"}))
+        receive = AsyncMock(return_value={"type": "http.disconnect"})
+        reading = body_of(shares, receive)
         refusal = asyncio.create_task(reading.refuse(caught.value))
         await asyncio.sleep(security._WAIT_SECONDS / 5)
-        assert not reading._receive.called
+        assert not receive.called
         assert (await refusal).headers["connection"] == "close"
         # 60 MB of another address are on their way, and will stay so.
         waiting = [asyncio.create_task(body_of(shares, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
