@@ -10,7 +10,9 @@ _DELIMITERS = ",;\t|"
 _MOST_LINES_OF_A_ROW = 50
 
 
-def csv_rows(name: str, width: int | None = None, *, answering: bool = False) -> Iterator[list[str]]:
+def csv_rows(
+    name: str, width: int | None = None, *, answering: bool = False, spanning: bool = False
+) -> Iterator[list[str]]:
     """Yield the fields of each row, the first of which may be a header; they are separated as in the first line.
 
     Empty lines are rows where there is one column, and are skipped elsewhere.
@@ -20,10 +22,11 @@ def csv_rows(name: str, width: int | None = None, *, answering: bool = False) ->
         width: the number of fields; by default that of the first row.
         answering: count the people before their values are looked at: each line is a row, whatever quotes, bytes and
             lengths its values have. Otherwise a malformed file is a ValueError.
+        spanning: then a quoted value may still span several lines, if they make a whole row.
     """
     if answering:
         with open(name, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            yield from _every_line(file, _delimiter_of(file), width)
+            yield from _every_line(file, _delimiter_of(file), width, spanning)
         return
     try:
         with open(name, encoding="utf-8-sig", newline="") as file:
@@ -46,13 +49,15 @@ def _delimiter_of(file: TextIO) -> str:
     return max(_DELIMITERS, key=first.count)
 
 
-def _every_line(file: TextIO, delimiter: str, width: int | None) -> Iterator[list[str]]:
-    """One row per line, or per lines that a quoted field spans if they make a whole row."""
+def _every_line(file: TextIO, delimiter: str, width: int | None, spanning: bool) -> Iterator[list[str]]:
+    """One row per line, or per lines that a quoted value spans."""
     ahead: deque[str] = deque()
     while line := ahead.popleft() if ahead else file.readline():
         fields = _parsed([line], delimiter)
+        if fields is None and spanning:
+            fields = _spanning(line, ahead, file, delimiter, width)
         if fields is None:
-            fields = _spanning(line, ahead, file, delimiter, width) or line.rstrip("\r\n").split(delimiter)
+            fields = line.rstrip("\r\n").split(delimiter)
         width = width or len(fields)
         if fields or width == 1:
             yield fields or [""]

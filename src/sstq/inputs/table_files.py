@@ -77,14 +77,14 @@ def _open_csv(name: str, columns: Mapping[str, Column], answering: bool) -> Tabl
     places = [header.index(column) for column in names]
 
     def read(size: int) -> Iterator[Mapping[str, Any]]:
-        rows = islice(csv_rows(name, len(header), answering=answering), 1, None)
+        rows = islice(csv_rows(name, len(header), answering=answering, spanning=True), 1, None)
         while some := list(islice(rows, size)):
             yield {
                 column: [_value(fields, place, len(header), columns[column]) for fields in some]
                 for column, place in zip(names, places, strict=True)
             }
 
-    count = sum(1 for _ in csv_rows(name, len(header), answering=answering)) - 1
+    count = sum(1 for _ in csv_rows(name, len(header), answering=answering, spanning=True)) - 1
     return TableFile(name, count, names, read)
 
 

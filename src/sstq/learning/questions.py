@@ -19,6 +19,7 @@ from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
+from sstq.inputs.cells import cells_of
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.learning.features import (
     FeatureMap,
@@ -162,7 +163,7 @@ class Question:
             y: their labels or targets, unless the question is about the centre.
             rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
-        if not np.size(X):  # a device without an example answers as well
+        if not plain_numbers(X).size:  # a device without an example answers as well
             nothing = np.full((1, self.mechanism.dim), np.nan)
             return answer(self.mechanism, nothing, [-1] if self.kind == "classes" else None, rng)
         vectors = self.vectors(X, y)
@@ -253,8 +254,8 @@ def encode(
     if price > most:
         raise ValueError(f"the question asks for epsilon = {price!r} per person, more than most_epsilon = {most!r}")
     if ledger is not None:
-        if np.shape(X)[:1] not in ((0,), (1,)):
-            raise ValueError(f"X must be one example with a ledger, got an array of shape {np.shape(X)}")
+        if not hasattr(X, "__len__") or len(X) > 1:
+            raise ValueError("X must be one example with a ledger, got several")
         ledger.spend(price, f"question {hashlib.sha256(document.encode()).hexdigest()}")
     return question.encode(X, y, rng)
 
@@ -267,7 +268,7 @@ def _require(fine: bool, otherwise: str) -> None:
 def _place(label: Any, places: Mapping[Any, int]) -> int:
     try:
         return places.get(plain_label(label), -1)
-    except ValueError:  # neither a number nor a string
+    except Exception:
         return -1
 
 
@@ -281,7 +282,7 @@ def checked_bounds(norm: Any, middle: Any, half: Any) -> Bounds:
 
 
 def _one_per_row(y: ArrayLike | None, count: int, what: str) -> NDArray[Any]:
-    given = np.asarray([] if y is None else y)
+    given = y if isinstance(y, np.ndarray) else np.fromiter(() if y is None else cells_of(y), dtype=object)
     if given.ndim != 1 or len(given) != count:
         raise ValueError(f"y must be {count} {what}, one per row of X, got an array of shape {given.shape}")
     return given
