@@ -137,6 +137,8 @@ def test_columns_are_found_by_name_and_labels_are_text(server, tmp_path):
     questions = {each["name"]: each for each in server.estimate("people", 3000)["questions"]}
     shares = dict(zip(questions["country"]["items"], questions["country"]["estimate"], strict=True))
     assert shares["DE"] > 0.9
+    # All have an answer: half of them are in the CSV file.
+    assert questions["country"]["answered"] > 0.9
     for name, low in (("age", 40), ("hours", 7)):
         median = next(each for each in questions[name]["quantiles"] if each["share"] == 0.5)
         assert low <= median["value"] <= low + (5 if name == "age" else 1)

@@ -64,6 +64,7 @@ def test_lines_of_vectors(tmp_path, text, rows):
         (b'os,age\n"mac,40\nwin,30\n', [[2, 40], [1, 30]]),
         (b'os,age\n"mac"x,40\nwin,30\n', [[2, 40], [1, 30]]),
         (b'os,age\n"two\nlines",40\nwin,30\n', [[2, 40], [1, 30]]),  # a value of two lines, as it should be
+        (b'os,age\n"mac,40\nwin,30\nx","1","2"\n', [[2, 40], [1, 30], [2, np.nan]]),
         (b"os,age\n\xff\xfe,40\nwin,30\n", [[2, 40], [1, 30]]),
         (b"os,age\n" + LONG.encode() + b",40\nwin,30\n", [[2, 40], [1, 30]]),
         (b"os,age\nmac\nwin,30\n", [[2, np.nan], [1, 30]]),

@@ -279,6 +279,17 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
     assert "such as 'other'" in used
 
 
+@pytest.mark.parametrize(
+    ("labels", "problem"), [(["a", "b"], ""), (["a", "b", "nobody"], "1 of 3 groups have too few")]
+)
+def test_only_labels_have_too_few_people(labels, problem):
+    """Everybody answers: the group of those who do not is empty, which is no problem."""
+    asked = {"c": sstq.Choice(labels), "age": sstq.Number(0, 100), "mean": sstq.By("c", "age")}
+    result = results(sstq.Survey(6.0, asked), {"c": ["a", "b"] * 4000, "age": [30.0, 50.0] * 4000})
+    assert problem in result.note
+    assert bool(problem) == bool(result.note)
+
+
 def test_what_nobody_answered_is_unknown():
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
     result = results(survey, {name: column[:1] for name, column in some_table(1, 3).items()})

@@ -70,7 +70,7 @@ class SurveyEstimator(SparseEstimator):
             of_items = [each.mean() if each.count else Estimate(unknown, unknown, 0) for each in aggregators]
             results[part.name] = part.question._result(part.name, of_items, aggregators[0])
             estimates += of_items
-            notes += sorted({f"{part.name}: {each.note}" for each in of_items if each.note})
+            notes += [f"{part.name}: {note}" for note in part.question._notes(of_items)]
         return SurveyEstimate(
             np.concatenate([each.value for each in estimates]),
             np.concatenate([each.stderr for each in estimates]),

@@ -61,6 +61,10 @@ class AnyQuestion(ABC):
         """The mean of a message's estimate and its variance, per record."""
         return inner.row_error(records)
 
+    def _notes(self, estimates: list[Estimate]) -> list[str]:
+        """What whoever reads the result should know."""
+        return sorted({each.note for each in estimates if each.note})
+
     @abstractmethod
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
         """The result, from the estimates of all items and the aggregator of the first one."""
@@ -488,6 +492,15 @@ class By(AnyQuestion):
             values = values - self.measured.middle
         none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
         return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
+
+    def _notes(self, estimates: list[Estimate]) -> list[str]:
+        """Of the labels only: that nobody is without an answer is no problem."""
+        first = estimates[0]
+        few = int(first.too_few[:-1].sum()) if isinstance(first, GroupEstimate) else 0
+        if not few:
+            return []
+        problem = f"{few} of {len(self.choice.labels)} groups have too few people for a mean"
+        return [f"{problem}: the share is not clearly above zero; merge labels or collect more messages"]
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
         value, first = self.measured, estimates[0]
