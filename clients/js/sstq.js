@@ -1224,6 +1224,7 @@ export class Client {
         fail("waiting", `${waiting} messages to ${name} wait in the outbox: call sendWaiting first; nothing was sent`, {
           waiting,
         });
+      await this.#checkAllowed(messages.length);
       const bodies = await this.#bodies(messages), answer = `${name} ${randomKey()}`;
       const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger) };
       if (senders === "single-use") shared.token = token;
@@ -1256,6 +1257,20 @@ export class Client {
     if (closes !== null && Date.now() >= Date.parse(closes)) fail("time", `the campaign closed at ${closes}`);
     if (senders !== "everybody" && !this.#options.token)
       fail("argument", `token must be given: ${name} takes messages with a token only; nothing was sent`);
+  }
+
+  /** Refuse what the server says that it would refuse: a campaign that was closed, a token that is wrong or used up. */
+  async #checkAllowed(count) {
+    const { token } = this.#options, { senders } = this.campaign;
+    const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
+    try {
+      const { content } = await ask(this.#options, `${this.#url}/messages`, { method: "GET", headers });
+      const allowance = parsedOrNull(decode(content))?.messages;
+      if (Number.isInteger(allowance) && allowance < (senders === "single-use" ? 1 : count))
+        fail("refused", `the token pays for ${allowance} more messages, not ${count}; nothing was sent`, { status: 403 });
+    } catch (error) {
+      if (error.status !== 404 && error.status !== 405) throw error;
+    }
   }
 
   /** The bodies of uploads, and how many messages each has. */

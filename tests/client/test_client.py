@@ -202,8 +202,9 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(stubborn):
     answer, cut = Stubborn._answer, []
 
     def once(handler, status, body, headers):
-        answer(handler, status, b"" if cut else body, {**headers, "Content-Length": str(len(body))})
-        if cut:
+        is_cut = handler.command == "POST" and bool(cut)
+        answer(handler, status, b"" if is_cut else body, {**headers, "Content-Length": str(len(body))})
+        if is_cut:
             cut.pop()
             handler.close_connection = True
 
@@ -250,7 +251,7 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert "coordinate\tlabel\tvalue\tstderr\thalf_width\n0\ta\t" in shown
     assert f"\t{mean['value'][0]:.4g}\t{mean['stderr'][0]:.4g}\t" in shown
     campaign("export", "walks", "-o", tmp_path / "walks.npz")
-    assert type(MECHANISM.aggregator()).load(tmp_path / "walks.npz", MECHANISM).count == 24
+    assert MECHANISM.load_aggregator(tmp_path / "walks.npz").count == 24
     campaign("export", "walks", "-o", tmp_path / "walks.csv")
     assert (tmp_path / "walks.csv").read_text().startswith("coordinate,label,value,stderr,half_width\n0,a,")
     assert "--force" in campaign("export", "walks", "-o", tmp_path / "walks.csv", code=2)
@@ -274,3 +275,30 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     folder = tmp_path / "file"
     folder.touch()
     assert f"--folder must be a folder, got the file {folder}" in serve(code=2)
+
+
+def test_what_the_collector_would_refuse_costs_nothing(server, tmp_path):
+    """A wrong token, a quota that is too small, and a campaign that was closed before its time."""
+    ledger = Ledger(tmp_path / "me.ledger", 100.0)
+    made = server.administer("POST", "/v1/campaigns/steps/senders", json={"people": 3}).json()
+    url = f"{server.url}/steps"
+    client = Client(url, most_epsilon=2.0, ledger=ledger, token=made["send_token"])
+    with pytest.raises(ValueError, match="the token pays for 3 more people, not 4; nothing was sent"):
+        client.send(X[:4])
+    assert ledger.entries == ()
+    assert client.send(X[:2]) == 2
+    with pytest.raises(ValueError, match="the token pays for 1 more people, not 2; nothing was sent"):
+        client.send(X[:2])
+    with pytest.raises(ValueError, match=r"403.* not that of a sender.*nothing was sent"):
+        Client(url, most_epsilon=2.0, ledger=ledger, token="wrong").send(X[:1])  # noqa: S106
+    once = server.administer("POST", "/v1/campaigns/once/tokens", json={"count": 1}).json()["tokens"]
+    person = Client(f"{server.url}/once", most_epsilon=2.0, ledger=ledger, token=once)
+    assert person.send(X[0]) == 1
+    with pytest.raises(ValueError, match="the token was used before; nothing was sent"):
+        person.send(X[0])
+    server.create("brief", MECHANISM)
+    late = Client(f"{server.url}/brief", most_epsilon=2.0, ledger=ledger)
+    assert server.administer("PATCH", "/v1/campaigns/brief", json={"closed": True}).status_code == 200
+    with pytest.raises(ValueError, match=r"410.* closed; nothing was sent"):
+        late.send(X[0])
+    assert (len(ledger.entries), late.outbox.messages()) == (2, 0)

@@ -37,6 +37,9 @@ class Evil(Quiet):
             else:
                 self.answer(self.server.refusal, b"<html>not here</html>", {})
             return
+        if self.path.endswith("/messages"):
+            self.answer(405, b"{}", {})
+            return
         self.server.asked.append(self.path)
         document = self.server.documents[self.path.rpartition("/")[2]]
         headers = {"SSTQ-Signature": self.server.key.sign(document)}

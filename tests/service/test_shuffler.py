@@ -178,7 +178,7 @@ def test_a_single_use_token_is_made_and_spent_at_the_shuffler(both):
     tokens = tokens_of(both, "single", 2)
     for token in tokens:
         assert client_of(both, "single", token=token).send(X[0]) == 2
-    with pytest.raises(ValueError, match=r"403.*used before.*\(0 of 2 messages were stored, .* refused for good\)"):
+    with pytest.raises(ValueError, match="the token was used before; nothing was sent"):
         client_of(both, "single", token=tokens[0]).send(X[0])
     with pytest.raises(ValueError, match="one vector per single-use token, got 3 and 2 tokens"):
         client_of(both, "single", token=tokens).send(X[:3])

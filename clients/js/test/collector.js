@@ -34,15 +34,19 @@ export function shuffledDocument(url, { shuffling = {}, ...changes } = {}) {
 
 /**
  * Run `use` with the address of a campaign and the requests that arrive. `answers` are what comes before success: a
- * status, or an object {status, headers}, or "hang up", or "success". `shuffled` makes the document of a shuffler, which
- * is at the same address under /people, from that address; then `use` gets the campaign's address at the shuffler.
+ * status, or an object {status, headers}, or "hang up", or "success"; `allowance` is the answer to who asks what may be
+ * sent. `shuffled` makes the document of a shuffler, which is at the same address under /people, from that address; then
+ * `use` gets the campaign's address at the shuffler.
  */
-export async function withCollector(use, { document = signedDocument(), shuffled, answers = [], receipt } = {}) {
+export async function withCollector(use, options = {}) {
+  const { document = signedDocument(), shuffled, answers = [], receipt, allowance = {} } = options;
   const requests = [], waiting = [...answers];
   const server = createServer(async (request, response) => {
     const chunks = await request.toArray();
     const { method, headers: sent, url: path } = request;
     requests.push({ method, path, headers: sent, body: Buffer.concat(chunks).toString("hex") });
+    if (method === "GET" && path.endsWith("/messages"))
+      return response.writeHead(allowance.status ?? 200).end(allowance.content ?? '{"messages":null}');
     if (method === "GET") {
       const { document: text, signature, shufflerSignature } = shuffled?.(`http://${sent.host}/people`) ?? document;
       const own = shufflerSignature ? { "SSTQ-Shuffler-Signature": shufflerSignature } : {};

@@ -104,6 +104,29 @@ test("what can be known costs nothing", () =>
     });
   }));
 
+for (const [what, allowance, code, message] of [
+  ["a quota that is too small", { content: '{"messages":1}' }, "refused", /pays for 1 more messages, not 2; nothing was/],
+  ["a campaign that was closed early", { status: 410 }, "refused", /410/],
+  ["a wrong token", { status: 403 }, "refused", /403/],
+])
+  test(`${what} costs nothing`, () =>
+    inFolder((folder) =>
+      withCollector(
+        async (url, requests) => {
+          const ledger = await Ledger.open(join(folder, "ledger"), { epsilon: 10 });
+          const client = await Client.open(url, { ...QUICK, ledger, token: "a-token" });
+          await assert.rejects(client.send([VECTOR, VECTOR]), refused(code, message));
+          assert.deepEqual([uploads(requests).length, await ledger.spent(), await client.sendWaiting()], [0, 0, 0]);
+        },
+        { allowance },
+      ),
+    ));
+
+test("a collector that does not say what it takes is sent to", () =>
+  withCollector(async (url) => assert.equal(await (await Client.open(url, QUICK)).send(VECTOR), 1), {
+    allowance: { status: 405 },
+  }));
+
 test("answers of one client are sent one after the other", () =>
   withCollector(async (url, requests) => {
     const client = await Client.open(url, QUICK);

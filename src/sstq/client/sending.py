@@ -40,6 +40,8 @@ _PASSING = {None, 408, 429, 500, 502, 503, 504}
 # token or by something that is not the collector, waits.
 _FINAL = {400, 409, 410, 413, 422}
 _TOKEN_REFUSED = 403
+# Of servers that do not say beforehand what they would take.
+_UNKNOWN_ROUTE = {404, 405}
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -188,7 +190,7 @@ class Client:
             raise ArgumentError("token", f"must be given: {campaign.name} takes messages with a token only")
 
     def check_people(self, people: int) -> None:
-        """ValueError unless messages of so many people may be sent with these tokens."""
+        """ValueError unless messages of so many people may be sent now with these tokens."""
         campaign = self.campaign
         tokens = len(self._tokens)
         if campaign.senders == "single-use" and people != tokens:
@@ -197,6 +199,23 @@ class Client:
         if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
             problem = f"X must be one person's vector without a sender's token, got {people}"
             raise _refusal(problem, f"Ask the campaign's owner for a token for {people} people")
+        allowance = self._allowance()
+        single = campaign.senders == "single-use"
+        if allowance is not None and allowance < (1 if single else people * campaign.slots):
+            left = "was used before" if single else f"pays for {allowance // campaign.slots} more people, not {people}"
+            raise _refusal(f"the token {left}")
+
+    def _allowance(self) -> int | None:
+        """How many messages the server would take with the first token; None if it states no limit."""
+        token = self._tokens[0] if self._tokens else None
+        try:
+            stated = self._request("GET", f"{self._url}/messages", token=token).json()
+        except RequestError as error:
+            if error.status in _UNKNOWN_ROUTE:
+                return None
+            raise _refusal(str(error).removesuffix(".")) from error
+        allowance = stated.get("messages") if isinstance(stated, dict) else None
+        return allowance if isinstance(allowance, int) else None
 
     def send(
         self, X: ArrayLike, groups: ArrayLike | None = None, *, progress: Callable[[int], object] = lambda _: None

@@ -117,6 +117,11 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         node.store.issue(entry.campaign.name, [token_hash(token) for token in made])
         return {"tokens": made}
 
+    @router.get(UPLOADS, response_model=dict[str, int | None], openapi_extra=optional_token)
+    async def allowance(name: CampaignName) -> Response:  # noqa: ARG001
+        """Ask how many messages a token still pays for; null without a limit, 410 if the campaign is closed."""
+        raise AssertionError("answered by sstq.service.uploads.Uploads; this only describes it")
+
     @router.post(
         UPLOADS,
         description=f"{upload} Sending again with the same key counts once and gets the same answer.",

@@ -197,6 +197,20 @@ class Store(Database):
 
         self._change(name, work)
 
+    def allowance(self, name: str, token: bytes | None, sender: bytes | None) -> int | None:
+        """How many more messages a token pays for, given by its SHA-256; None without a limit."""
+        tokens = tables.tokens.c
+        senders = tables.senders.c
+
+        def work(connection: sa.Connection) -> int | None:
+            if token is not None:
+                query = sa.select(sa.func.count()).where(tokens.campaign == name, tokens.digest == token)
+                return int(connection.execute(query).scalar_one())
+            query = sa.select(senders.quota - senders.used).where(senders.campaign == name, senders.digest == sender)
+            return connection.execute(query).scalar_one_or_none()
+
+        return self.read(work)
+
     # Uploads
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:

@@ -1,12 +1,13 @@
 """The upload route in plain ASGI: cheap checks come before the body is read, and every refusal has a sentence."""
 
+import asyncio
 import re
 import time
 from binascii import unhexlify
 from collections.abc import Mapping
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sstq.client.campaigns import Campaign
@@ -36,7 +37,7 @@ ALLOW_ANY_ORIGIN = {"Access-Control-Allow-Origin": "*"} | _READABLE
 """Headers of answers that pages of any origin may read. No cookie is used, so cross-site requests gain nothing."""
 
 _PREFLIGHT = {
-    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key, sstq-count, sstq-digest",
     "Access-Control-Max-Age": "600",
 }
@@ -51,7 +52,7 @@ _FORMS = {
 
 
 class Uploads:
-    """POST /v1/campaigns/NAME/messages, and browsers' preflight requests.
+    """POST and GET /v1/campaigns/NAME/messages, and browsers' preflight requests.
 
     They are answered before the app looks for a route: its layers would cost as much as all the work here.
     """
@@ -71,12 +72,14 @@ class Uploads:
         headers: dict[str, str] = {}
         body: RequestBody = scope[BODY]
         try:
-            if scope["method"] not in ("POST", "OPTIONS"):
-                raise Problem(405, "This path does not support this method.", {"Allow": "OPTIONS, POST"})
+            if scope["method"] not in ("GET", "POST", "OPTIONS"):
+                raise Problem(405, "This path does not support this method.", {"Allow": "GET, OPTIONS, POST"})
             entry = await self._node.entry(name)
             headers = _of_origin(entry, scope)
             if scope["method"] == "OPTIONS":
                 response = Response(status_code=204, headers=_PREFLIGHT if headers else None)
+            elif scope["method"] == "GET":
+                response = JSONResponse({"messages": await self._allowance(entry, scope)})
             else:
                 count = await self._take(entry, scope, body)
                 response = Response(b'{"count":%d}' % count, media_type="application/json")
@@ -93,11 +96,24 @@ class Uploads:
                 self._node.metrics.seconds.observe(time.perf_counter() - begun)
         await response(scope, receive, send)
 
+    async def _allowance(self, entry: RunningCampaign, scope: Scope) -> int | None:
+        """How many messages the sender may still send; None without a limit. Clients ask before they spend anything."""
+        self._check_direct(entry.campaign)
+        token, sender = _tokens(entry, dict(scope["headers"]))
+        if entry.is_closed(self._node.clock.now()):
+            raise Problem(*Refusal.CLOSED.value)
+        if token is None and sender is None:
+            return None
+        return await asyncio.to_thread(self._node.store.allowance, entry.campaign.name, token, sender)
+
+    def _check_direct(self, campaign: Campaign) -> None:
+        if campaign.shuffling is not None and self._node.role != "shuffler":
+            raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
+
     async def _take(self, entry: RunningCampaign, scope: Scope, body: RequestBody) -> int:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign, headers = entry.campaign, _headers(scope)
-        if campaign.shuffling is not None and self._node.role != "shuffler":
-            raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
+        self._check_direct(campaign)
         key, count = unhexlify(headers[b"idempotency-key"]), int(headers[b"sstq-count"])
         if headers[b"sstq-digest"] != campaign.digest.encode():
             told = f"the digest of this campaign is {campaign.digest}. Fetch it again."
