@@ -67,7 +67,7 @@ def mechanism(name: str, **options: Any) -> Mechanism:
     """Create the mechanism with this name; an unknown or missing option is a TypeError.
 
     Examples:
-        >>> mechanism("sstq", dim=100, epsilon=1.0).message_bits
+        >>> mechanism("sstq", dim=100, epsilon=1.0, bits=4).message_bits
         12
     """
     chosen = mechanism_class(name)
