@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.plots.canvas import ACCENT, INK, new_figure, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, tidy
 
 
 def draw_words(result: Any, level: float, most: int) -> Any:
@@ -57,4 +57,28 @@ def draw_bounds(result: Any) -> Any:
     tidy(axes)
     axes.spines[["bottom", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def draw_curves(curves: Any, result: Any, level: float, truth: Any) -> Any:
+    """Draw one panel per curve: periods as dots, the smoothed curve with its band, the truth; returns the figure."""
+    figure = new_figure(7.0, 0.8 + 2.0 * len(curves), layout="constrained")
+    panels = figure.subplots(len(curves), squeeze=False, sharex=True)[:, 0]
+    for place, (axes, curve) in enumerate(zip(panels, curves, strict=True)):
+        weeks = np.arange(1, len(curve.raw) + 1)
+        low, high = curve.band(level)
+        axes.plot(weeks, curve.raw, ".", color=FAINT, markersize=4, label=f"each {result.period} by itself")
+        axes.fill_between(weeks, low, high, color=ACCENT, alpha=0.2, linewidth=0, label=f"{100 * level:g} % band")
+        axes.plot(weeks, curve.value, color=ACCENT, linewidth=1.6, label="smoothed")
+        if truth is not None:
+            axes.plot(weeks, truth[place], color=SECOND, linewidth=1.0, linestyle="--", label="truth")
+        name = " ".join(filter(None, [curve.question, curve.item]))
+        axes.set_title(", ".join(filter(None, [name, curve.changed])), fontsize=10)
+        tidy(axes)
+    panels[-1].set_xlabel(result.period)
+    people = f"{sum(result.people):,} people, each answers once, total ε = {result.epsilon:g}"
+    figure.suptitle(people, fontsize=11, color=INK)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9
+    )
     return figure

@@ -5,6 +5,8 @@ server: question (JSON) ──▶ device: answer, one message ──▶ server: 
 
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.columns import ColumnRange, ColumnsQuestion
+from sstq.studies.panel import Panel, PeriodQuestion, draw_turn, is_turn
+from sstq.studies.panel_results import Curve, PanelResult
 from sstq.studies.questions import Question, answer, register_question
 from sstq.studies.range import NormQuestion, Range, VectorQuestion
 from sstq.studies.results import BoundsResult, RangeResult, WordsResult
@@ -14,7 +16,11 @@ __all__ = [
     "BoundsResult",
     "ColumnRange",
     "ColumnsQuestion",
+    "Curve",
     "NormQuestion",
+    "Panel",
+    "PanelResult",
+    "PeriodQuestion",
     "Question",
     "Range",
     "RangeResult",
@@ -25,6 +31,8 @@ __all__ = [
     "WordsQuestion",
     "WordsResult",
     "answer",
+    "draw_turn",
+    "is_turn",
     "register_question",
     "register_study",
 ]

@@ -23,6 +23,7 @@ from sstq.messages.batch import Messages
 from sstq.studies.questions import Question, require
 
 FORMAT, VERSION = "sstq-study", 1
+_MOST_SHOWN = 12
 _STUDIES: dict[str, type[Study]] = {}
 
 
@@ -50,7 +51,9 @@ class StudyPlan:
         return not self.problem
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name} {count:,}" for name, count in self.cohorts.items())
+        cohorts = list(self.cohorts.items())
+        shown = cohorts if len(cohorts) <= _MOST_SHOWN else [*cohorts[:2], cohorts[-1]]
+        sizes = ", ".join(f"{name} {count:,}" for name, count in shown)
         expected = f"{self.of}: {self.error:.3g}" if self.works else f"cannot work: {self.problem}"
         return f"{self.people:,} people ({sizes}); {expected}"
 

@@ -18,10 +18,10 @@ from sstq.studies.bins import Floats
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.range import Range
 from sstq.studies.results import BoundsResult
+from sstq.studies.vectors import LARGEST
 
 # Bins of a factor 2 from 1e-9 to 1e9, for each sign, and one for what is nearer to zero; then bins of equal width.
 _SMALLEST, _DOUBLINGS, _FINE = 1e-9, 60, 64
-_LARGEST = 1e100
 # The share of people who tell the order of magnitude, and what counts as surely there among all bins and their sums.
 _ORDERS, _SURE = 0.3, 4.75
 # The share of the people beyond each end, if it can be told so exactly.
@@ -51,8 +51,8 @@ class ColumnsQuestion(Question):
         require(named, "columns and ends must be lists of one length")
         for pair in self.ends:
             fine = isinstance(pair, list) and len(pair) in (0, 2) and all(type(end) in (int, float) for end in pair)
-            fine = fine and (not pair or -_LARGEST <= pair[0] < pair[1] <= _LARGEST)
-            require(fine, f"ends must be pairs of numbers up to {_LARGEST:g}, or empty, got {pair!r}")
+            fine = fine and (not pair or -LARGEST <= pair[0] < pair[1] <= LARGEST)
+            require(fine, f"ends must be pairs of numbers up to {LARGEST:g}, or empty, got {pair!r}")
         wanted = {name: Number(0, count, bins=count) for name, count in self._bins.items()}
         asked = isinstance(self.mechanism, Survey) and self.mechanism.questions == wanted
         require(asked, "mechanism must be a survey of the bins of these columns")

@@ -18,8 +18,8 @@ from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.bins import BINS, EDGES, Floats, bin_of
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import RangeResult
+from sstq.studies.vectors import LARGEST, into_ball, read_vectors
 
-_LARGEST = 1e100
 # The shares of people in the first two cohorts, and of those who tell their distance from the centre.
 _NORMS, _CENTRE, _DISTANCES = 0.06, 0.14, 0.06
 # How much of what clipping may bias it usually does, before and after a centre is subtracted.
@@ -40,29 +40,13 @@ class _Around(Question):
         """Check the fields."""
         check_argument("dim", self.dim)
         rows = isinstance(self.centre, list) and len(self.centre) in (0, self.dim)
-        fine = rows and all(type(one) in (int, float) and abs(one) <= _LARGEST for one in self.centre)
+        fine = rows and all(type(one) in (int, float) and abs(one) <= LARGEST for one in self.centre)
         require(fine, f"centre must be {self.dim} numbers, or empty")
 
     def moved(self, values: Sequence[Any]) -> Floats:
         """The vectors minus the centre; whatever is none counts as zero before the centre is subtracted."""
-        rows = np.zeros((len(values), self.dim))
-        for row, value in zip(rows, values, strict=True):
-            try:
-                row[:] = _vector(value, self.dim)
-            except (TypeError, ValueError, OverflowError):
-                continue
+        rows = read_vectors(values, self.dim)
         return rows - np.array(self.centre, dtype=np.float64) if self.centre else rows
-
-
-def _norms(rows: Floats) -> Floats:
-    """The norms; squares of numbers up to 1e100 do not overflow."""
-    return np.asarray(np.linalg.norm(rows, axis=1))
-
-
-def _vector(value: Any, dim: int) -> Floats:
-    vector = np.asarray(value, dtype=np.float64)
-    require(vector.shape == (dim,) and bool(np.all(np.abs(vector) <= _LARGEST)), "value must be a vector")
-    return vector
 
 
 @register_question
@@ -81,7 +65,7 @@ class NormQuestion(_Around):
 
     def held(self, values: Sequence[Any]) -> Any:
         """The bin of each vector."""
-        return bin_of(_norms(self.moved(values)))
+        return bin_of(np.linalg.norm(self.moved(values), axis=1))
 
 
 @register_question
@@ -100,9 +84,7 @@ class VectorQuestion(_Around):
 
     def held(self, values: Sequence[Any]) -> Floats:
         """The vectors minus the centre, scaled into the ball, so that nobody is warned of those that are longer."""
-        moved = self.moved(values)
-        clip = self.mechanism.clip * (1 - 1e-12)
-        return moved * np.minimum(1.0, clip / np.maximum(_norms(moved), 1e-300))[:, None]
+        return into_ball(self.moved(values), self.mechanism.clip)
 
 
 @register_study
@@ -124,8 +106,8 @@ class Range(Study):
         >>> rng = np.random.default_rng(1)
         >>> vectors = 1000 * (rng.standard_normal((20_000, 3)) + [5, 0, -5])
         >>> found = Range(dim=3, epsilon=3.0).simulate(vectors, rng=1)
-        >>> np.round(found.mean, -3) + 0, found.clip < 20_000
-        (array([ 5000.,     0., -5000.]), True)
+        >>> np.round(found.mean / 1000).astype(int), found.clip < 20_000
+        (array([ 5,  0, -5]), True)
     """
 
     kind = "range"

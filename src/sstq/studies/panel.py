@@ -1,0 +1,229 @@
+"""Panel: curves over time for one ε. A device draws its period before it looks at its data, and answers once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sstq.aggregation import Aggregator
+from sstq.checks import check_argument, check_number, check_option
+from sstq.mechanisms import FrameUnit, Frequencies, Mechanism, from_json
+from sstq.mechanisms.survey import Survey
+from sstq.mechanisms.survey.questions import NO_ANSWER
+from sstq.randomness import streams
+from sstq.randomness.secret import RngLike, bit_source
+from sstq.studies.base import Study, StudyPlan, register_study
+from sstq.studies.panel_results import PanelResult
+from sstq.studies.questions import Question, register_question, require
+from sstq.studies.vectors import into_ball, read_vectors
+
+_MOST_PERIODS, _LONGEST_NAME, _MOST_CATEGORIES = 1000, 40, 1 << 20
+LATE = ("skip", "answer")
+# Intervals of quantiles become standard errors by this level.
+_LEVEL = 0.95
+
+
+@register_question
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PeriodQuestion(Question):
+    """What a person holds in one period, for those who drew this period.
+
+    Attributes:
+        period: what a period is called, such as "week".
+        number: the number of the period, from 1.
+        periods: how many there are.
+        late: "skip" if a person who was away does not answer, "answer" if in the next period.
+    """
+
+    kind = "period"
+    period: str
+    number: int
+    periods: int
+    late: str
+
+    def check(self) -> None:
+        """Check the fields."""
+        check_number("periods", self.periods, 2, _MOST_PERIODS, integer=True)
+        check_number("number", self.number, 1, self.periods, integer=True)
+        check_option("late", self.late, LATE)
+        named = isinstance(self.period, str) and 0 < len(self.period) <= _LONGEST_NAME
+        require(named, f"period must be a name of up to {_LONGEST_NAME} letters, got {self.period!r}")
+        fine = isinstance(self.mechanism, Survey | Frequencies | FrameUnit) and self.mechanism.messages == 1
+        require(fine, f"mechanism must be Survey, Frequencies or FrameUnit with one message, got {self.mechanism!r}")
+
+    def held(self, values: Sequence[Any]) -> Any:
+        """What the mechanism encodes; what it cannot is no answer, a random category, or the zero vector."""
+        if isinstance(self.mechanism, Survey):
+            records = [value if isinstance(value, Mapping) else {} for value in values]
+            return {name: [record.get(name) for record in records] for name in self.mechanism.columns}
+        if isinstance(self.mechanism, Frequencies):
+            # Integers as they are: any other value, which is -1 here, is drawn at random.
+            return np.array([value if _is_category(value) else -1 for value in values], dtype=np.float64)
+        return into_ball(read_vectors(values, self.mechanism.dim), self.mechanism.clip)
+
+
+def _is_category(value: Any) -> bool:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return bool(whole and 0 <= value < _MOST_CATEGORIES)
+
+
+def draw_turn(document: str, rng: RngLike = None) -> int:
+    """Draw the period in which a device answers, of this one and those that are left; keep it until it has answered.
+
+    A device calls this once, with the first document of the study that it sees and before it looks at any data.
+
+    Examples:
+        >>> import sstq
+        >>> panel = Panel(sstq.Frequencies(4, 1.0), periods=12)
+        >>> 1 <= draw_turn(panel.question(people=100)) <= 12
+        True
+    """
+    question = PeriodQuestion.from_json(document)
+    left = question.periods - question.number + 1
+    return question.number + int(streams.multiply_shift(bit_source(rng).words(1), left)[0])
+
+
+def is_turn(document: str, turn: int) -> bool:
+    """Return whether a device that drew this period, and has not answered, answers the document."""
+    question = PeriodQuestion.from_json(document)
+    return turn == question.number or (question.late == "answer" and turn < question.number)
+
+
+@register_study
+class Panel(Study):
+    """Follow answers over time: each person answers once, in a period drawn before looking, with the whole ε.
+
+    The server has an estimate per period, and smooths (`sstq.studies.smoothing`). The result is there from the first
+    period on. A period in which nobody answered has no estimate of its own.
+
+    Args:
+        mechanism: a `Survey`, `Frequencies` or `FrameUnit`, asked in every period.
+        periods: the number of periods, 2 to 1,000.
+        period: what one is called.
+        late: "skip", or "answer": then a person who was away answers in the first period of being there. That has more
+            answers, but these periods tell of those who come back as well, who may differ from others.
+
+    Examples:
+        >>> import sstq
+        >>> rng = np.random.default_rng(1)
+        >>> weeks = [(rng.random(20_000) < share).astype(int) for share in np.linspace(0.2, 0.6, 10)]
+        >>> result = Panel(sstq.Frequencies(2, 2.0), periods=10).simulate(weeks, rng=1)
+        >>> curve = result.curve(item="1")
+        >>> bool(abs(curve.newest[0] - 0.6) < 4 * curve.newest[1])
+        True
+    """
+
+    kind = "panel"
+    may_be_empty = True
+
+    def __init__(self, mechanism: Mechanism, periods: int = 52, period: str = "week", *, late: str = "skip") -> None:
+        super().__init__(mechanism=mechanism, periods=periods, period=period, late=late, epsilon=mechanism.epsilon)
+        self.ask("1", 1)
+
+    @classmethod
+    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Read the mechanism."""
+        given = {name: value for name, value in options.items() if name != "epsilon"}
+        return given | {"mechanism": from_json(json.dumps(options["mechanism"]))}
+
+    def options_to_dict(self) -> dict[str, Any]:
+        """Write the mechanism as its JSON."""
+        return self.options | {"mechanism": json.loads(self.options["mechanism"].to_json())}
+
+    def _new(self) -> Study:
+        return Panel(**{name: value for name, value in self.options.items() if name != "epsilon"})
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The periods that are left."""
+        numbers = range(len(self.learned) + 1, self.options["periods"] + 1)
+        return {f"{self.options['period']} {number}": 1.0 for number in numbers}
+
+    def ask(self, cohort: str, people: int) -> PeriodQuestion:  # noqa: ARG002
+        """Ask the mechanism's question in the next period."""
+        own = {name: self.options[name] for name in ("mechanism", "periods", "period", "late")}
+        return PeriodQuestion(study=self.identifier, number=len(self.learned) + 1, **own)
+
+    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:  # noqa: ARG002
+        """Keep the estimate of every item, and its standard error; None for what nobody told."""
+        if not aggregator.count:
+            return {"people": 0, "items": []}
+        estimate: Any = aggregator.mean()
+        if isinstance(question.mechanism, Survey):
+            items = [_item(name, *row) for name, result in estimate.results.items() for row in _rows(result)]
+        else:
+            pairs = zip(estimate.value, estimate.stderr, strict=True)
+            items = [_item("", str(item), value, error) for item, (value, error) in enumerate(pairs)]
+        return {"people": aggregator.count, "items": items}
+
+    @property
+    def result(self) -> PanelResult:
+        """The curves so far; ValueError before the first period."""
+        require(bool(self.learned), f"there is no result before the first {self.options['period']}")
+        return self.conclude()
+
+    def conclude(self) -> PanelResult:
+        """Return the curves of all items."""
+        people = [facts["people"] for facts in self.learned]
+        periods = [{(name, item): told for name, item, *told in facts["items"]} for facts in self.learned]
+        return PanelResult(self.options["period"], people, periods, self.options["epsilon"])
+
+    def plan(self, people: int) -> StudyPlan:
+        """Tell the error of one period before smoothing, of the question with the largest one."""
+        people, sizes = check_argument("people", people, of="clients"), self.cohort_sizes(people)
+        mechanism, each = self.options["mechanism"], max(1, people // self.options["periods"])
+        if isinstance(mechanism, Survey):
+            works = mechanism.plan(people).works
+            error = max(one.error for one in mechanism.plan(each).values())
+        else:
+            error = math.sqrt(mechanism.typical_error(each).total / mechanism.estimate_dim)
+            works = people >= self.options["periods"] and error < mechanism.clip
+        problem = "" if works else "even all periods together are too few people"
+        of = f"the error of one {self.options['period']} before smoothing, which leaves about a third of it"
+        return StudyPlan(people, sizes, error, of, problem)
+
+    def simulate(self, values: Sequence[Any], rng: int | np.random.Generator | None = None) -> PanelResult:
+        """Return the result of a new study.
+
+        Args:
+            values: for each period, what everybody holds then: one value per person, in the same order.
+            rng: None for the operating system's randomness; a seed, for the same result again.
+        """
+        study, generator = self._new(), np.random.default_rng(rng)
+        periods = self.options["periods"]
+        require(len(values) == periods, f"values must be {periods}, one list per {self.options['period']}")
+        turn = generator.integers(periods, size=len(values[0]))
+        for number, held in enumerate(values):
+            who = np.flatnonzero(turn == number)
+            study.question(max(1, len(who)))
+            study.learn(study.asked.encode([held[place] for place in who], generator) if len(who) else [])
+        return study.result  # type: ignore[no-any-return]
+
+
+def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of a question's result: item, estimate, standard error, and 1 if it is to be divided by who answered.
+
+    Shares of those who have an answer are ratios. These are taken after smoothing: ratios of few people are biased.
+    """
+    rows = list(result.rows(_LEVEL))
+    raw = result.raw
+    if raw is not None and len(raw.value) == len(result.items) + 1:
+        for item, value, error in zip([*result.items, NO_ANSWER], raw.value, raw.stderr, strict=True):
+            yield item, value, error, int(item != NO_ANSWER)
+        rows = [row for row in rows if row[0] not in result.items]
+    for item, value, error, low, high in rows:
+        # Quantiles have an interval only, and so have means of bins.
+        middle = value if math.isfinite(value) else (low + high) / 2
+        yield item, middle, error if math.isfinite(error) else (high - low) / (2 * 1.96)
+
+
+def _item(name: str, item: Any, value: float, error: float, of_answers: int = 0) -> list[Any]:
+    """A row as JSON."""
+    known = math.isfinite(value) and math.isfinite(error)
+    pair = [float(value), float(error)] if known else [None, None]
+    return [name, str(item), *pair, of_answers]

@@ -1,0 +1,167 @@
+"""The result of a panel: curves over time, with bands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sstq.mechanisms.survey.questions import NO_ANSWER
+from sstq.studies.results import Floats, frame
+from sstq.studies.smoothing import Smoothed, smooth
+
+_JUMP_WINDOW = 3
+_LEAST_ANSWERED = 0.01
+
+
+@dataclass(frozen=True, repr=False)
+class Curve:
+    """One item over time.
+
+    Attributes:
+        question, item: what it is; the question is empty for mechanisms that are not surveys.
+        period: what a period is called.
+        raw, raw_stderr: the estimate of each period by itself, and its standard error; nan where nobody told.
+        smoothed: the smoothed curve.
+    """
+
+    question: str
+    item: str
+    period: str
+    raw: Floats
+    raw_stderr: Floats
+    smoothed: Smoothed
+
+    def __repr__(self) -> str:
+        value, stderr = self.newest
+        name = " ".join(filter(None, [self.question, self.item]))
+        changed = f", {self.changed}" if self.changed else ""
+        return f"<Curve of {name!r} over {len(self.raw)} {self.period}s: now {value:.4g} ± {stderr:.2g}{changed}>"
+
+    @property
+    def value(self) -> Floats:
+        """The smoothed curve."""
+        return self.smoothed.value
+
+    @property
+    def stderr(self) -> Floats:
+        """The standard error of the smoothed curve."""
+        return self.smoothed.stderr
+
+    @property
+    def newest(self) -> tuple[float, float]:
+        """The value of the last period, and its standard error."""
+        return float(self.value[-1]), float(self.stderr[-1])
+
+    @property
+    def changed(self) -> str:
+        """When the curve jumped, such as “changed at week 23 (99 %)”; empty if that is not likely (95 %)."""
+        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW), "same")
+        place = int(np.argmax(near))
+        likely = float(near[place])
+        first = max(0, place - 1)
+        at = first + int(np.argmax(self.smoothed.jumps[first : place + 2]))
+        size = abs(float(self.value[min(at + 1, len(near) - 1)] - self.value[max(0, at - 2)]))
+        if likely < 0.95 or size < 2 * float(self.stderr[at]):
+            return ""
+        return f"changed at {self.period} {at + 1} ({math.floor(100 * min(likely, 0.99)):.0f} %)"
+
+    def band(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of the band that contains the truth of each period with this probability."""
+        from scipy.special import ndtri
+
+        reach = float(ndtri((1 + level) / 2)) * self.stderr
+        return self.value - reach, self.value + reach
+
+
+@dataclass(frozen=True, repr=False)
+class PanelResult:
+    """Curves over time, for a total ε per person.
+
+    Attributes:
+        period: what a period is called.
+        people: how many answered in each period.
+        estimates: for each period by question and item: the estimate, its standard error, and 1 for a share of all
+            people that is to be one of those who have an answer.
+        epsilon: the total ε per person, who answers once.
+    """
+
+    period: str
+    people: Sequence[int]
+    estimates: Sequence[dict[tuple[str, str], Sequence[float | None]]]
+    epsilon: float
+
+    def __repr__(self) -> str:
+        asked = f"{len(self.curves)} curves over {len(self.people)} {self.period}s"
+        return f"<{asked} from {sum(self.people):,} people at a total ε of {self.epsilon:g}>"
+
+    @cached_property
+    def curves(self) -> dict[tuple[str, str], Curve]:
+        """All curves, by question and item."""
+        names = dict.fromkeys(name for period in self.estimates for name in period)
+        return {name: self._curve(name) for name in names}
+
+    def _curve(self, name: tuple[str, str]) -> Curve:
+        told = [period.get(name, (None, None, 0)) for period in self.estimates]
+        raw, stderr, of_answers = np.array(told, dtype=np.float64).T
+        # One variance for all periods, per person: where it is estimated with the value, low values would count more.
+        people = np.maximum(1, self.people)
+        scatter = stderr**2 * people
+        common = np.nanmedian(scatter) if np.isfinite(scatter).any() else np.nan
+        error = np.where(np.isfinite(stderr), np.sqrt(common / people), np.nan)
+        smoothed = smooth(raw, error)
+        if not of_answers.any():
+            return Curve(*name, self.period, raw, error, smoothed)
+        missing = self._missing(name[0])
+        answered = np.maximum(1 - missing.value, _LEAST_ANSWERED)
+        share = smoothed.value / answered
+        reach = np.hypot(smoothed.stderr, share * missing.stderr) / answered
+        return Curve(*name, self.period, raw / answered, error / answered, Smoothed(share, reach, smoothed.jumps))
+
+    def _missing(self, question: str) -> Smoothed:
+        """The share of people who have no answer."""
+        if question not in self._known:
+            self._known[question] = self._curve((question, NO_ANSWER)).smoothed
+        return self._known[question]
+
+    @cached_property
+    def _known(self) -> dict[str, Smoothed]:
+        return {}
+
+    def curve(self, question: str = "", item: Any = "0") -> Curve:
+        """Return the curve of an item, such as a label, a bin, "mean" or "quantile 0.5", of a question."""
+        name = question, str(item)
+        if name not in self.curves:
+            known = ", ".join(repr(each[1]) for each in self.curves if each[0] == question) or "no items"
+            raise KeyError(f"item of {question!r} must be one of {known}, got {item!r}")
+        return self.curves[name]
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Return a tidy pandas DataFrame: question, item, period, raw, raw_stderr, value, stderr, low, high."""
+        columns: dict[str, Any] = {}
+        for name in ("question", "item"):
+            columns[name] = [getattr(curve, name) for curve in self.curves.values() for _ in self.people]
+        columns[self.period] = [*range(1, len(self.people) + 1)] * len(self.curves)
+        bands = [curve.band(level) for curve in self.curves.values()]
+        for name in ("raw", "raw_stderr", "value", "stderr"):
+            columns[name] = np.concatenate([getattr(curve, name) for curve in self.curves.values()])
+        columns["low"], columns["high"] = (np.concatenate(ends) for ends in zip(*bands, strict=True))
+        return frame(columns)
+
+    def plot(self, question: str = "", *, items: Sequence[Any] = (), level: float = 0.95, truth: Any = None) -> Any:
+        """Draw curves of a question, raw and smoothed, with their bands; returns the Matplotlib figure.
+
+        Args:
+            question: its name; empty for mechanisms that are not surveys.
+            items: those to draw; by default all, at most 8.
+            level: the probability of the bands.
+            truth: the true curve of each item, to draw beside them, in simulations.
+        """
+        from sstq.plots.studies import draw_curves
+
+        chosen = items or [item for name, item in self.curves if name == question][:8]
+        return draw_curves([self.curve(question, item) for item in chosen], self, level, truth)

@@ -1,0 +1,30 @@
+"""Vectors as devices read them: no value is refused, and nothing overflows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LARGEST = 1e100
+
+
+def read_vectors(values: Sequence[Any], dim: int) -> Floats:
+    """The vectors, (n, dim); zero for what is none, and for one with a number beyond 1e100."""
+    rows = np.zeros((len(values), dim))
+    for place, value in enumerate(values):
+        try:
+            vector = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if vector.shape == (dim,) and bool(np.all(np.abs(vector) <= LARGEST)):
+            rows[place] = vector
+    return rows
+
+
+def into_ball(rows: Floats, clip: float) -> Floats:
+    """The vectors, with those longer than clip scaled down to it, so that a mechanism warns of none."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows * np.minimum(1.0, clip * (1 - 1e-12) / np.maximum(norms, 1e-200)))
