@@ -16,15 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sstq
-from sstq.aggregation import FrameEstimator
 from sstq.baselines.vqsgd import IdentityFrame
-from sstq.mechanisms.base import Batch, Columns
-from sstq.mechanisms.solved import Solved, Word
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
-from sstq.randomness.secret import channel_words, unit_interval
-from sstq.randomness.streams import multiply_shift
-from sstq.scalar.channels import FlatChannel, flat_channel
+from sstq.extending import (
+    Batch,
+    Columns,
+    Field,
+    FlatChannel,
+    FrameEstimator,
+    Layout,
+    Messages,
+    Solved,
+    Word,
+    channel_words,
+    flat_channel,
+    streams,
+    unit_interval,
+)
 
 SIGNS = np.array([-1.0, 1.0])
 
@@ -102,7 +109,7 @@ class CoordinateSign(sstq.Mechanism):
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
         unit, words = self.unit_ball(batch.rows, batch.report), batch.words
-        coordinate = multiply_shift(words[:, 0], self.dim)
+        coordinate = streams.multiply_shift(words[:, 0], self.dim)
         value = unit[np.arange(len(unit)), coordinate].astype(np.float64)
         token = (unit_interval(words[:, 1]) < (1 + value) / 2).astype(np.int64)
         return self.channel.sample(token, channel_words(words[:, 2])), coordinate

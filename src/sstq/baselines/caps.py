@@ -23,11 +23,18 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from sstq import kernels
-from sstq.checks import check_number
-from sstq.exactness import TOTAL, exp_lower, log_upper
-from sstq.mechanisms.base import Floats, Floats32, Words
-from sstq.randomness.secret import channel_words, open_interval
+from sstq.extending import (
+    TOTAL,
+    Floats,
+    Floats32,
+    Words,
+    channel_words,
+    check_number,
+    draw_around,
+    exp_lower,
+    log_upper,
+    open_interval,
+)
 
 # A gain that was computed by another library of special functions may differ in the last digits.
 _GAIN_TOLERANCE = 1e-9
@@ -122,7 +129,7 @@ class Cap:
         tail = np.minimum(np.where(positive, upper, (1 - mass) * (1 - uniforms)), 0.5)
         along, across = _along_and_across(self.dim, tail, self.on_sphere)
         signed = np.where(positive, along, -along)
-        return kernels.draw_around(directions, signed, across, words, first + 2, to_length=self.on_sphere)
+        return draw_around(directions, signed, across, words, first + 2, to_length=self.on_sphere)
 
 
 def _gain(dim: int, mass: int, inside: int, on_sphere: bool) -> float:

@@ -7,11 +7,18 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from sstq.aggregation import BoundedEstimator
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
-from sstq.mechanisms.solved import Solved
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import FloatField, Layout
+from sstq.extending import (
+    Batch,
+    BoundedEstimator,
+    Columns,
+    FloatField,
+    Floats,
+    Layout,
+    Mechanism,
+    Messages,
+    Rows,
+    Solved,
+)
 
 # The norm of a clipped vector, rounded to single precision coordinate by coordinate, exceeds 1 by less than this.
 _ROUNDING = 1e-6

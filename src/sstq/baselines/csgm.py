@@ -11,13 +11,26 @@ from numpy.typing import NDArray
 
 from sstq.baselines.csgm_accounting import Release
 from sstq.baselines.noisy_sums import NoisyEstimator
-from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
-from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Ints, Rows
-from sstq.mechanisms.framed import KashinMechanism, KashinSolved, solve_kashin
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
-from sstq.randomness.secret import unit_interval
-from sstq.scalar.codebooks import interpolation, stochastic_round, uniform_codebook
+from sstq.extending import (
+    CERTIFIED_RESIDUAL,
+    Batch,
+    Columns,
+    Field,
+    Floats,
+    Floats32,
+    Ints,
+    KashinMechanism,
+    KashinSolved,
+    Layout,
+    Messages,
+    Rows,
+    interpolation,
+    represent,
+    solve_kashin,
+    stochastic_round,
+    uniform_codebook,
+    unit_interval,
+)
 
 # Rescaling to the energy bound is in single precision and may exceed it by as much.
 _ENERGY_ROUNDING = 1e-6

@@ -20,9 +20,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from sstq.checks import check_number
-from sstq.mechanisms.base import Floats, Ints, Words
-from sstq.randomness.secret import unit_interval
+from sstq.extending import Floats, Ints, Words, check_number, unit_interval
 
 # The binomial probabilities further from the mean than this many standard deviations are below the least double.
 _DEVIATIONS = 40

@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator, DenseAggregator, DenseEstimator, Estimate, Sums
-from sstq.messages.batch import Messages
-from sstq.randomness.secret import RngLike, bit_source, normals
+from sstq.extending import (
+    Aggregator,
+    DenseAggregator,
+    DenseEstimator,
+    Estimate,
+    Messages,
+    RngLike,
+    Sums,
+    bit_source,
+    normals,
+)
 
 # Noisy sums are kept to 2^-16 of the unit of the contributions, which leaves room for 2^32 messages of 12 bits.
 _FRACTION_BITS = 16

@@ -8,17 +8,26 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sstq.aggregation import VectorEstimator
 from sstq.baselines.caps import Cap
 from sstq.baselines.projections import MATRICES, Projection
-from sstq.checks import RANGES, check_option
-from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Batch, Columns, Floats, Mechanism, Rows
-from sstq.mechanisms.solved import Solved, Word
-from sstq.mechanisms.sphere import random_directions
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import FloatField, Layout
-from sstq.randomness import streams
+from sstq.extending import (
+    RANGES,
+    TOTAL,
+    Batch,
+    Columns,
+    FloatField,
+    Floats,
+    Layout,
+    Mechanism,
+    Messages,
+    Rows,
+    Solved,
+    VectorEstimator,
+    Word,
+    check_option,
+    random_directions,
+    streams,
+)
 
 Split = Literal["optimal", "hemisphere"]
 UNIT_NORMS = (1 - 1e-3, 1 + 1e-3)

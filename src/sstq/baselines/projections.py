@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Floats, Floats32, Ints, Words
-from sstq.randomness import streams
+from sstq.extending import Floats, Floats32, Ints, Words, row_chunks, streams
 
 MATRICES = 1 << 32
 """How many matrices there are."""

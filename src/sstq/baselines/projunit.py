@@ -8,10 +8,7 @@ from typing import ClassVar, Literal
 from sstq.baselines.caps import Cap
 from sstq.baselines.privunit import CapMechanism, CapSolved
 from sstq.baselines.projections import MATRICES, Projection
-from sstq.checks import check_number
-from sstq.mechanisms.solved import Word
-from sstq.mechanisms.sphere import mean_chi
-from sstq.messages.layouts import Field, FloatField, Layout
+from sstq.extending import Field, FloatField, Layout, Word, check_number, mean_chi
 
 # A mean length that was computed by another library of special functions may differ in the last digits.
 _ALIGNMENT_TOLERANCE = 1e-9

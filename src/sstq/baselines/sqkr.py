@@ -25,20 +25,36 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import DenseEstimator, Estimate, Sums
-from sstq.checks import check_number, check_option
-from sstq.frames.kashin import represent
-from sstq.frames.tight import Frame
-from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Batch, Columns, Floats, Ints, Rows
-from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
-from sstq.mechanisms.solved import Word
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
-from sstq.randomness import streams
-from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
-from sstq.scalar.laws import Law
+from sstq.extending import (
+    Batch,
+    Columns,
+    DenseEstimator,
+    Estimate,
+    Field,
+    FlatChannel,
+    Floats,
+    Frame,
+    FrameName,
+    Ints,
+    KashinMechanism,
+    KashinSolved,
+    Law,
+    Layout,
+    Messages,
+    Recipe,
+    Rows,
+    Sums,
+    Word,
+    channel_words,
+    check_number,
+    check_option,
+    flat_channel_of_size,
+    represent,
+    row_chunks,
+    solve_kashin,
+    streams,
+    unit_interval,
+)
 
 Variant = Literal["subsampled", "dense"]
 

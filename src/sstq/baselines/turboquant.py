@@ -7,12 +7,25 @@ from typing import ClassVar, Literal, NoReturn
 
 import numpy as np
 
-from sstq.aggregation import BoundedEstimator
-from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import Batch, Columns, Floats, Floats32, Mechanism, Rows, Unbiased
-from sstq.mechanisms.solved import Solved, Values, Word
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, FloatField, Layout
+from sstq.extending import (
+    Batch,
+    BoundedEstimator,
+    Column,
+    Columns,
+    Field,
+    FloatField,
+    Floats,
+    Floats32,
+    HadamardFrame,
+    Layout,
+    Mechanism,
+    Messages,
+    Rows,
+    Solved,
+    Unbiased,
+    Values,
+    Word,
+)
 
 # Lloyd's iteration is slow but always converges; Newton's doubles the digits once it is near.
 _LLOYD_STEPS, _NEWTON_STEPS = 500, 8

@@ -8,35 +8,29 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq import kernels
-from sstq.aggregation import FrameEstimator
-from sstq.frames.tight import Floats, Frame
-from sstq.mechanisms.base import SIGNS, Batch, Columns, Floats32, Ints, Mechanism, Rows, Words
-from sstq.mechanisms.solved import Solved, Word
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
-from sstq.randomness import streams
-from sstq.randomness.secret import channel_words, unit_interval
-from sstq.scalar.channels import FlatChannel, flat_channel_of_size
-
-
-@dataclass(frozen=True)
-class IdentityFrame(Frame):
-    """The standard basis of R^d as a tight frame: U = I, N = d."""
-
-    name = "identity"
-
-    def analyze(self, x: Floats) -> Floats:
-        """The vectors themselves."""
-        return x.copy()
-
-    def synthesize(self, y: Floats) -> Floats:
-        """The coefficients themselves."""
-        return y.copy()
-
-    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The weights themselves."""
-        return weights.copy()
+from sstq.extending import (
+    SIGNS,
+    Batch,
+    Columns,
+    Field,
+    FlatChannel,
+    Floats32,
+    FrameEstimator,
+    IdentityFrame,
+    Ints,
+    Layout,
+    Mechanism,
+    Messages,
+    Rows,
+    Solved,
+    Word,
+    Words,
+    channel_words,
+    count_passed,
+    flat_channel_of_size,
+    streams,
+    unit_interval,
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,7 +146,7 @@ def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:
     cancel out. The work is the same for every vector.
     """
     dim = unit.shape[1]
-    coordinate = kernels.count_passed(unit, unit_interval(which), dim**-0.5)
+    coordinate = count_passed(unit, unit_interval(which), dim**-0.5)
     axis = np.minimum(coordinate, dim - 1)
     vertex = 2 * axis + (unit[np.arange(len(unit)), axis] < 0)
     return np.where(coordinate < dim, vertex, streams.multiply_shift(spread, 2 * dim))

@@ -337,5 +337,24 @@ class OrthogonalFrame(Frame):
         return np.asarray(np.einsum("jd,jd->j", self.matrix, self.matrix))
 
 
+@dataclass(frozen=True)
+class IdentityFrame(Frame):
+    """The standard basis of R^d as a tight frame: U = I, N = d."""
+
+    name = "identity"
+
+    def analyze(self, x: Floats) -> Floats:
+        """The vectors themselves."""
+        return x.copy()
+
+    def synthesize(self, y: Floats) -> Floats:
+        """The coefficients themselves."""
+        return y.copy()
+
+    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The weights themselves."""
+        return weights.copy()
+
+
 FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}
 """The frames by their names."""

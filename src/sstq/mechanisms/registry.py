@@ -1,7 +1,9 @@
 """The registry of mechanisms by name, and reading one from its JSON form."""
 
 import inspect
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
 from sstq.checks import ArgumentError, did_you_mean
@@ -10,6 +12,9 @@ from sstq.mechanisms.agreement import JSON_FORMAT, JSON_VERSION
 from sstq.mechanisms.base import Mechanism
 
 Kind = TypeVar("Kind", bound=Mechanism)
+
+GROUP = "sstq.mechanisms"
+"""The group of entry points by which installed packages register their mechanisms."""
 
 # The class of every mechanism, or the module and name from which it is loaded on first use.
 _REGISTRY: dict[str, type[Mechanism] | str] = {
@@ -30,21 +35,28 @@ _REGISTRY: dict[str, type[Mechanism] | str] = {
 }
 
 
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """The mechanisms of installed packages, by the names of their entry points."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
 def list_mechanisms() -> list[str]:
-    """Return the names of all mechanisms.
+    """Return the names of all mechanisms, those of installed packages last.
 
     Examples:
         >>> list_mechanisms()[:3]
         ['sstq', 'frameunit', 'groupunit']
     """
-    return list(_REGISTRY)
+    return list(dict.fromkeys([*_REGISTRY, *_installed()]))
 
 
 def register(cls: type[Kind]) -> type[Kind]:
     """Add your own mechanism to the registry, under its `name`; usable as a decorator.
 
-    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it. A name already in use is a
-    ValueError. See examples/own-mechanism.
+    `mechanism`, `from_json`, files, aggregation, audits and the contract suite then know it, in this process. A package
+    registers for all processes by entry points of the group "sstq.mechanisms". A name already in use is a ValueError.
+    See examples/own-mechanism.
 
     Examples:
         >>> import sstq
@@ -57,7 +69,7 @@ def register(cls: type[Kind]) -> type[Kind]:
     """
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
         raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
-    if cls.name in _REGISTRY:
+    if cls.name in list_mechanisms():
         raise ValueError(f"name must be new, got {cls.name!r}, which is taken")
     _REGISTRY[cls.name] = cls
     return cls
@@ -123,12 +135,25 @@ def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_ste
 
 def mechanism_class(name: Any) -> type[Mechanism]:
     """Return the class of the mechanism with this name."""
-    if not isinstance(name, str) or name not in _REGISTRY:
-        close = did_you_mean(name, _REGISTRY)
-        raise ArgumentError("mechanism", f"must be one of {', '.join(map(repr, _REGISTRY))}, got {name!r}{close}")
-    entry = _REGISTRY[name]
+    entry = _REGISTRY.get(name) if isinstance(name, str) else None
+    if isinstance(entry, type):
+        return entry
     if isinstance(entry, str):
         module, _, attribute = entry.partition(":")
-        entry = _REGISTRY[name] = getattr(import_module(module), attribute)
-    assert isinstance(entry, type)  # noqa: S101 (for mypy)
-    return entry
+        found: type[Mechanism] = getattr(import_module(module), attribute)
+    else:
+        found = _from_package(name)
+    _REGISTRY[name] = found
+    return found
+
+
+def _from_package(name: Any) -> type[Mechanism]:
+    """Load a mechanism of an installed package."""
+    if not isinstance(name, str) or name not in _installed():
+        known = list_mechanisms()
+        close = did_you_mean(name, known)
+        raise ArgumentError("mechanism", f"must be one of {', '.join(map(repr, known))}, got {name!r}{close}")
+    found = _installed()[name].load()
+    if isinstance(found, type) and issubclass(found, Mechanism) and found.name == name:
+        return found
+    raise TypeError(f"the entry point {name!r} of {GROUP} must be a sstq.Mechanism of this name, got {found!r}")
