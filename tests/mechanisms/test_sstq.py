@@ -3,6 +3,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import rfc8785
 
 import sstq
 from sstq import testing
@@ -414,3 +415,27 @@ def test_the_usual_bits_have_the_least_error(epsilon, bits):
     assert mechanism.replace(epsilon=20.0).bits > 4
     assert sstq.SSTQ(200, epsilon, channel="metric-aware").bits == 4
     assert sstq.SSTQ(200, epsilon, codebook=[-1.0, -0.5, 0.0, 0.2, 0.3, 0.4, 0.5, 1.0]).bits == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"channel": "metric-aware"}, {"channel": "optimal"}])
+def test_a_copy_has_the_json_of_an_object_of_its_own(options):
+    """Copies take over the texts of fields that do not change, also where a value becomes its default or no longer is."""
+    mechanism = sstq.SSTQ(20, 2.0, bits=3, **options)
+    for copy in (
+        mechanism.with_seed(7),
+        mechanism.with_seed(7).with_seed(0),
+        mechanism.replace(clip=0.1),
+        mechanism.replace(clip=3.0, frame_seed=2).replace(clip=1.0),
+    ):
+        kind = {"format": "sstq-mechanism", "version": 2, "mechanism": "sstq"}
+        assert copy.to_json() == rfc8785.dumps(kind | copy.solved.to_dict()).decode()
+        assert sstq.from_json(copy.to_json()) == copy
+        assert copy == sstq.SSTQ(**copy.options)
+
+
+def test_a_codebook_of_another_size_names_a_remedy_that_works():
+    with pytest.raises(ValueError, match=r"2\^bits = 4 codewords, got 8; pass bits=3$"):
+        sstq.SSTQ(48, 2.0, bits=2, codebook=np.linspace(-1, 1, 8))
+    with pytest.raises(ValueError, match=r"2\^bits = 4 codewords, got 3; a codeword may stand there twice$"):
+        sstq.SSTQ(48, 2.0, bits=2, codebook=[-1, 0.0, 1])
+    assert sstq.SSTQ(48, 2.0, bits=2, codebook=[-1, 0.0, 0.0, 1]).privacy_loss() <= 2.0

@@ -56,6 +56,12 @@ class Options(Mapping[str, Any]):
         return ", ".join(f"{name}={value!r}" for name, value in self.items())
 
 
+def _texts_of(values: Mapping[str, Any]) -> dict[str, str]:
+    import rfc8785
+
+    return {name: rfc8785.dumps(value).decode() for name, value in values.items()}
+
+
 class Agreement(ABC):
     """Options as given, and the values that were solved from them; immutable.
 
@@ -143,7 +149,10 @@ class Agreement(ABC):
         known = _signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
             solved = replace(self.solved, **self.checked(**changes))
-            return self._made(Options.of(type(self), options), solved)
+            made = self._made(Options.of(type(self), options), solved)
+            kept = {name: text for name, text in self._texts.items() if name not in changes}
+            vars(made)["_texts"] = kept | _texts_of(solved.to_dict(changes))
+            return made
         # JSON does not hold a rate; nothing else is lost there.
         if "rate" in known and "rate" not in options and type(self)(**self.options) != self:
             raise ValueError("replace needs the rate, which JSON does not hold: pass it as well")
@@ -154,10 +163,13 @@ class Agreement(ABC):
 
         It has all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings.
         """
-        import rfc8785
+        return "{" + ",".join(f'"{name}":{self._texts[name]}' for name in sorted(self._texts)) + "}"
 
+    @cached_property
+    def _texts(self) -> Mapping[str, str]:
+        """The canonical JSON of each field: copies share that of a large table, which takes longer than encoding."""
         kind: dict[str, Any] = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}
-        return rfc8785.dumps(kind | self.solved.to_dict()).decode()
+        return _texts_of(kind | self.solved.to_dict())
 
     def digest(self) -> str:
         """The SHA-256 of the JSON form in hexadecimal: equal only for the same object, integer by integer."""

@@ -101,9 +101,9 @@ def _codebook(
     """The codebook with this name, or the given one."""
     if isinstance(codebook, Codebook):
         if codebook.size != 1 << bits:
-            raise ValueError(
-                f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; pass bits={codebook.bits}"
-            )
+            is_power = codebook.size == 1 << codebook.bits
+            remedy = f"pass bits={codebook.bits}" if is_power else "a codeword may stand there twice"
+            raise ValueError(f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; {remedy}")
         return Codebook("custom", codebook.values)
     check_option("codebook", codebook, get_args(CodebookName)[:-1])
     if codebook == OPTIMAL or (codebook == "loss-optimal" and channel != "metric-aware"):

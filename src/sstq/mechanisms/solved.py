@@ -5,7 +5,7 @@ it has that value. Integers that may exceed 2^53 are decimal strings, because JS
 them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from types import NoneType, UnionType
@@ -132,10 +132,11 @@ class Solved:
         values = ((field.default, field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value for default, name, value in values if type(value) is not type(default) or value != default}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
+    def to_dict(self, only: Container[str] | None = None) -> dict[str, Any]:
+        """Return the fields as JSON values, or only those of these names."""
         kinds = self._kinds()
-        return {name: _write(value, kinds[name]) for name, value in self._told().items()}
+        told = self._told().items()
+        return {name: _write(value, kinds[name]) for name, value in told if only is None or name in only}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
