@@ -419,7 +419,7 @@ def test_the_usual_bits_have_the_least_error(epsilon, bits):
 
 @pytest.mark.parametrize("options", [{}, {"channel": "metric-aware"}, {"channel": "optimal"}])
 def test_a_copy_has_the_json_of_an_object_of_its_own(options):
-    """Copies take over the texts of fields that do not change, also where a value becomes its default or no longer is."""
+    """Copies take over the texts of fields that do not change, also to and from defaults."""
     mechanism = sstq.SSTQ(20, 2.0, bits=3, **options)
     for copy in (
         mechanism.with_seed(7),
