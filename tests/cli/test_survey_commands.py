@@ -67,12 +67,20 @@ def test_errors_name_the_question_and_the_table(tmp_path):
 
 def test_a_question_that_nobody_answered(tmp_path):
     table, schema, messages = tmp_path / "people.csv", tmp_path / "survey.json", tmp_path / "messages.sstq"
-    table.write_text("country,age\nAT,30\n")
+    table.write_text("country,age\n" + "AT,30\n" * 400)
     number = {"type": "number", "low": 0, "high": 110, "bins": 4}
     questions = {"country": {"type": "choice", "labels": ["AT", "DE"]}, "age": number}
-    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": questions}))
-    run("encode", table, "-m", schema, "-o", messages)
+    weights = {"country": 1_000_000, "age": 1}
+    schema.write_text(json.dumps({"format": "sstq-survey", "epsilon": 4, "questions": questions, "weights": weights}))
+    run("encode", table, "-m", schema, "-o", messages, "--seed", 1)
     run("aggregate", messages, "-m", schema, "-o", tmp_path / "results")
+    with open(tmp_path / "results" / "survey.csv", newline="") as file:
+        found = {(row["question"], row["item"]): row for row in csv.DictReader(file)}
+    # Everybody drew the other question.
+    assert float(found["country", "AT"]["stderr"]) < 0.05
+    assert found["age", "mean"]["estimate"] == found["age", "0–27.5"]["estimate"] == "nan"
+    middle = found["age", "quantile 0.5"]
+    assert (middle["estimate"], middle["low"], middle["high"]) == ("nan", "0.0", "110.0")
 
 
 def test_other_mechanisms_are_no_surveys(tmp_path):

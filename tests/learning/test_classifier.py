@@ -85,10 +85,15 @@ def test_twenty_people_predict_no_accuracy():
     X, y = people(20, 0)
     report = PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0).fit(X, y).report_
     assert "nan" not in str(report)
-    assert np.isfinite(report.accuracy_stderr) or "accuracy unknown: too few people" in str(report)
+    assert report.people["check"] == 1  # who cannot tell an accuracy
+    assert np.isnan(report.accuracy_stderr)
+    assert "accuracy unknown: too few people" in str(report)
     unchecked = PrivateClassifier(4.0, public=people(500, 1)[0], check_people=0, random_state=0).fit(X, y).report_
     assert np.isnan(unchecked.predicted_accuracy)
     assert "predicted" not in str(unchecked)
+    many = PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0).fit(*people(2000, 0)).report_
+    assert np.isfinite(many.accuracy_stderr)
+    assert "% predicted" in str(many)
 
 
 def test_probabilities_follow_the_scores():

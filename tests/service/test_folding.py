@@ -87,19 +87,32 @@ def test_large_sparse_pieces_stay_and_all_add_up(store, seed, kind, monkeypatch)
         assert_same(store.state(kind), expected)
     found = rows(store, tables.pieces)
     assert sum(row.messages for row in found) == expected.count
-    assert (len(found) > 1) == expected.sparse
-    if expected.sparse:
+    assert (len(found) > 1) == mechanism.estimator.sparse
+    if mechanism.estimator.sparse:
         assert max(row.level for row in found) == 13  # of 8 kB at most
+
+
+def test_many_uploads_are_folded_in_groups(store, seed, monkeypatch):
+    monkeypatch.setattr(folding, "_TAKEN_UPLOADS", 3)
+    mechanism = MECHANISMS["frame"]
+    store.create("c", mechanism, "{}")
+    expected = fill(store, "c", mechanism, seed, [5, 1, 2, 7, 3, 4, 9, 6])
+    assert store.fold("c") == expected.count
+    assert not rows(store, tables.uploads)
+    assert_same(store.state("c"), expected)
 
 
 def test_pieces_are_few(store, seed):
     """Many folds leave a few pieces: at most one per size."""
     mechanism = MECHANISMS["frames"]
     store.create("c", mechanism, "{}")
+    expected = mechanism.aggregator()
     for part in range(20):
-        fill(store, "c", mechanism, seed + part, [20])
+        expected.merge(fill(store, "c", mechanism, seed + part, [20]))
         store.fold("c")
+    assert_same(store.state("c"), expected)
     found = rows(store, tables.pieces)
+    assert sum(row.messages for row in found) == 400
     assert len({row.level for row in found}) == len(found) <= 16
 
 
