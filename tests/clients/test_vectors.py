@@ -25,7 +25,7 @@ from tests.scripted import ScriptedBits
 
 def test_the_files_stay_as_they_are():
     files = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.json")))
-    assert hashlib.sha256(files).hexdigest() == "3fa7e96d0716e837ee9adac9883aab3d126c1c1fcbfabb52ece15dc76313b33a"
+    assert hashlib.sha256(files).hexdigest() == "49d63bcc9a6919d696cdd6a8f9d816dce058763418e5f0dcf655cc371b2ff4c5"
 
 
 def test_what_follows_from_the_json_of_a_mechanism():
@@ -147,3 +147,22 @@ def test_envelopes():
             envelope = envelopes[slot * size : (slot + 1) * size]
             (opened,) = open_envelopes(secret, envelope_info(crowd, slot), [envelope])
             assert [int(column[0]) for column in layout.unpack(opened, 1)] == message
+
+
+def test_studies():
+    """What a mechanism encodes of each value, and what documents are refused; the messages are those of mechanisms."""
+    from sstq.studies import Question
+
+    file = load("studies")
+    for case in file["cases"]:
+        question = Question.from_json(case["document"])
+        assert question.to_json() == case["document"]
+        for value, expected in zip(case["values"], case["held"], strict=True):
+            held = question.held([value])
+            if isinstance(held, dict):
+                assert {name: cells[0] for name, cells in held.items()} == expected
+            else:
+                np.testing.assert_allclose(held[0], expected, rtol=1e-12)
+    for document in file["refused"]:
+        with pytest.raises(ValueError, match=r"must|not a question"):
+            Question.from_json(document)

@@ -9,7 +9,10 @@ __all__ = ["FILES", "client_folder"]
 
 FILES = {
     "c": ("sstq.h", "sstq.c", "README.md"),
-    "js": ("sstq.js", "sealing.js", "node-files.js", "sstq.d.ts", "package.json", "README.md"),
+    "js": (
+        *("sstq.js", "sealing.js", "node-files.js", "studies.js"),
+        *("sstq.d.ts", "studies.d.ts", "package.json", "README.md"),
+    ),
 }
 """The files of each client."""
 

@@ -78,13 +78,10 @@ class ColumnsQuestion(Question):
     @staticmethod
     def _place(record: Any, name: str, edges: Floats) -> float | None:
         value = record.get(name) if isinstance(record, Mapping) else None
-        try:
-            number = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
+        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if not is_number or not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
             return None
-        if not math.isfinite(number):
-            return None
-        place = int(np.searchsorted(edges, number, side="right")) - 1
+        place = int(np.searchsorted(edges, float(value), side="right")) - 1  # type: ignore[arg-type]
         return min(max(place, 0), len(edges) - 2) + 0.5
 
 

@@ -16,10 +16,11 @@ def read_vectors(values: Sequence[Any], dim: int) -> Floats:
     rows = np.zeros((len(values), dim))
     for place, value in enumerate(values):
         try:
-            vector = np.asarray(value, dtype=np.float64)
+            vector = np.asarray(value)
         except (TypeError, ValueError, OverflowError):
             continue
-        if vector.shape == (dim,) and bool(np.all(np.abs(vector) <= LARGEST)):
+        is_vector = vector.shape == (dim,) and vector.dtype.kind in "iuf"
+        if is_vector and bool(np.all(np.abs(vector) <= LARGEST)):
             rows[place] = vector
     return rows
 

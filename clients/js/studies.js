@@ -1,0 +1,250 @@
+// Answers to studies: a document of a cohort and any value become one private message, whatever the value is.
+//
+// A document is refused as a whole if anything in it is out of bounds; a value never is. studies.d.ts describes what is
+// exported, docs/client-specification.md every step.
+
+import { Mechanism, SstqError, canonical } from "./sstq.js";
+
+const LARGEST = 1e100, BINS = 240, MOST_LETTERS = 100, FINE = 64, DOUBLINGS = 60;
+
+const fail = (message) => {
+  throw new SstqError("document", message);
+};
+const must = (isFine, message) => isFine || fail(message);
+const isInteger = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
+const isReal = (value) => typeof value === "number" && Math.abs(value) <= LARGEST;
+const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const areDistinct = (list) => new Set(list).size === list.length;
+
+/** A vector of numbers; zero for anything else. */
+function readVector(value, dim) {
+  const isList = Array.isArray(value) || ArrayBuffer.isView(value);
+  const isSound = isList && value.length === dim && Array.from(value).every(isReal);
+  return isSound ? Array.from(value) : new Array(dim).fill(0);
+}
+
+const normOf = (vector) => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));
+
+/** The vector, scaled down to clip if it is longer. */
+function intoBall(vector, clip) {
+  const share = Math.min(1, (clip * (1 - 1e-12)) / Math.max(normOf(vector), 1e-200));
+  return vector.map((number) => number * share);
+}
+
+// ---- Strings as rows of symbols
+
+class Spelling {
+  constructor(alphabet, letterCase) {
+    must(letterCase === "lower" || letterCase === "keep", "case must be lower or keep");
+    this.isLower = letterCase === "lower";
+    const letters = typeof alphabet === "string" ? [...alphabet] : fail("alphabet must be letters");
+    must(areDistinct(letters) && letters.length <= MOST_LETTERS, "alphabet must be different letters");
+    must(letters.every((letter) => this.normalised(letter) === letter), "alphabet must be normalised letters");
+    this.numbers = new Map(letters.map((letter, i) => [letter, i + 1]));
+    this.size = letters.length + 2;
+    while ((this.size - 1 - letters.length) * (this.size - 1) < 256) this.size++;
+  }
+
+  /** The string as it is counted; null for what is none, or has half of a surrogate pair. */
+  normalised(value) {
+    if (typeof value !== "string" || /\p{Surrogate}/u.test(value)) return null;
+    return (this.isLower ? value.toLowerCase() : value).normalize("NFC");
+  }
+
+  symbols(text) {
+    const spelled = [];
+    for (const letter of text) {
+      const number = this.numbers.get(letter);
+      if (number !== undefined) spelled.push(number);
+      else
+        for (const byte of new TextEncoder().encode(letter))
+          spelled.push(1 + this.numbers.size + Math.floor(byte / (this.size - 1)), 1 + (byte % (this.size - 1)));
+    }
+    return spelled;
+  }
+}
+
+// ---- The kinds of questions: each has the fields that a document may have, and what a value becomes
+
+class WordsQuestion {
+  static fields = ["alphabet", "case", "words", "prefixes", "step", "longest"];
+
+  constructor(data, mechanism) {
+    const { words, prefixes, step, longest } = data;
+    this.spelling = new Spelling(data.alphabet, data.case);
+    const { size } = this.spelling;
+    const areWords = Array.isArray(words) && words.every((word) => this.spelling.normalised(word) === word);
+    must(areWords && words.every((word) => word !== null) && areDistinct(words), "words must be normalised strings");
+    must(Array.isArray(prefixes) && prefixes.every(Array.isArray), "prefixes must be lists");
+    must(new Set(prefixes.map((row) => row.length)).size <= 1, "prefixes must be of one length");
+    must(prefixes.flat().every((symbol) => isInteger(symbol, 1, size - 1)), "prefixes must be of symbols");
+    must(areDistinct(prefixes.map(String)), "prefixes must be different");
+    must(isInteger(step, 1, 3) && isInteger(longest, 3, 64), "step and longest must be integers in their range");
+    this.following = 2 * size ** step;
+    const categories = Math.max(2, words.length + prefixes.length * this.following + 1);
+    must(mechanism.name === "frequencies" && mechanism.categories === categories, `categories must be ${categories}`);
+    this.words = new Map(words.map((word, i) => [word, i]));
+    this.prefixes = new Map(prefixes.map((row, i) => [String(row), i]));
+    this.length = prefixes.length ? prefixes[0].length : 0;
+    Object.assign(this, { step, longest, other: categories - 1 });
+  }
+
+  held(value) {
+    const text = this.spelling.normalised(value);
+    if (text === null) return this.other;
+    if (this.words.has(text)) return this.words.get(text);
+    const symbols = this.spelling.symbols(text), place = this.prefixes.get(String(symbols.slice(0, this.length)));
+    if (place === undefined || symbols.length > this.longest) return this.other;
+    let number = symbols.length > this.length + this.step ? 0 : 1;
+    for (let i = 0; i < this.step; i++) number = number * this.spelling.size + (symbols[this.length + i] ?? 0);
+    return this.words.size + place * this.following + number;
+  }
+}
+
+class AroundQuestion {
+  static fields = ["dim", "centre"];
+
+  constructor({ dim, centre }, mechanism) {
+    must(isInteger(dim, 1, 2 ** 30), "dim must be an integer in [1, 2^30]");
+    const isCentre = Array.isArray(centre) && [0, dim].includes(centre.length) && centre.every(isReal);
+    must(isCentre, `centre must be ${dim} numbers, or empty`);
+    Object.assign(this, { dim, centre, clip: mechanism.clip });
+    this.checkMechanism(mechanism);
+  }
+
+  moved(value) {
+    return readVector(value, this.dim).map((number, i) => number - (this.centre[i] ?? 0));
+  }
+}
+
+class NormQuestion extends AroundQuestion {
+  checkMechanism({ name, categories }) {
+    must(name === "frequencies" && categories === BINS, `mechanism must be frequencies of ${BINS} categories`);
+  }
+
+  held(value) {
+    const place = Math.floor((Math.log(normOf(this.moved(value)) / 1e-9) / Math.log(1e18)) * BINS);
+    return Math.min(Math.max(Number.isNaN(place) ? 0 : place, 0), BINS - 1);
+  }
+}
+
+class VectorQuestion extends AroundQuestion {
+  checkMechanism({ name, dim }) {
+    must(name === "frameunit" && dim === this.dim, `mechanism must be frameunit of dim = ${this.dim}`);
+  }
+
+  held(value) {
+    return intoBall(this.moved(value), this.clip);
+  }
+}
+
+class ColumnsQuestion {
+  static fields = ["columns", "ends"];
+
+  constructor({ columns, ends }, mechanism) {
+    const areLists = Array.isArray(columns) && Array.isArray(ends) && columns.length === ends.length;
+    must(areLists && columns.every((name) => typeof name === "string"), "columns and ends must be lists of one length");
+    const isPair = (pair) => Array.isArray(pair) && (!pair.length || (pair.length === 2 && pair.every(isReal) && pair[0] < pair[1]));
+    must(ends.every(isPair), "ends must be pairs of numbers, or empty");
+    const asked = columns.map((name, i) => {
+      const bins = ends[i].length ? FINE : 2 * DOUBLINGS + 1;
+      return { name, type: "number", low: 0, high: bins, bins };
+    });
+    const isSame = mechanism.name === "survey" && canonical(mechanism.questions) === canonical(asked);
+    must(isSame, "mechanism must be a survey of the bins of these columns");
+    const sizes = Array.from({ length: DOUBLINGS + 1 }, (_, i) => 1e-9 * 2 ** i);
+    const orders = [...sizes.map((size) => -size).reverse(), ...sizes];
+    const spaced = ([low, high]) => Array.from({ length: FINE + 1 }, (_, i) => (i < FINE ? low + i * ((high - low) / FINE) : high));
+    this.edges = columns.map((name, i) => [name, ends[i].length ? spaced(ends[i]) : orders]);
+  }
+
+  held(value) {
+    const place = (number, edges) => {
+      if (!isReal(number)) return null;
+      const passed = edges.filter((edge) => edge <= number).length - 1;
+      return Math.min(Math.max(passed, 0), edges.length - 2) + 0.5;
+    };
+    const record = isRecord(value) ? value : {};
+    return Object.fromEntries(this.edges.map(([name, edges]) => [name, place(record[name], edges)]));
+  }
+}
+
+class PeriodQuestion {
+  static fields = ["period", "number", "periods", "late"];
+
+  constructor({ period, number, periods, late }, mechanism) {
+    must(isInteger(periods, 2, 1000) && isInteger(number, 1, periods), "number must be one of up to 1,000 periods");
+    must(late === "skip" || late === "answer", "late must be skip or answer");
+    must(typeof period === "string" && isInteger([...period].length, 1, 40), "period must be a name");
+    const isKnown = ["survey", "frequencies", "frameunit"].includes(mechanism.name) && mechanism.messages === 1;
+    must(isKnown, "mechanism must be a survey, frequencies or frameunit with one message");
+    Object.assign(this, { number, periods, late, mechanism });
+  }
+
+  held(value) {
+    const { name, dim, clip } = this.mechanism;
+    if (name === "survey") return isRecord(value) ? value : {};
+    return name === "frequencies" ? value : intoBall(readVector(value, dim), clip);
+  }
+}
+
+const KINDS = { words: WordsQuestion, norm: NormQuestion, vector: VectorQuestion, columns: ColumnsQuestion, period: PeriodQuestion };
+
+/** A question of a study, read from its document. */
+export class Question {
+  constructor(json) {
+    let data = json;
+    if (typeof json === "string")
+      try {
+        data = JSON.parse(json);
+      } catch {
+        fail("the document must be JSON");
+      }
+    must(isRecord(data) && data.format === "sstq-study-question" && data.version === 1, "the document must be of format sstq-study-question, version 1");
+    const Kind = Object.hasOwn(KINDS, data.kind) ? KINDS[data.kind] : fail("kind must be one that this module knows");
+    const known = ["format", "version", "kind", "study", "mechanism", ...Kind.fields];
+    must(canonical(Object.keys(data).sort()) === canonical(known.sort()), `the document must have ${known.join(", ")}`);
+    must(typeof data.study === "string" && /^[0-9a-f]{32}$/.test(data.study), "study must be 32 hexadecimal digits");
+    this.study = data.study;
+    this.kind = data.kind;
+    this.mechanism = new Mechanism(data.mechanism);
+    this.own = new Kind(data, this.mechanism);
+    Object.freeze(this);
+  }
+
+  /** What the mechanism encodes, for any value. */
+  held(value) {
+    return this.own.held(value);
+  }
+}
+
+/** One private message, as bytes, whatever the value is. */
+export async function answer(document, value, { mostEpsilon, ledger } = {}) {
+  if (!(typeof mostEpsilon === "number" && mostEpsilon > 0))
+    throw new SstqError("argument", "mostEpsilon must be a positive number: the most that the person allows");
+  const question = new Question(document), { mechanism } = question;
+  if (mechanism.bundleEpsilon > mostEpsilon)
+    fail(`the study asks for epsilon = ${mechanism.bundleEpsilon} per person, more than mostEpsilon = ${mostEpsilon}`);
+  // One entry per study: nobody answers two of its questions.
+  await ledger?.spend(mechanism.bundleEpsilon, `study ${question.study}`);
+  const slots = Array.from({ length: mechanism.messages }, () => mechanism.answer(question.held(value)));
+  return mechanism.pack(slots);
+}
+
+const periodOf = (document) => {
+  const question = new Question(document);
+  must(question.kind === "period", "the document must be that of a panel");
+  return question.own;
+};
+
+/** The period in which a device answers, of this one and those that are left; drawn before any data are looked at. */
+export function drawTurn(document) {
+  const { number, periods } = periodOf(document), [word] = crypto.getRandomValues(new BigUint64Array(1));
+  return number + Number((word * BigInt(periods - number + 1)) >> 64n);
+}
+
+/** Whether a device that drew this period, and has not answered, answers the document. */
+export function isTurn(document, turn) {
+  const { number, late } = periodOf(document);
+  return turn === number || (late === "answer" && turn < number);
+}

@@ -1,0 +1,62 @@
+// Studies: the test vectors, and answers whatever the value is.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { answer, drawTurn, isTurn, Question } from "../studies.js";
+
+const { cases, refused } = JSON.parse(readFileSync(new URL("../../vectors/studies.json", import.meta.url), "utf8"));
+
+const isClose = (found, expected) => Math.abs(found - expected) <= 1e-12 * Math.max(1, Math.abs(expected));
+
+test("every value becomes what the library makes of it", () => {
+  for (const { document, values, held } of cases) {
+    const question = new Question(document);
+    values.forEach((value, i) => {
+      const found = question.held(value);
+      if (question.kind === "period" && question.mechanism.name === "survey")
+        for (const [name, expected] of Object.entries(held[i])) assert.deepEqual(found[name] ?? null, expected);
+      else if (Array.isArray(held[i])) assert.ok(found.every((number, j) => isClose(number, held[i][j])), `${document} ${value}`);
+      else assert.deepEqual(found, held[i], `${question.kind} ${JSON.stringify(value)}`);
+    });
+  }
+});
+
+test("every value is answered", async () => {
+  const strange = [undefined, NaN, Infinity, 10n, Symbol("x"), () => 1, new Map(), [NaN], new Date(), "\ud800"];
+  for (const { document, values } of cases) {
+    const { mechanism } = new Question(document);
+    for (const value of [...strange, ...values]) {
+      const sent = await answer(document, value, { mostEpsilon: mechanism.epsilon });
+      assert.equal(sent.length, Math.ceil(mechanism.messageBits / 8));
+    }
+  }
+});
+
+test("documents are refused as a whole, and so is a price above the person's", async () => {
+  for (const document of refused)
+    await assert.rejects(answer(document, "a", { mostEpsilon: 20 }), ({ name }) => name === "SstqError", document);
+  const [{ document }] = cases;
+  await assert.rejects(answer(document, "a", { mostEpsilon: 1.9 }), /more than mostEpsilon/);
+  await assert.rejects(answer(document, "a"), /mostEpsilon must be/);
+});
+
+test("a ledger is charged once per study, before anything is drawn", async () => {
+  const spent = [];
+  const ledger = { spend: async (epsilon, purpose) => void spent.push([epsilon, purpose]) };
+  const [{ document }] = cases;
+  await answer(document, "a", { mostEpsilon: 2, ledger });
+  assert.deepEqual(spent, [[2, `study ${new Question(document).study}`]]);
+  const empty = { spend: async () => Promise.reject(new Error("nothing left")) };
+  await assert.rejects(answer(document, "a", { mostEpsilon: 2, ledger: empty }), /nothing left/);
+});
+
+test("a device draws its period among those left", () => {
+  const panel = JSON.parse(cases.find(({ document }) => document.includes('"period":"month"')).document);
+  const late = { ...panel, number: 11 };
+  const turns = Array.from({ length: 200 }, () => drawTurn(late));
+  assert.deepEqual([...new Set(turns)].sort(), [11, 12]);
+  assert.deepEqual([10, 11, 12].map((turn) => isTurn(late, turn)), [true, true, false]);
+  assert.deepEqual([10, 11, 12].map((turn) => isTurn({ ...late, late: "skip" }, turn)), [false, true, false]);
+  assert.throws(() => drawTurn(cases[0].document), /that of a panel/);
+});
