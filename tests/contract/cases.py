@@ -1,10 +1,10 @@
 """Every mechanism of the registry, in the variants that differ in what they promise."""
 
 import copy
-import importlib.util
 import json
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,11 @@ import sstq
 from sstq.mechanisms import mechanism_class
 from sstq.testing import encode  # noqa: F401 (for other tests)
 
-_EXAMPLE = Path(__file__).parents[2] / "examples" / "own-mechanism" / "coordinate_sign.py"
-_found = importlib.util.spec_from_file_location("coordinate_sign", _EXAMPLE)
-# Under its own name, so that its mechanism can be pickled.
-sys.modules["coordinate_sign"] = importlib.util.module_from_spec(_found)
-_found.loader.exec_module(sys.modules["coordinate_sign"])
+# A third party's, as if the package were installed.
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "own-mechanism" / "src"))
+for _own in (import_module("own_mechanisms").CoordinateSign, import_module("own_mechanisms").HadamardResponse):
+    if _own.name not in sstq.list_mechanisms():
+        sstq.register(_own)
 
 EPSILON = 2.0
 
@@ -87,6 +87,8 @@ RECORDS = {
     "frequencies/affine": {"categories": 23, "epsilon": 1.0},
     "frequencies/response": {"categories": 6, "epsilon": 4.0},
     "frequencies/messages": {"categories": 5, "epsilon": 1.0, "messages": 3},
+    # A third party's, from examples/own-mechanism.
+    "hadamard-response": {"categories": 9, "epsilon": 1.0},
     "survey": {
         "epsilon": EPSILON,
         "questions": {

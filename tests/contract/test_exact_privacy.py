@@ -16,7 +16,7 @@ from sstq.inputs.trial_vectors import structured_vectors
 from tests.baselines import test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, RECORDS, build, build_small, each
 from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit, test_survey
-from tests.scripted import ScriptedBits, largest_ratio
+from tests.scripted import ScriptedBits, largest_ratio, law_of
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
 
@@ -90,8 +90,15 @@ def test_answers_to_every_question_are_within_e_to_the_epsilon(case):
 
 def coordinate_sign_laws(mechanism):
     """The coordinate is drawn without looking at the data, so the channel's rows are all laws."""
-    for row in mechanism.channel.matrix.tolist():
+    for row in mechanism.draw.matrix.tolist():
         yield [Fraction(weight, TOTAL) for weight in row]
+
+
+def hadamard_response_laws(mechanism):
+    """The number that is sent, over both words of the draw."""
+    for label in range(mechanism.categories):
+        law = law_of(mechanism, mechanism.draw, np.array([label]), 0)
+        yield [law.get(number, Fraction(0)) for number in range(mechanism.draw.size)]
 
 
 LAWS = {
@@ -102,6 +109,7 @@ LAWS = {
     "vqsgd": vqsgd_laws,
     "sqkr": sqkr_laws,
     "coordinate-sign": coordinate_sign_laws,
+    "hadamard-response": hadamard_response_laws,
 }
 CAPS = ("privunit", "privunitg", "projunit")
 

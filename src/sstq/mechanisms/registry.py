@@ -41,6 +41,9 @@ def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
+_OURS = frozenset(_REGISTRY)
+
+
 def list_mechanisms() -> list[str]:
     """Return the names of all mechanisms, those of installed packages last.
 
@@ -49,6 +52,11 @@ def list_mechanisms() -> list[str]:
         ['sstq', 'frameunit', 'groupunit']
     """
     return list(dict.fromkeys([*_REGISTRY, *_installed()]))
+
+
+def installed_mechanisms() -> list[str]:
+    """Return the names of the mechanisms of installed packages."""
+    return [name for name in _installed() if name not in _OURS]
 
 
 def register(cls: type[Kind]) -> type[Kind]:

@@ -7,15 +7,17 @@ no better; PrivUnit is private only up to floating point.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from sstq.baselines import VqSGD
-from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, mechanism
+from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, mechanism, mechanism_class
 from sstq.mechanisms.errors import ExpectedError
 from sstq.mechanisms.frameunit.alignment import RowDraw
+from sstq.mechanisms.registry import installed_mechanisms
 
 # Beyond it what cannot win is not computed, which takes seconds.
 _COMPARED_DIM_MAX = 2**16
@@ -68,6 +70,7 @@ def best_candidate(dim: int, epsilon: float, clients: int, bits: int | None, sla
         enough = dim > _COMPARED_DIM_MAX or framed.frames == framed.wanted_frames
     if dim == 1 or not enough:
         candidates += _without_frames(dim, epsilon, clients, bits, slack)
+    candidates += _of_packages(dim, epsilon, clients, bits)
     return min(candidates, key=lambda one: (one.mse, one.bits), default=None)
 
 
@@ -86,6 +89,33 @@ def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, sl
         options = {"dim": dim, "epsilon": epsilon}
         candidates.append(Candidate("vqSGD", "vqsgd", options, size, ExpectedError(0.0, variance / clients)))
     return candidates
+
+
+def _of_packages(dim: int, epsilon: float, clients: int, bits: int | None) -> list[Candidate]:
+    """The exact mechanisms of vectors that installed packages bring, as far as the bits are enough."""
+    candidates = []
+    for name in installed_mechanisms():
+        found = _of_package(name, dim, epsilon)
+        if found is not None and (bits is None or found[0] <= bits):
+            size, error = found
+            options = {"dim": dim, "epsilon": epsilon}
+            mean = ExpectedError(error.bias2, error.variance / clients)
+            candidates.append(Candidate(name, name, options, size, mean))
+    return candidates
+
+
+@lru_cache(maxsize=1024)
+def _of_package(name: str, dim: int, epsilon: float) -> tuple[int, ExpectedError] | None:
+    """The bits of a mechanism and the error of one message; None if it is not for such vectors."""
+    chosen = mechanism_class(name)
+    needed = {option for option, taken in inspect.signature(chosen).parameters.items() if taken.default is taken.empty}
+    if needed != {"dim", "epsilon"} or not chosen.exact:
+        return None
+    try:
+        built = mechanism(name, dim=dim, epsilon=epsilon)
+    except ValueError:
+        return None
+    return built.message_bits, built.typical_error()
 
 
 @lru_cache(maxsize=64)
