@@ -75,11 +75,11 @@ def test_randomness_of_its_own_is_found(own, seed):
     class DrawsItself(sstq.SSTQ):
         """Without a seed it draws from a generator that is not the operating system's: a fixed one, or another."""
 
-        def _encode_rows(self, rows, source, report):
+        def encode_rows(self, rows, source, report):
             if not source.simulated:
                 source.words(5)
                 source = bit_source(np.random.default_rng(own))
-            return super()._encode_rows(rows, source, report)
+            return super().encode_rows(rows, source, report)
 
     with pytest.raises(AssertionError, match="words of the operating system"):
         testing.check_randomness(DrawsItself(dim=6, epsilon=2.0), seed)
