@@ -178,8 +178,9 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
         assert secret not in stored
 
 
-def body_of(shares, receive, address="10.0.0.1"):
-    return security.RequestBody(shares, {"client": (address, 1)}, receive)
+def body_of(shares, receive, address="10.0.0.1", size=None):
+    headers = [] if size is None else [(b"content-length", b"%d" % size)]
+    return security.RequestBody(shares, {"client": (address, 1), "headers": headers}, receive)
 
 
 def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
@@ -225,6 +226,20 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
 
     asyncio.run(run())
     assert shares == {"": 0}
+
+
+@pytest.mark.parametrize(("size", "waits"), [(4 << 20, True), (1000, False)])
+def test_a_large_body_that_is_refused_waits(size, waits):
+    """Whoever sends megabytes without a token again and again would keep the proxy busy."""
+
+    async def run():
+        receive = AsyncMock(return_value={"type": "http.disconnect"})
+        refusal = asyncio.create_task(body_of(BodyShares(), receive, size=size).refuse(Problem(401, "No.")))
+        await asyncio.sleep(security._WAIT_SECONDS / 5)
+        assert receive.called != waits
+        assert (await refusal).status_code == 401
+
+    asyncio.run(run())
 
 
 def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):

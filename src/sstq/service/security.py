@@ -175,8 +175,12 @@ class RequestBody:
     """The body of a request, read within limits of size, time and bytes per address."""
 
     def __init__(self, shares: BodyShares, scope: Scope, receive: Receive) -> None:
-        self._shares, self._receive, self._address = shares, receive, address_of(scope)
+        self._shares = shares
+        self._receive = receive
+        self._address = address_of(scope)
         self._complete = False
+        stated = dict(scope["headers"]).get(b"content-length", b"0")  # the server has checked that it is a number
+        self._is_large = int(stated) > _DRAINED_BYTES
 
     async def receive_json(self) -> Message:
         """Do as `receive` of ASGI does for a body of JSON: all of it at once."""
@@ -218,11 +222,12 @@ class RequestBody:
         """Return the answer that refuses the request.
 
         The rest of the body is read first, within limits: a client that is still sending might not see the answer
-        otherwise. If there is more, the connection is closed. Who sends too much waits, and nothing is read meanwhile:
-        a client that begins again at once would otherwise keep the server busy with reading.
+        otherwise. If there is more, the connection is closed. Who sends too much, or a large body for nothing, waits, and
+        nothing is read meanwhile: a client that begins again at once would otherwise keep the server and its proxy busy
+        with reading.
         """
         response = problem_response(problem)
-        if problem.status_code == 429:
+        if problem.status_code == 429 or self._is_large:
             await asyncio.sleep(_WAIT_SECONDS)
         size = 0
         unread = problem.status_code in (408, 411)
