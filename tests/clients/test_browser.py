@@ -68,6 +68,10 @@ def answer(page):
     page.fill("input[name=q2]", "38")
 
 
+def an_upload(request):
+    return request.method == "POST" and request.url.endswith("/messages")
+
+
 def counted(page):
     return int("".join(filter(str.isdigit, page.text_content("#count"))) or 0)
 
@@ -77,7 +81,7 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     assert page.is_disabled("#send")
     answer(page)
     before = server.status(POLL)["received"]
-    with page.expect_request("**/messages") as asked:
+    with page.expect_request(an_upload) as asked:
         page.click("#send")
     playwright.expect(page.locator("#sent")).to_be_visible(timeout=20_000)
     body = asked.value.post_data_buffer
@@ -95,7 +99,7 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     assert page.locator("#others li").count() == 12
     server.wait(POLL, before + 1)
     for _ in range(2):
-        with page.expect_request("**/messages") as batch:
+        with page.expect_request(an_upload) as batch:
             page.click("#simulate:enabled")
         assert batch.value.headers["sstq-count"] == "1000"
         page.wait_for_selector("#simulate:enabled")
@@ -216,8 +220,8 @@ def test_a_collector_that_is_gone_or_refuses_is_said(browser, server, operators)
     playwright.expect(page.locator("#problem")).to_contain_text(f"There is no answer from {host}")
     playwright.expect(page.locator("#problem")).to_contain_text("Next try in")
     answering = "closed"
-    text = f"{host} refused the request (410): the campaign closed (0 of 1000 messages count)."
-    playwright.expect(page.locator("#problem")).to_have_text(text, timeout=30_000)
+    text = f"{host} refused the request (410): the campaign closed"
+    playwright.expect(page.locator("#problem")).to_contain_text(text, timeout=30_000)
     answering = "server"
     page.click("#simulate")
     playwright.expect(page.locator("#problem")).to_be_hidden()
