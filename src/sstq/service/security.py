@@ -222,9 +222,8 @@ class RequestBody:
         """Return the answer that refuses the request.
 
         The rest of the body is read first, within limits: a client that is still sending might not see the answer
-        otherwise. If there is more, the connection is closed. Who sends too much, or a large body for nothing, waits, and
-        nothing is read meanwhile: a client that begins again at once would otherwise keep the server and its proxy busy
-        with reading.
+        otherwise. If there is more, the connection is closed. Who sends too much, or a large body for nothing, waits,
+        and nothing is read meanwhile: a client that begins again at once would keep the server and its proxy busy.
         """
         response = problem_response(problem)
         if problem.status_code == 429 or self._is_large:
