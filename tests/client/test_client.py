@@ -72,7 +72,10 @@ def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
 
 def test_several_messages_cost_as_many_epsilons(stubborn, tmp_path):
     stubborn.campaign = Campaign("steps", MECHANISM.replace(frames=4, messages=3))
-    with pytest.raises(ValueError, match=r"asks for epsilon = 6\.0 per person, more than most_epsilon = 5\.9"):
+    with pytest.raises(
+        ValueError,
+        match=r"most_epsilon must be at least 6\.0, got 5\.9: the campaign asks for epsilon = 6\.0 per person",
+    ):
         Client(stubborn.url, most_epsilon=5.9)
     ledger = Ledger(tmp_path / "me.ledger", 7.0)
     assert Client(stubborn.url, most_epsilon=6.0, ledger=ledger).send(X[0]) == 3

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -16,7 +17,8 @@ from sstq.exactness import TOTAL
 from sstq.inputs import LocalWarning
 from sstq.mechanisms.answers import answer
 from sstq.mechanisms.survey.estimates import student
-from sstq.mechanisms.survey.schema import guess_schema, survey_from_schema
+from sstq.mechanisms.survey.questions import KINDS, question_to_dict
+from sstq.mechanisms.survey.schema import guess_schema
 from sstq.randomness.secret import bit_source
 from tests.contract.cases import build, reread
 from tests.scripted import law_of
@@ -426,11 +428,11 @@ def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):
     assert schema["questions"]["income_eur"]["low"] is None
     assert schema["questions"]["country"] == {"type": "choice", "labels": []}
     with pytest.raises(ValueError, match="'country': fill in labels; they must not come from the data"):
-        survey_from_schema(json.dumps(schema))
+        sstq.Survey.from_schema(schema)
     schema["questions"]["country"]["labels"] = ["AT", "DE"]
     schema["questions"]["tags"] = {"type": "multichoice", "labels": ["a", "b"]}
     schema["questions"]["income_eur"] |= {"low": 0, "high": 1e5}
-    survey = survey_from_schema(json.dumps(schema))
+    survey = sstq.Survey.from_schema(schema)
     [piece] = survey.input.open(path).pieces()
     table = piece.X
     assert table["country"] == ["AT", None, "DE"]
@@ -450,9 +452,44 @@ def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):
         ('{"format": "sstq-survey", "epsilon": 1, "questions": {}, "delta": 1}', "nothing unknown"),
     ],
 )
-def test_ambiguous_schemas_are_refused(text, words):
+def test_ambiguous_schemas_are_refused(text, words, tmp_path):
+    (tmp_path / "survey.json").write_text(text)
     with pytest.raises(ValueError, match=words):
-        survey_from_schema(text)
+        sstq.Survey.from_schema(tmp_path / "survey.json")
+
+
+def test_numbers_of_a_csv_file_are_numbers_and_identifiers_are_left_out(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(",user_id,customerId,plan,logins,note,age\n0,7,8,free,3,,\n1,9,10,2,,,\n2,1,5,paid,4.5,x,\n")
+    questions = guess_schema(path, 2.0)["questions"]
+    assert {name: entry["type"] for name, entry in questions.items()} == {
+        "plan": "choice",
+        "logins": "number",
+        "note": "choice",
+        "age": "number",
+    }
+    # Bounds and labels never come from the data.
+    assert questions["logins"] == {"type": "number", "low": None, "high": None, "bins": 16}
+    assert questions["plan"]["labels"] == []
+
+
+@pytest.mark.parametrize("change", [{}, {"epsilon": 0}, {"people": 1.5}, {"delta": 1}, {"format": "survey"}])
+def test_the_json_schema_says_what_a_schema_is(change):
+    """It takes every kind of question, and refuses what the library refuses."""
+    jsonschema = pytest.importorskip("jsonschema")
+    published = json.loads((Path(__file__).parents[2] / "docs" / "survey.schema.json").read_text())
+    questions = QUESTIONS | {"visits": sstq.Count(10), "mean age": sstq.Mean("age")}
+    entries = {name: question_to_dict(question) for name, question in questions.items()}
+    assert {entry["type"] for entry in entries.values()} == KINDS.keys()
+    schema = {"format": "sstq-survey", "epsilon": 2.0, "questions": entries} | change
+    if not change:
+        jsonschema.validate(schema, published)
+        assert sstq.Survey.from_schema(schema) == sstq.Survey(2.0, questions)
+        return
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(schema, published)
+    with pytest.raises(ValueError, match=r"."):
+        sstq.Survey.from_schema(schema)
 
 
 def test_integers_that_nulls_turned_into_floats_are_labels():

@@ -97,9 +97,9 @@ def read_mechanism(path: Path) -> "Mechanism":
     try:
         text = path.read_text(encoding="utf-8")
         if '"sstq-survey"' in text[:200]:
-            from sstq.mechanisms.survey.schema import survey_from_schema
+            from sstq import Survey
 
-            return survey_from_schema(text)
+            return Survey.from_schema(path)
         document = read_json(text)
         if isinstance(document, dict) and document.get("format") == "sstq-campaign":
             return from_json(json.dumps(document.get("mechanism")))

@@ -33,8 +33,8 @@ def init(
     """Write a schema with one question per column, guessed from names and types only.
 
     Fill in what is null or []: the labels of choices and the bounds of numbers. They must be public knowledge, because
-    bounds and labels that come from the data tell something about it. Remove columns that nobody needs; those named id,
-    uuid, user or name are left out.
+    bounds and labels that come from the data tell something about it. Remove columns that nobody needs. Those whose
+    names say that they number the rows or identify people, such as index and user_id, are left out.
 
     Example: sstq survey init people.csv --epsilon 2
     """

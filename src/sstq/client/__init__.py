@@ -3,6 +3,11 @@
 Install it with ``pip install 'sstq[client]'``: `cryptography` besides the library itself, and no server or database.
 """
 
+try:
+    import cryptography  # noqa: F401
+except ImportError as error:
+    raise ImportError("sstq.client needs cryptography: pip install 'sstq[client]'") from error
+
 from sstq.client.campaigns import Campaign, Shuffling
 from sstq.client.sending import Client, DeliveryError
 

@@ -138,8 +138,8 @@ class Client:
             raise _refusal("the campaign names no shuffler instead of the pinned one")
         if self._price > most_epsilon:
             asked = f"the campaign asks for epsilon = {self._price!r} per person"
-            remedy = f"To allow it, pass most_epsilon={self._price!r}"
-            raise _refusal(f"{asked}, more than most_epsilon = {most_epsilon!r}", remedy)
+            problem = f"must be at least {self._price!r}, got {most_epsilon!r}: {asked}; nothing was sent"
+            raise ArgumentError("most_epsilon", problem)
         if outbox is None and ledger is not None:
             outbox = ledger.path.with_name(f"{ledger.path.name}.outbox")
         # Campaigns of one name at two collectors are two.

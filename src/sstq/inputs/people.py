@@ -1,6 +1,7 @@
 """The people in files, a bounded piece at a time."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -96,8 +97,10 @@ def listed(paths: Path | Sequence[Path]) -> list[Path]:
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     seen: dict[tuple[int, int], str] = {}
     for path in given:
-        status = os.stat(path)
         name = os.fspath(path)
+        if re.match("[a-z][a-z0-9+.-]+:/", name):
+            raise ArgumentError("vectors", f"must be files on this machine, got {name}; download it first")
+        status = os.stat(path)
         place = (status.st_dev, status.st_ino)
         if place in seen:
             problem = (

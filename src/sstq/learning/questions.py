@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import ArgumentError, check_argument, check_number, check_option
 from sstq.files.strict_json import read_json
 from sstq.inputs.cells import cells_of
 from sstq.inputs.plain_numbers import plain_numbers
@@ -252,9 +252,11 @@ def encode(
     question = Question.from_json(document, features)
     price = ledger_price(question.mechanism)
     if price > most:
-        raise ValueError(f"the question asks for epsilon = {price!r} per person, more than most_epsilon = {most!r}")
+        asked = f"the question asks for epsilon = {price!r} per person"
+        raise ArgumentError("most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}")
     if ledger is not None:
-        if not hasattr(X, "__len__") or len(X) > 1:
+        several: Any = X
+        if not hasattr(several, "__len__") or len(several) > 1:
             raise ValueError("X must be one example with a ledger, got several")
         ledger.spend(price, f"question {hashlib.sha256(document.encode()).hexdigest()}")
     return question.encode(X, y, rng)

@@ -113,6 +113,9 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
         >>> from_json(original.to_json()).digest() == original.digest()
         True
     """
+    if not isinstance(text, str) or text.strip().endswith(".json"):
+        problem = f"must be a mechanism's JSON, got {text!r:.100}; to read a file pass pathlib.Path(name).read_text()"
+        raise ArgumentError("text", problem)
     try:
         data = read_json(text)
     except ValueError as error:

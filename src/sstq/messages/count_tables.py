@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,9 @@ def _read_csv(raw: bytes, path: str, text: str | None) -> dict[str, list[Any]]:
     if not rows or any(len(row) != len(rows[0]) for row in rows):
         raise ValueError(f"{path} must be a CSV file with a header and as many fields in every line")
     columns = _table(rows[0], rows[1:], path)
-    return {
-        name: values if name == text else [int(value) if value.isdecimal() else value for value in values]
-        for name, values in columns.items()
-    }
+    return {name: values if name == text else [_integer(value) for value in values] for name, values in columns.items()}
+
+
+def _integer(text: str) -> int | str:
+    """The integer that a field is; its text if it is none, which is refused where numbers are expected."""
+    return int(text) if re.fullmatch("-?[0-9]{1,30}", text) else text

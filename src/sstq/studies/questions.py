@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import ledger_price
-from sstq.checks import check_argument, check_option
+from sstq.checks import ArgumentError, check_argument, check_option
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms import from_json as mechanism_from_json
@@ -141,7 +141,8 @@ def answer(
     question = Question.from_json(document)
     price = ledger_price(question.mechanism)
     if price > most:
-        raise ValueError(f"the study asks for epsilon = {price!r} per person, more than most_epsilon = {most!r}")
+        asked = f"the study asks for epsilon = {price!r} per person"
+        raise ArgumentError("most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}")
     if ledger is not None:
         ledger.spend(price, f"study {question.study}")
     return question.encode([value], rng).to_bytes()

@@ -1,6 +1,7 @@
 """Surveys: a mechanism that is a composite of others, one per question."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +22,7 @@ from sstq.mechanisms.survey.estimates import SurveyEstimate
 from sstq.mechanisms.survey.parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
 from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
+from sstq.mechanisms.survey.schema import survey_options
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words
@@ -149,6 +151,17 @@ class Survey(Mechanism):
         parts = [best_part(name, question, common["epsilon"], people) for name, question in asked.items()]
         draws, inner = drawn_by_weight(parts, shown.get("weights")), tuple((p.items, p.mechanism) for p in parts)
         self.settle(given, SurveySolved(**common, **shown, people=people, draws=draws, parts=inner), **shown)
+
+    @classmethod
+    def from_schema(cls, schema: "str | os.PathLike[str] | Mapping[str, Any]") -> "Survey":
+        """Make the survey of a schema: a file that `sstq survey init` wrote and people filled in, or its JSON values.
+
+        Examples:
+            >>> os_question = {"type": "choice", "labels": ["mac", "win"]}
+            >>> Survey.from_schema({"format": "sstq-survey", "epsilon": 2.0, "questions": {"os": os_question}})
+            Survey(epsilon=2.0, questions={'os': Choice(labels=('mac', 'win'))})
+        """
+        return cls(**survey_options(schema))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
