@@ -20,7 +20,7 @@ from sstq.planning import comparison, plan
 from tests.patience import PATIENCE, until
 
 DIM = 6
-COMMANDS = ["spec", "encode", "sql", "aggregate", "inspect", "plan", "compare", "clip"]
+COMMANDS = ["spec", "encode", "sql", "aggregate", "plot", "inspect", "plan", "compare", "clip"]
 COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account", "survey"]
 MOST_OPTIONS = 12
 

@@ -137,7 +137,9 @@ def test_no_document_makes_a_device_overflow():
 def test_a_document_that_asks_for_too_much_is_refused(tmp_path):
     dear = Question("classes", GroupUnit(4, 20.0, groups=2, messages=4096), classes=("a", "b")).to_json()
     for y in ("a", "nobody"):
-        with pytest.raises(ValueError, match=r"most_epsilon must be at least 81920\.0, got 20\.0: .* epsilon = 81920\.0 per person"):
+        with pytest.raises(
+            ValueError, match=r"most_epsilon must be at least 81920\.0, got 20\.0: .* epsilon = 81920\.0 per person"
+        ):
             encode([[1.0, 2, 0, 1]], [y], dear, most_epsilon=20.0)
     ledger = Ledger(tmp_path / "me.ledger", epsilon=0.015)
     encode([[1.0, 2, 0, 1]], ["positive"], PLAIN.to_json(), most_epsilon=1.0, ledger=ledger)

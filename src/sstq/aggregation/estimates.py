@@ -70,6 +70,22 @@ class Estimate:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.value, dtype=dtype, copy=copy)
 
+    def table(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """Return a row per coordinate: its number, its name, the mean, stderr and half_width (of `region(level)`).
+
+        Examples:
+            >>> Estimate(np.array([0.5]), np.array([0.1]), count=100).table()[0]["value"]
+            0.5
+        """
+        columns = {
+            "coordinate": range(len(self.value)),
+            "label": self.names or [""] * len(self.value),
+            "value": self.value.tolist(),
+            "stderr": self.stderr.tolist(),
+            "half_width": self.region(level).half_width.tolist(),
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`).
 

@@ -22,6 +22,7 @@ from sstq.cli.compare import compare
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
+from sstq.cli.plot import plot
 from sstq.cli.send import send
 from sstq.cli.serve import serve, shuffler
 from sstq.cli.spec import spec
@@ -134,12 +135,11 @@ file; 130 interrupted. SSTQ_DEBUG=1 shows the traceback of an error.
 app = _group(
     _HELP,
     {
-        "Collect": (spec, encode, sql, aggregate, inspect),
+        "Collect": (spec, encode, sql, aggregate, plot, inspect),
         "Plan": (plan, try_, compare, clip),
         "Serve": (serve, send, shuffler),
         "Check": (account,),
     },
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

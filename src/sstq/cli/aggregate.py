@@ -65,8 +65,9 @@ def aggregate(
     if tables:
         with check_usage():
             _ = shared.counted_layout
-    if by is not None and shared.name == "survey":
-        raise WrongUsage("--by: a survey has no single mean per group; count each group by itself, with WHERE")
+    if by is not None and "by" not in shared.input.file_options:
+        takes = f"this mechanism takes {shared.input.takes}"
+        raise WrongUsage(f"--by must be left out: {takes}; count each group by itself, with WHERE")
     if by is not None and shared.trust == "aggregator":
         raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     if by is not None and state is not None:

@@ -11,7 +11,7 @@ from sstq.cli.terminal import note, safe_figure, show_facts, show_table, warn
 if TYPE_CHECKING:
     from sstq import Estimate, Mechanism
 
-RESULTS = ("mean.npy", "stderr.npy", "summary.json", "groups.csv", "groups.npz", "survey.csv")
+RESULTS = ("mean.npy", "mean.csv", "stderr.npy", "summary.json", "groups.csv", "groups.npz", "survey.csv")
 """The names of all files that may be written to the folder."""
 
 # The scatter of fewer messages says little about their error: two equal messages have none.
@@ -27,8 +27,11 @@ def report_mean(
     """Write the mean, its standard errors and its summary, and print the summary."""
     import numpy as np
 
+    from sstq.mechanisms.groupunit.estimates import GroupEstimate
+    from sstq.mechanisms.survey.estimates import SurveyEstimate
+
     norms: dict[str, float | None] = {}
-    if mechanism.name != "survey":  # which has no one vector, and nan where nobody answered
+    if not isinstance(estimate, SurveyEstimate):  # which have no one vector, and nan where nobody answered
         measured = float(np.linalg.norm(estimate.stderr))
         norms["mean_norm"] = float(np.linalg.norm(estimate.value))
         # Root mean square error of the mean, in the vectors' unit.
@@ -39,11 +42,12 @@ def report_mean(
     for name in ("epsilon", "privacy_loss"):
         summary[name] = None if summary[name] is None else safe_figure(summary[name])
     show_facts(str(folder), [*summary.items()], verbose=verbose)
-    results: Any = estimate
-    if mechanism.groups is not None:
-        _report_private(results, folder)
-    if mechanism.name == "survey":
-        _report_survey(results, folder / "survey.csv")
+    if isinstance(estimate, SurveyEstimate):
+        _report_survey(estimate, folder / "survey.csv")
+    else:
+        _write_table(folder / "mean.csv", estimate.table())
+    if isinstance(estimate, GroupEstimate):
+        _report_private(estimate, folder)
     if estimate.note:
         _advise(mechanism, estimate.note, round(estimate.people))
     _doubt(simulated)
@@ -77,7 +81,7 @@ def _write(folder: Path, summary: dict[str, Any], mean: Any, stderr: Any) -> Non
 def _advise(mechanism: "Mechanism", text: str, clients: int) -> None:
     """Print an estimate's note, with the command that writes the same mechanism with frames for this many clients."""
     warn(text)
-    if mechanism.name != "survey":
+    if mechanism.input.has_clip:
         same = (
             f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
         )
@@ -156,22 +160,25 @@ def _report_survey(estimate: Any, path: Path) -> None:
     """Write the tidy table of a survey's results, and show the first rows of every question."""
     from sstq.mechanisms.survey.estimates import NumberEstimate
 
-    columns = ("item", "estimate", "stderr", "low", "high")
-    rows, shown = [], []
+    rows = estimate.table()
+    shown = []
     for name, result in estimate.results.items():
-        lines = [{"question": name} | dict(zip(columns, row, strict=True)) for row in result.rows()]
-        rows += lines
+        lines = [row for row in rows if row["question"] == name]
         # The mean and the quartiles of a number come before its bins.
         shown += lines[: 4 if isinstance(result, NumberEstimate) else _SHOWN_ROWS]
     caption = f"95 % intervals, which hold for all items of a question at once. All {len(rows)} rows are in {path}."
     _show_rows("results", path, rows, shown, caption)
 
 
-def _show_rows(title: str, path: Path, rows: list[dict[str, Any]], shown: list[dict[str, Any]], caption: str) -> None:
-    """Write rows as CSV, and print some of them as a table."""
+def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     from sstq.files.atomic import write_csv
 
     write_csv(path, list(rows[0]), rows)
+
+
+def _show_rows(title: str, path: Path, rows: list[dict[str, Any]], shown: list[dict[str, Any]], caption: str) -> None:
+    """Write rows as CSV, and print some of them as a table."""
+    _write_table(path, rows)
     cells = [[_printable(cell) if isinstance(cell, str) else cell for cell in row.values()] for row in shown]
     show_table(f"{path}: {title}", list(rows[0]), cells, caption=caption)
 

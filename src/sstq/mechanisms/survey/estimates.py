@@ -212,6 +212,12 @@ class SurveyEstimate(Estimate):
             raise KeyError(f"name must be one of {', '.join(self.results)}, got {name!r}")
         return self.results[name]
 
+    def table(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """Return tidy rows: question, item, estimate, stderr, low, high."""
+        columns = ("question", "item", "estimate", "stderr", "low", "high")
+        rows = [(name, *row) for name, result in self.results.items() for row in result.rows(level)]
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a tidy pandas DataFrame: question, item, estimate, stderr, low, high. Needs ``pip install pandas``.
 
@@ -221,8 +227,7 @@ class SurveyEstimate(Estimate):
             pandas = import_module("pandas")
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        rows = [(name, *row) for name, result in self.results.items() for row in result.rows(level)]
-        return pandas.DataFrame(rows, columns=["question", "item", "estimate", "stderr", "low", "high"])
+        return pandas.DataFrame(self.table(level))
 
     def plot(self, *, level: float = 0.95, **_: Any) -> Any:
         """Draw one panel per question, with intervals; returns the Matplotlib figure. Needs the extra [plots]."""
