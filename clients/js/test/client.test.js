@@ -174,6 +174,18 @@ test("refused: another key than the pinned one, and more ε than the client allo
     await assert.rejects(Client.open("steps", QUICK), refused("argument", /url must be/));
   }));
 
+test("refused: a document that names the pinned key and is signed by another of its keys", async () => {
+  const other = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"; // the first of RFC 8032
+  await withCollector(
+    async (url) => {
+      await assert.rejects(Client.open(url, { ...QUICK, pinnedKey: other }), refused("signature", /somebody changed it/));
+      assert.equal((await Client.open(url, { ...QUICK, pinnedKey: publicKey })).campaign.key, publicKey);
+      assert.equal((await Client.open(url, QUICK)).campaign.key, publicKey);
+    },
+    members({ keys: [publicKey, other] }),
+  );
+});
+
 test("nothing is spent or sent before the campaign opens and after it closes", () =>
   inFolder(async (folder) => {
     const ledger = await Ledger.open(join(folder, "ledger"), { epsilon: 10 });
@@ -228,6 +240,10 @@ test("a ledger adds up exactly and cannot be overspent by processes that race", 
     // Three times the double 0.1 is more than the double 0.3.
     await assert.rejects(tenths.spend(0.1, "c"), refused("ledger", /more than is left/));
     await tenths.spend(0.09999999999999998, "c");
+    // Ten times the double 0.1 is more than 1, although nine of them, added up in doubles, leave 0.1 and more.
+    const whole = await Ledger.open(join(folder, "whole"), { epsilon: 1 });
+    for (let i = 0; i < 9; i++) await whole.spend(0.1, `${i}`);
+    await assert.rejects(whole.spend(0.1, "9"), refused("ledger", /more than is left/));
 
     await Ledger.open(path, { epsilon: 10, cap: 1 });
     const program = `import { Ledger } from "${module}";

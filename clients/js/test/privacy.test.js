@@ -125,18 +125,50 @@ test("e^ε is bounded from below, to 80 digits", () => {
 test("no draw with a larger budget than it says is accepted", () => {
   for (const [name, json] of stated) {
     new Mechanism(json);
-    // The library's integers are the largest that are private.
-    for (const member of ["threshold", "share_threshold"].filter((each) => each in json)) {
-      const more = { ...json, [member]: String(BigInt(json[member]) + 2n ** 20n) };
+    // The library's integers are the largest that are private: one more is too much.
+    for (const step of [1n, 2n ** 20n]) {
+      for (const member of ["threshold", "share_threshold"].filter((each) => each in json)) {
+        const more = { ...json, [member]: String(BigInt(json[member]) + step) };
+        assert.throws(() => new Mechanism(more), { code: "mechanism", message: /is not .*-LDP/ }, name);
+      }
+      if (json.mechanism !== "sstq") continue;
+      const codes = BigInt(2 ** json.bits - 1);
+      const more = { ...json, own: String(BigInt(json.own) + codes * step), other: String(BigInt(json.other) - step) };
       assert.throws(() => new Mechanism(more), { code: "mechanism", message: /is not .*-LDP/ }, name);
     }
     if (json.mechanism !== "sstq") continue;
-    const step = 2n ** 20n, codes = BigInt(2 ** json.bits - 1);
-    const more = { ...json, own: String(BigInt(json.own) + codes * step), other: String(BigInt(json.other) - step) };
-    assert.throws(() => new Mechanism(more), { code: "mechanism", message: /is not .*-LDP/ }, name);
     const unbalanced = { ...json, own: String(BigInt(json.own) - 1n) };
     assert.throws(() => new Mechanism(unbalanced), { code: "mechanism", message: /own must be/ }, name);
   }
+});
+
+test("the draws of a survey sum to all words", () => {
+  for (const [name, json] of surveys.filter(([, { draws }]) => draws))
+    for (const step of [1n, -1n]) {
+      const draws = [...json.draws.slice(0, -1), String(BigInt(json.draws.at(-1)) + step)];
+      assert.throws(() => new Mechanism({ ...json, draws }), { code: "mechanism", message: /sum to 2\^62/ }, name);
+    }
+});
+
+test("what is no group or category is a uniform one, by a word of its own", () => {
+  const grouped = stated.find(([, { mechanism }]) => mechanism === "groupunit")[1];
+  const categories = surveys.find(([, { mechanism }]) => mechanism === "frequencies")[1];
+  const original = crypto.getRandomValues, words = new BigUint64Array(random(4));
+  for (const [json, none, encoded, count] of [
+    [grouped, [Array(grouped.dim).fill(1), grouped.groups], (own) => [Array(grouped.dim).fill(0), own], grouped.groups],
+    [categories, [categories.categories], (own) => [own, undefined], categories.categories],
+  ])
+    for (let own = 0; own < Math.min(count, 50); own++) {
+      const mechanism = new Mechanism(json), drawn = words.slice(0, mechanism.wordsEach);
+      const chooser = (2n ** 64n * BigInt(own)) / BigInt(count) + 1n; // the first words of this one
+      const given = [[chooser], drawn];
+      crypto.getRandomValues = (array) => (array.set(given.shift()), array);
+      try {
+        assert.deepEqual(mechanism.answer(...none), mechanism.encodeWithWords(...encoded(own), drawn));
+      } finally {
+        crypto.getRandomValues = original;
+      }
+    }
 });
 
 test("every message takes the same number of fresh words, from the system", () => {
