@@ -307,6 +307,9 @@ def test_no_private_value_is_refused(library, name, seed):
         for group in (3, 2**32 - 1):
             assert encoder.encode(np.ones(4, np.float32), words, group=group) == encoder.encode(zero, words, drawn)
         assert len(set(encoder.asked)) == 2
+        # The vector of an unknown group is never looked at, whatever is drawn.
+        for words in np.random.default_rng(seed).integers(1 << 64, size=(50, 4), dtype=np.uint64):
+            assert encoder.encode(np.ones(4, np.float32), words, 3) == encoder.encode(-np.ones(4, np.float32), words, 3)
 
 
 DRIVER = """

@@ -151,9 +151,10 @@ test("the draws of a survey sum to all words", () => {
 });
 
 test("what is no group or category is a uniform one, by a word of its own", () => {
-  const grouped = stated.find(([, { mechanism }]) => mechanism === "groupunit")[1];
+  const grouped = stated.find(([, { groups, blocks }]) => groups > 1 && blocks === groups)[1];
   const categories = surveys.find(([, { mechanism }]) => mechanism === "frequencies")[1];
-  const original = crypto.getRandomValues, words = new BigUint64Array(random(4));
+  const original = crypto.getRandomValues, words = random(4);
+  words[1] = 0n; // inside, so that the message is of the own block or set
   for (const [json, none, encoded, count] of [
     [grouped, [Array(grouped.dim).fill(1), grouped.groups], (own) => [Array(grouped.dim).fill(0), own], grouped.groups],
     [categories, [categories.categories], (own) => [own, undefined], categories.categories],
