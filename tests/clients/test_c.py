@@ -306,6 +306,8 @@ def test_no_private_value_is_refused(library, name, seed):
         drawn = int(streams.multiply_shift(words[:1], 3)[0])
         for group in (3, 2**32 - 1):
             assert encoder.encode(np.ones(4, np.float32), words, group=group) == encoder.encode(zero, words, drawn)
+        # Every message asks for the same bytes, whatever its group is.
+        assert encoder.asked == encoder.asked[:2] * (len(encoder.asked) // 2)
         assert len(set(encoder.asked)) == 2
         # The vector of an unknown group is never looked at, whatever is drawn.
         for words in np.random.default_rng(seed).integers(1 << 64, size=(50, 4), dtype=np.uint64):
