@@ -8,7 +8,7 @@ import pytest
 from sstq.accounting import Ledger, RoundAlreadySpent
 from sstq.learning import FourierFeatures, GradientHistograms, Question, encode
 from sstq.learning.features import Columns
-from sstq.learning.moments import error_vectors, errors_of, moment_dim, moment_rows, symmetric, symmetric_vectors
+from sstq.learning.moments import error_vectors, explained, moment_dim, moment_rows, symmetric, symmetric_vectors
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 
 
@@ -225,8 +225,18 @@ def test_squared_errors_give_the_share_explained(seed):
     rows, targets = rng.uniform(-0.4, 0.4, (500, 2)), rng.uniform(-0.4, 0.4, 500)
     vectors = error_vectors(moment_rows(rows, targets, (1.0, 0.0, 1.0)), np.array([[0.5, 0.2]]), np.array([0.1]))
     assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-12
-    r2, stderr = errors_of(vectors.mean(axis=0), np.zeros(2))
+    r2, stderr, low, high = explained(vectors.mean(axis=0), np.zeros(2))
     left = targets - rows @ [0.5, 0.2] - 0.1
     assert r2 == pytest.approx(1 - np.mean(left**2) / np.mean(targets**2))
     assert stderr == 0
-    assert np.isnan(errors_of(vectors.mean(axis=0), np.ones(2))).all()
+    assert low == pytest.approx(r2)
+    assert high == pytest.approx(r2)
+    assert np.isnan(explained(vectors.mean(axis=0), np.ones(2))[:2]).all()
+    # The ends are where left − ratio·whole is 1.96 errors from zero, and the lower one is the farther.
+    left, whole = (1 + np.sqrt(2) * vectors.mean(axis=0)) / 2
+    error = whole / 4
+    found = explained(vectors.mean(axis=0), np.full(2, error * np.sqrt(2)))
+    for end in found[2:]:
+        ratio = 1 - end
+        assert (left - ratio * whole) ** 2 == pytest.approx(1.96**2 * (1 + ratio**2) * error**2)
+    assert found.value - found.low > 1.2 * (found.high - found.value)

@@ -22,13 +22,23 @@ from sstq.learning.directions import Basis, energy_profile, fixed_basis, public_
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
 from sstq.learning.features import FeatureMap, Floats, apply_features, scaled_columns, unit_rows
 from sstq.learning.questions import Question
-from sstq.learning.report import LearningReport, accuracy_by_class, judged_forms
+from sstq.learning.report import (
+    LearningReport,
+    RightShare,
+    accuracy_by_class,
+    judged_forms,
+    predicted_accuracy,
+    right_share,
+    used_ranges,
+)
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
 
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
 _CENTRE_PEOPLE, _PILOT_PEOPLE = 0.15, 0.1
+# Of the people who judge: those who choose the form, who tell its accuracy, and who tell that of every class.
+_JUDGES = {"check": 0.25, "accuracy": 0.25, "classes": 0.5}
 # The directions at which the noise of a message is predicted; it hardly depends on them.
 _USUAL_DIRECTIONS = 32
 # The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
@@ -57,8 +67,9 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             None if there are none.
         classes: all labels, which are public; None takes those of `fit`, in simulation.
         blocks: the blocks of `GroupUnit`; by default those of least error. 1 is FrameUnit on the ball.
-        check_people: the share of people who judge the classifier; with 0 no accuracy is predicted. Half of them choose
-            between two forms of the discriminant, half report the accuracy by class.
+        check_people: the share of people who judge the classifier; with 0 no accuracy is predicted. A quarter of them
+            choose between two forms of the discriminant, a quarter say whether the chosen one is right, and half report
+            the accuracy by class.
         random_state: None for the operating system's randomness; a seed makes a simulation reproducible.
 
     Attributes:
@@ -145,11 +156,12 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
         check_number("check_people", self.check_people, 0, 0.5)
         self._begin_features(columns)
-        first, last = ["centre"] * (self.public is None), ["check", "classes"] * bool(self.check_people)
+        first, last = ["centre"] * (self.public is None), [*_JUDGES] * bool(self.check_people)
         self._cohorts, self._asked = [*first, "pilot", "main", *last], None
         self._basis: Basis | None = None
         self._sharpness = 1.0
         self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
+        self._right: list[RightShare] = []
         self._report = LearningReport(self.epsilon, self.delta if shuffled else 0.0)
 
     def _begin_features(self, columns: int | None) -> None:
@@ -169,11 +181,12 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
         Examples:
             >>> PrivateClassifier(public=[[0.0]], classes=[0, 1]).cohort_sizes(59_000)
-            {'pilot': 5900, 'main': 50150, 'check': 1475, 'classes': 1475}
+            {'pilot': 5900, 'main': 50150, 'check': 738, 'accuracy': 738, 'classes': 1474}
         """
         self._begin_once()
-        clients, judges = check_argument("clients", clients), self.check_people / 2
-        shares = {"centre": _CENTRE_PEOPLE, "pilot": _PILOT_PEOPLE, "main": 0.0, "check": judges, "classes": judges}
+        clients = check_argument("clients", clients)
+        shares = {"centre": _CENTRE_PEOPLE, "pilot": _PILOT_PEOPLE, "main": 0.0}
+        shares |= {cohort: part * self.check_people for cohort, part in _JUDGES.items()}
         sizes = {cohort: max(1, round(shares[cohort] * clients)) for cohort in self._cohorts}
         sizes["main"] += clients - sum(sizes.values())
         if sizes["main"] < 1:
@@ -195,8 +208,11 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         if cohort == "check":
             forms = [(form.coef, form.intercept) for form in self._discriminants.values()]
             return replace(self._main, kind="check", mechanism=self._outcomes(2 ** len(forms), people), scores=forms)
+        scores = [(self.coef_, self.intercept_)]
+        if cohort == "accuracy":
+            return replace(self._main, kind="check", mechanism=self._outcomes(2, people), scores=scores)
         mechanism = self._outcomes(2 * len(self.classes_), people)
-        return replace(self._main, kind="recall", mechanism=mechanism, scores=[(self.coef_, self.intercept_)])
+        return replace(self._main, kind="recall", mechanism=mechanism, scores=scores)
 
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
         features, groups = self._map, len(self.classes_)
@@ -250,6 +266,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         facts: dict[str, Any] = {}
         if cohort == "centre":
             self._basis = fixed_basis(self._map, estimate.value)
+            if self.bounds is not None:
+                facts = {"range_used": used_ranges(estimate)}
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, estimate)
         elif cohort == "main":
@@ -257,9 +275,13 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             facts = self._discriminate(self._class_sums(question, estimate))
         elif cohort == "check":
             facts = judged_forms(estimate, list(self._discriminants))
-            self._sharpness = self._discriminants[facts["form"]].sharpness(facts["predicted_accuracy"])
         else:
-            facts = {"by_class": accuracy_by_class(estimate, self.classes_.tolist())}
+            # The people who chose the form predict nothing: of two forms the one that came out better is flattered.
+            self._right.append(right_share(estimate))
+            facts = predicted_accuracy(self._right)
+            self._sharpness = self._discriminants[known.form].sharpness(facts["predicted_accuracy"])
+            if cohort == "classes":
+                facts["by_class"] = accuracy_by_class(estimate, self.classes_.tolist())
         self._report = replace(
             known,
             local_epsilon=max(known.local_epsilon, question.mechanism.bundle_epsilon),

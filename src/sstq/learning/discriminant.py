@@ -52,8 +52,13 @@ class ClassSums:
 
 
 def shrunk_shares(estimate: GroupEstimate) -> Floats:
-    """Shrink the shares of the classes towards equal shares according to their noise, on the simplex."""
+    """Shrink the shares of the classes towards equal shares according to their noise, on the simplex.
+
+    They are equal if of few people nobody told the share.
+    """
     equal = 1 / len(estimate.shares)
+    if np.isnan(estimate.shares).any():
+        return np.full(len(estimate.shares), equal)
     apart = estimate.shares - equal
     spread, noise = float(np.sum(apart**2)), float(np.sum(estimate.shares_stderr**2))
     kept = max(0.0, 1 - noise / spread) if spread else 0.0

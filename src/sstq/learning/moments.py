@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from sstq.learning.features import Floats
 
+_REACH = 1.96  # normal, for 95 %
 Bounds = tuple[float, float, float]
 """The bound of the norm of the features; the middle of the target's range, and half its length."""
 
@@ -49,10 +51,27 @@ def error_vectors(rows: Floats, coef: Floats, intercept: Floats) -> Floats:
     return (2 * squares - 1) / math.sqrt(2)
 
 
-def errors_of(vector: Floats, stderr: Floats) -> tuple[float, float]:
-    """The share of the squared targets that is explained (R²) and its standard error, to first order."""
+class Explained(NamedTuple):
+    """R², its standard error to first order, and the ends of its 95 % interval."""
+
+    value: float
+    stderr: float
+    low: float
+    high: float
+
+
+def explained(vector: Floats, stderr: Floats) -> Explained:
+    """The share of the squared targets that is explained (R²); nan where these are not clearly above zero.
+
+    A ratio r of what is left and the whole is in the interval if left − r·whole is within 1.96 standard errors of zero
+    (Fieller): around a whole that is hardly known, symmetrical errors would be too short on one side.
+    """
     left, whole = (1 + math.sqrt(2) * vector) / 2
-    left_error, whole_error = stderr / math.sqrt(2)
-    if whole <= 2 * whole_error:
-        return math.nan, math.nan
-    return 1 - left / whole, math.hypot(left_error, left / whole * whole_error) / whole
+    left2, whole2 = stderr**2 / 2
+    bounded = whole**2 - _REACH**2 * whole2
+    if not (whole > 0 and bounded > 0):
+        return Explained(math.nan, math.nan, -math.inf, 1.0)
+    root = math.sqrt(max((left * whole) ** 2 - bounded * (left**2 - _REACH**2 * left2), 0.0))
+    ratio = left / whole
+    error = math.sqrt(left2 + ratio**2 * whole2) / whole
+    return Explained(1 - ratio, error, *(1 - (left * whole + sign * root) / bounded for sign in (1, -1)))

@@ -16,7 +16,7 @@ from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_number
 from sstq.learning.cohorts import CohortEstimator, generator_of
 from sstq.learning.features import Floats, apply_features, scaled_columns
-from sstq.learning.moments import errors_of, moment_dim, symmetric
+from sstq.learning.moments import explained, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
 from sstq.mechanisms import FrameUnit
 
@@ -48,7 +48,9 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         ridge_: the ridge that was added, for columns in units of 1.2·√d times their spread; longer rows are clipped.
         people_: the number of people who answered.
         message_bits_: the bits per message.
-        r2_, r2_stderr_: R² as the people who checked reported it, and its standard error; nan before they did.
+        r2_, r2_stderr_: R² as the people who checked reported it, of targets within 2.5 standard deviations of their
+            mean, and its standard error; nan before they did. Of heavy tails it is another R² than that of all targets.
+        r2_interval_: the ends of its 95 % interval, which is not symmetrical where few people checked.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -134,6 +136,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         self.intercept_ = float(middle + half * solution[-1] - self.coef_ @ self._map.centre)
         self.people_, self.message_bits_ = people, mechanism.message_bits
         self.r2_ = self.r2_stderr_ = math.nan
+        self.r2_interval_ = (-math.inf, 1.0)
         # Noise may leave nothing of the variance; a target's spread is rarely below a twentieth of its range.
         mean = float(np.clip(along[-1], -1, 1))
         spread = _JUDGED_SPREADS * math.sqrt(max(matrix[-1, -1] - mean**2, 0.01))
@@ -143,11 +146,13 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         self._judged = Question("errors", any_two, features=self._map, bounds=bounds, scores=scores)
 
     def _judge(self, estimate: Estimate) -> None:
-        self.r2_, self.r2_stderr_ = errors_of(estimate.value, estimate.stderr)
+        self.r2_, self.r2_stderr_, *ends = explained(estimate.value, estimate.stderr)
+        self.r2_interval_ = (ends[0], min(ends[1], 1.0))
         self.people_ += round(estimate.people)
-        if not self.r2_ - 2 * self.r2_stderr_ > 0:
-            known = math.isfinite(self.r2_)
-            measured = f"R² = {self.r2_:.2f} ± {self.r2_stderr_:.2f}" if known else "too few people checked to tell R²,"
+        if not self.r2_interval_[0] > 0:
+            measured = "too few people checked to tell R²,"
+            if math.isfinite(self.r2_):
+                measured = f"R² = {self.r2_:.2f}, between {ends[0]:.2f} and {self.r2_interval_[1]:.2f},"
             warnings.warn(
                 f"this regression is not shown to be better than the mean: {measured} at a total ε of {self.epsilon:g} "
                 f"and {self.people_:,} people; ask more people, send fewer features or pass a larger epsilon",

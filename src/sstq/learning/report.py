@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from sstq.aggregation import Estimate
 from sstq.learning.discriminant import Form
 from sstq.mechanisms.frequencies import FrequencyEstimate
 
+# A column that uses less of its range is told of, by name up to so many.
+_NARROW, _LISTED = 0.25, 6
 # A class whose share is below this many standard errors has no accuracy of its own.
 _LEAST_SHARE_ERRORS = 2.0
 
@@ -33,10 +34,13 @@ class LearningReport:
         majority: the share of the most frequent class, as learned: what guessing it gets right.
         form: the form of the discriminant that is used: "regression" until people have judged, "nearest" without
             public examples.
-        predicted_accuracy: the accuracy that the check cohort reported privately; nan if nobody was asked.
-        accuracy_stderr: its standard error, widened so that 95 % intervals of all forms hold at once.
-        accuracies: the reported accuracy of every form.
+        predicted_accuracy: the accuracy of the chosen form, as people reported it privately who did not choose it; nan
+            if nobody was asked.
+        accuracy_stderr: its standard error.
+        accuracies: the accuracy of every form, from the people who chose. The largest is too large on average.
         by_class: the accuracy of every class and its standard error; nan for classes too rare to tell.
+        range_used: of columns with bounds and without public examples, at most how much of its range each column uses,
+            from the answers of the first cohort; less than a quarter costs accuracy at every ε.
         true_accuracy: the accuracy on labelled examples given to `report`, in simulations.
         true_stderr: its standard error, which is that of so many examples.
     """
@@ -53,6 +57,7 @@ class LearningReport:
     accuracy_stderr: float = math.nan
     accuracies: dict[Form, float] = field(default_factory=dict)
     by_class: dict[Any, tuple[float, float]] = field(default_factory=dict)
+    range_used: tuple[float, ...] = ()
     true_accuracy: float = math.nan
     true_stderr: float = math.nan
 
@@ -83,6 +88,13 @@ class LearningReport:
             parts.append(_percent(*self.balanced_accuracy, "balanced over classes"))
         if not math.isnan(self.true_accuracy):
             parts.append(_percent(self.true_accuracy, self.true_stderr, "true"))
+        narrow = [str(column) for column, used in enumerate(self.range_used) if used < _NARROW]
+        if narrow:
+            listed = ", ".join(narrow[:_LISTED]) + ", …" * (len(narrow) > _LISTED)
+            parts.append(
+                f"{len(narrow)} of {len(self.range_used)} columns use less than {100 * _NARROW:.0f} % of their bounds "
+                f"(columns {listed}), which costs accuracy at every ε: pass tighter bounds that are public knowledge"
+            )
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
         return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
 
@@ -91,20 +103,61 @@ def _percent(value: float, stderr: float, of: str) -> str:
     return f"{100 * value:.1f} ± {100 * stderr:.1f} % {of}" if math.isfinite(stderr) else "unknown: too few people"
 
 
+class RightShare(NamedTuple):
+    """How many people a classifier is right about, its standard error, and the weight beside another such share."""
+
+    share: float
+    stderr: float
+    weight: float
+
+
 def judged_forms(estimate: FrequencyEstimate, forms: Sequence[Form]) -> dict[str, Any]:
     """The accuracy of every form, and the best one, from how often which of them were right."""
     outcomes = np.arange(2 ** len(forms))
     right = {form: (outcomes >> place & 1) == 1 for place, form in enumerate(forms)}
     accuracies = {form: min(max(float(estimate.value[hits].sum()), 0.0), 1.0) for form, hits in right.items()}
-    best = max(accuracies, key=lambda form: accuracies[form])
-    normal = NormalDist()
-    widened = normal.inv_cdf(1 - 0.025 / len(forms)) / normal.inv_cdf(1 - 0.025)
-    return {
-        "form": best,
-        "predicted_accuracy": accuracies[best],
-        "accuracy_stderr": widened * _sum_error(estimate, right[best]),
-        "accuracies": accuracies,
-    }
+    return {"form": max(accuracies, key=lambda form: accuracies[form]), "accuracies": accuracies}
+
+
+def right_share(estimate: FrequencyEstimate) -> RightShare:
+    """The share of people for whom the chosen classifier is right: every second outcome, of whichever class."""
+    right = np.arange(len(estimate.value)) % 2 == 1
+    # The weight is by the law alone: a measured error would make smaller shares count for more or for less.
+    # A set of so many categories holds half of them, as if drawn without replacement.
+    categories = len(estimate.value)
+    size = estimate.own + (categories - 1) * estimate.other
+    variance = size * (categories - size) / (4 * (categories - 1) * (estimate.own - estimate.other) ** 2)
+    return RightShare(float(estimate.value[right].sum()), _sum_error(estimate, right), estimate.count / variance)
+
+
+def predicted_accuracy(told: Sequence[RightShare]) -> dict[str, Any]:
+    """The accuracy from all cohorts that told it, with its standard error."""
+    weights = np.array([each.weight for each in told])
+    weights = weights / weights.sum()
+    share = float(weights @ [each.share for each in told])
+    error = float(np.linalg.norm(weights * [each.stderr for each in told]))
+    return {"predicted_accuracy": min(max(share, 0.0), 1.0), "accuracy_stderr": error}
+
+
+def used_ranges(centre: Estimate) -> tuple[float, ...]:
+    """At most how much of its range each column uses, from the mean of unit features (`Columns`).
+
+    The constant, the last feature, tells how long rows are, and with it the mean of every column between its ends: a
+    column of numbers ≥ its low end uses about twice the distance of its mean from it. What the features' squared length
+    has beyond that of their mean is the variance of all columns together, so of each at most. Both leave two standard
+    errors.
+    """
+    *columns, constant = centre.value
+    *errors, _ = centre.stderr
+    if not constant > 2 * centre.stderr[-1]:
+        return (1.0,) * len(columns)
+    # A unit of spread is that of numbers drawn evenly between the ends, half a range over √3; the constant is √D.
+    scale = math.sqrt(len(columns)) / constant
+    means = np.maximum(np.abs(columns) - 2 * np.array(errors), 0.0) * scale / math.sqrt(3)
+    length2, noise2 = float(centre.value @ centre.value), float(centre.stderr @ centre.stderr)
+    varying = 1 - length2 + noise2 + 4 * math.sqrt(length2) * float(np.max(centre.stderr))
+    together = math.sqrt(max(varying, 0.0)) * scale
+    return tuple(float(min(max(0.0, 1 - mean), together, 1.0)) for mean in means)
 
 
 def accuracy_by_class(estimate: Estimate, classes: Sequence[Any]) -> dict[Any, tuple[float, float]]:
