@@ -54,7 +54,7 @@ def test_plans_consider_installed_mechanisms(installed, tmp_path):
 from sstq.planning.candidates import _of_packages
 found = _of_packages(3, 2.0, 1000, 8)
 assert [one.name for one in found] == ["coordinate-sign"], found
-assert found[0].mse == found[0].build().typical_error().variance / 1000
+assert found[0].error.variance == found[0].build().typical_error().variance / 1000
 assert not _of_packages(3, 2.0, 1000, 2)
 """
     subprocess.run([sys.executable, "-c", program], env=installed, check=True)

@@ -20,6 +20,8 @@ from sstq.cli.common import (
 from sstq.cli.terminal import note, show_facts, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sstq import Mechanism
 
 
@@ -58,7 +60,9 @@ def spec(
     if mechanism == "survey":
         raise WrongUsage("a survey has a schema: sstq survey init people.csv --epsilon 2")
     given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
-    if mechanism != "frequencies" or dim is not None or clip != 1.0:  # it has no vectors
+    with check_usage():
+        takes_vectors = mechanism is None or "dim" in taken_by(mechanism)
+    if takes_vectors or dim is not None or clip != 1.0:
         given |= {"dim": dim, "clip": clip}
         if dim is None:
             raise WrongUsage("pass --dim, the length of the vectors")
@@ -107,13 +111,20 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) 
     return chosen.mechanism
 
 
-def _named(name: str, clients: int | None, options: dict[str, Any]) -> "Mechanism":
-    """Return the mechanism with this name; print which frames are assumed if their number is not given."""
+def taken_by(name: str) -> "Mapping[str, Any]":
+    """The options of the mechanism with this name."""
     import inspect
 
-    from sstq.mechanisms import mechanism, mechanism_class
+    from sstq.mechanisms import mechanism_class
 
-    if clients is not None and "clients" in inspect.signature(mechanism_class(name)).parameters:
+    return inspect.signature(mechanism_class(name)).parameters
+
+
+def _named(name: str, clients: int | None, options: dict[str, Any]) -> "Mechanism":
+    """Return the mechanism with this name; print which frames are assumed if their number is not given."""
+    from sstq.mechanisms import mechanism
+
+    if clients is not None and "clients" in taken_by(name):
         options = {**options, "clients": clients}
     elif name == "frameunit" and "frames" not in options:
         note("no --clients: one frame is assumed; pass --clients N or --set frames=G for more")
