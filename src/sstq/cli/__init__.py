@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sstq.cli import audit, campaign, survey
+from sstq.cli import audit, campaign, study, survey
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.clip import clip
@@ -143,7 +143,7 @@ app = _group(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module, _panel in ((survey, "Plan"), (campaign, "Serve"), (audit, "Check")):
+for _module, _panel in ((survey, "Plan"), (study, "Collect"), (campaign, "Serve"), (audit, "Check")):
     _name = _module.__name__.rpartition(".")[2]
     app.add_typer(_group(_module.HELP, {None: _module.COMMANDS}), name=_name, rich_help_panel=_panel)
 

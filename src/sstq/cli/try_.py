@@ -14,6 +14,7 @@ def try_(
     clip: Annotated[float | None, option("Scale longer vectors down to this norm.")] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
+    words: Annotated[str | None, option("Find the frequent strings of this column instead.", metavar="COLUMN")] = None,
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
@@ -22,7 +23,12 @@ def try_(
     Example: sstq try people.csv --epsilon 3 --bounds bounds.json
 
     Example: sstq try people.csv --epsilon 3 --columns age,bmi --clip 120
+
+    Example: sstq try people.csv --epsilon 3 --words city
     """
+    if words is not None:
+        _try_words(vectors, epsilon, words)
+        return
     import numpy as np
 
     from sstq.inputs.vector_tables import VectorColumns, open_vectors
@@ -52,3 +58,23 @@ def try_(
     )
     if trial.estimate.note:
         note(trial.estimate.note)
+
+
+def _try_words(table: Path, epsilon: float, column: str) -> None:
+    """Find the strings that many people hold, and compare their shares with the true ones."""
+    from collections import Counter
+
+    from sstq.cli.study import read_texts
+    from sstq.studies import Words
+
+    texts = read_texts(table, column)
+    study = Words(epsilon)
+    plan = study.plan(len(texts))
+    if not plan.works:
+        raise ValueError(f"the study cannot work: {plan.problem}")
+    found = study.simulate(texts)
+    held = Counter(map(study.spelling.normalised, texts))
+    cells = zip(found.words, found.shares, found.stderr, strict=True)
+    rows = [(word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}") for word, share, error in cells]
+    show_table(f"words, ε = {epsilon:g}: {len(texts):,} people", ("string", "share", "±", "true"), rows, caption="")
+    note(f"{plan.of}: {plan.error:.2%}; {max(0.0, found.others[0]):.0%} of the people hold others")

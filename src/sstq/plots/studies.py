@@ -21,7 +21,9 @@ def draw_words(result: Any, level: float, most: int) -> Any:
     axes.set_xlabel("share of the people in %")
     left = len(result.words) - len(words)
     more = f", {left} more not shown" if left else ""
-    title = f"{result.people:,} people, total ε = {result.epsilon:g}; others {100 * result.others[0]:.0f} %{more}"
+    title = (
+        f"{result.people:,} people, total ε = {result.epsilon:g}; others {100 * max(0.0, result.others[0]):.0f} %{more}"
+    )
     axes.set_title(title, fontsize=10)
     tidy(axes)
     return figure

@@ -81,7 +81,7 @@ class ColumnsQuestion(Question):
         is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         if not is_number or not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
             return None
-        place = int(np.searchsorted(edges, float(value), side="right")) - 1  # type: ignore[arg-type]
+        place = int(np.searchsorted(edges, np.float64(value), side="right")) - 1
         return min(max(place, 0), len(edges) - 2) + 0.5
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sstq.mechanisms.survey.questions import NO_ANSWER
-from sstq.studies.results import Floats, frame
+from sstq.studies.results import Floats, Tabular
 from sstq.studies.smoothing import Smoothed, smooth
 
 _JUMP_WINDOW = 3
@@ -60,7 +60,7 @@ class Curve:
     @property
     def changed(self) -> str:
         """When the curve jumped, such as “changed at week 23 (99 %)”; empty if that is not likely (95 %)."""
-        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW), "same")
+        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW))[_JUMP_WINDOW // 2 :][: len(self.raw)]
         place = int(np.argmax(near))
         likely = float(near[place])
         first = max(0, place - 1)
@@ -79,7 +79,7 @@ class Curve:
 
 
 @dataclass(frozen=True, repr=False)
-class PanelResult:
+class PanelResult(Tabular):
     """Curves over time, for a total ε per person.
 
     Attributes:
@@ -140,8 +140,8 @@ class PanelResult:
             raise KeyError(f"item of {question!r} must be one of {known}, got {item!r}")
         return self.curves[name]
 
-    def to_frame(self, level: float = 0.95) -> Any:
-        """Return a tidy pandas DataFrame: question, item, period, raw, raw_stderr, value, stderr, low, high."""
+    def columns(self, level: float = 0.95) -> dict[str, Any]:
+        """All curves one below the other: the estimates of periods, the smoothed curves and their bands."""
         columns: dict[str, Any] = {}
         for name in ("question", "item"):
             columns[name] = [getattr(curve, name) for curve in self.curves.values() for _ in self.people]
@@ -150,7 +150,7 @@ class PanelResult:
         for name in ("raw", "raw_stderr", "value", "stderr"):
             columns[name] = np.concatenate([getattr(curve, name) for curve in self.curves.values()])
         columns["low"], columns["high"] = (np.concatenate(ends) for ends in zip(*bands, strict=True))
-        return frame(columns)
+        return columns
 
     def plot(self, question: str = "", *, items: Sequence[Any] = (), level: float = 0.95, truth: Any = None) -> Any:
         """Draw curves of a question, raw and smoothed, with their bands; returns the Matplotlib figure.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,17 +17,24 @@ from sstq.aggregation import Estimate, Region
 Floats = NDArray[np.float64]
 
 
-def frame(columns: dict[str, Any]) -> Any:
-    """Return a pandas DataFrame."""
-    try:
-        pandas = import_module("pandas")
-    except ImportError as error:
-        raise ImportError("to_frame needs pandas: pip install pandas") from error
-    return pandas.DataFrame(columns)
+class Tabular(ABC):
+    """A result with a table."""
+
+    @abstractmethod
+    def columns(self, level: float = 0.95) -> dict[str, Any]:
+        """Return the columns of the table by name, with intervals of this level."""
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Return the table as a pandas DataFrame. Needs ``pip install pandas``."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        return pandas.DataFrame(self.columns(level))
 
 
 @dataclass(frozen=True, repr=False)
-class WordsResult:
+class WordsResult(Tabular):
     """The strings that were found, the most frequent first.
 
     Attributes:
@@ -82,10 +90,10 @@ class WordsResult:
         words = tuple(kept[place] for place in order)
         return cls(words, shares[order], stderr[order], left, int(people.sum()), epsilon, false_share)
 
-    def to_frame(self, level: float = 0.95) -> Any:
-        """Return a pandas DataFrame: word, share, stderr, and the ends of an interval of this level for each share."""
+    def columns(self, level: float = 0.95) -> dict[str, Any]:
+        """The strings with their shares, errors and intervals."""
         low, high = self.interval(level)
-        return frame({"word": self.words, "share": self.shares, "stderr": self.stderr, "low": low, "high": high})
+        return {"word": self.words, "share": self.shares, "stderr": self.stderr, "low": low, "high": high}
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of intervals that contain the shares of all strings listed at once (Šidák)."""
@@ -131,7 +139,7 @@ def _found(chance: Floats, group: NDArray[np.int64], tested: Sequence[int], fals
 
 
 @dataclass(frozen=True, repr=False)
-class RangeResult:
+class RangeResult(Tabular):
     """A mean of vectors whose range nobody knew.
 
     Attributes:
@@ -169,10 +177,10 @@ class RangeResult:
         noise = self.estimate.region(level)
         return Region(level, noise.radius + self.bias, noise.half_width + self.bias)
 
-    def to_frame(self, level: float = 0.95) -> Any:
-        """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`)."""
+    def columns(self, level: float = 0.95) -> dict[str, Any]:
+        """The mean of every coordinate, its error and the half_width of `region(level)`."""
         half_width = self.region(level).half_width
-        return frame({"mean": self.mean, "stderr": self.estimate.stderr, "half_width": half_width})
+        return {"mean": self.mean, "stderr": self.estimate.stderr, "half_width": half_width}
 
     def plot(self, *, level: float = 0.95) -> Any:
         """Draw every coordinate with its interval; returns the Matplotlib figure."""
@@ -182,7 +190,7 @@ class RangeResult:
 
 
 @dataclass(frozen=True)
-class BoundsResult:
+class BoundsResult(Tabular):
     """Bounds of columns that nobody knew.
 
     Attributes:
@@ -199,11 +207,11 @@ class BoundsResult:
     people: int
     epsilon: float
 
-    def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a row per column: column, low, high, beyond and its stderr."""
+    def columns(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (there are no intervals)
+        """The bounds, with the share of people beyond and its error."""
         low, high = zip(*self.bounds.values(), strict=True)
         left = {"beyond": list(self.beyond.values()), "stderr": list(self.stderr.values())}
-        return frame({"column": list(self.bounds), "low": low, "high": high} | left)
+        return {"column": list(self.bounds), "low": low, "high": high} | left
 
     def plot(self) -> Any:
         """Draw the bounds of every column on one scale per column; returns the Matplotlib figure."""

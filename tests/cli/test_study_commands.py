@@ -1,0 +1,102 @@
+"""`sstq study`: the state in one file, from a new study to its result; and `sstq try --words`."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import sstq
+
+from .test_cli import run
+
+DRINKS = ["Tea"] * 500 + ["coffee"] * 400 + [""] * 60 + ['"'] * 40
+
+
+def people(path, values, name="drink"):
+    path.write_text("".join(f"{value}\n" for value in [name, *values]))
+    return path
+
+
+def round_of(folder, state, values, number, *options):
+    """One cohort: question, answer and learn."""
+    asked, messages = folder / f"q{number}.json", folder / f"m{number}.sstq"
+    run("study", "question", state, "--people", 1000, "--output", asked)
+    run("study", "answer", asked, values, "--most-epsilon", 6, "--output", messages, *options)
+    return run("study", "learn", state, messages).stderr
+
+
+@pytest.mark.slow
+def test_words_from_a_new_study_to_a_picture(tmp_path):
+    state, table = tmp_path / "words.json", people(tmp_path / "people.csv", DRINKS)
+    run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 6)
+    assert "letters 1 to 5" in run("study", "plan", state, "--people", 3000).output
+    assert "there is no result yet" in run("study", "result", state, code=1).stderr
+    told = [round_of(tmp_path, state, table, number, "--column", "drink") for number in range(3)]
+    assert "the result is there" in told[-1]
+    output, picture = tmp_path / "result.csv", tmp_path / "result.png"
+    assert "tea" in run("study", "result", state, "--output", output, "--plot", picture).output
+    with open(output, newline="") as file:
+        rows = {row["word"]: row for row in csv.DictReader(file)}
+    assert abs(float(rows["tea"]["share"]) - 0.5) < 6 * float(rows["tea"]["stderr"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    run("study", "plan", state, "--people", 1, code=1)
+
+
+@pytest.mark.slow
+def test_ranges_columns_and_panels(tmp_path):
+    vectors = tmp_path / "vectors.npy"
+    np.save(vectors, np.full((1000, 3), 50.0))
+    state = tmp_path / "range.json"
+    run("study", "new", state, "--kind", "range", "--epsilon", 6, "--dim", 3)
+    for number in range(4):
+        told = round_of(tmp_path, state, vectors, number)
+    assert "the result is there" in told
+    assert "clip" in repr(sstq.studies.Study.from_json(state.read_text()).result)
+
+    state, table = tmp_path / "columns.json", people(tmp_path / "ages.csv", [*range(1000)], "age")
+    run("study", "new", state, "--kind", "columns", "--epsilon", 6, "--columns", "age")
+    for number in (4, 5):
+        round_of(tmp_path, state, table, number)
+    assert "age" in run("study", "result", state).output
+
+    state, schema = tmp_path / "panel.json", tmp_path / "survey.json"
+    schema.write_text(sstq.Survey(6.0, {"drink": sstq.Choice(["Tea", "coffee"])}).to_json())
+    table = people(tmp_path / "drinks.csv", DRINKS)
+    run("study", "new", state, "--kind", "panel", "--mechanism", schema, "--periods", 3)
+    for number in (6, 7):
+        round_of(tmp_path, state, table, number)
+    picture = tmp_path / "panel.png"
+    assert "coffee" in run("study", "result", state, "--plot", picture, "--question", "drink").output
+    assert picture.is_file()
+
+
+def test_wrong_usage(tmp_path):
+    state = tmp_path / "study.json"
+    assert "--kind must be" in run("study", "new", state, "--kind", "dance", "--epsilon", 1, code=2).stderr
+    assert "needs --dim and --epsilon" in run("study", "new", state, "--kind", "range", code=2).stderr
+    assert "--epsilon must be" in run("study", "new", state, "--kind", "words", "--epsilon", 99, code=2).stderr
+    run("study", "new", state, "--kind", "words", "--epsilon", 2, "--longest", 3)
+    run("study", "new", state, "--kind", "words", "--epsilon", 2, code=2)
+    asked, table = tmp_path / "q.json", people(tmp_path / "people.csv", DRINKS)
+    run("study", "question", state, "--people", 10, "--output", asked)
+    again = tmp_path / "again.json"
+    run("study", "question", state, "--people", 10, "--output", again)
+    assert again.read_text() == asked.read_text()
+    answer = ("study", "answer", asked, table, "--output", tmp_path / "m.sstq", "--column", "drink")
+    assert "more than --most-epsilon" in run(*answer, "--most-epsilon", 1, code=2).stderr
+    asked.write_text(json.dumps(json.loads(asked.read_text()) | {"step": 9}))
+    run(*answer, "--most-epsilon", 2, code=1)
+    state.write_text("{}")
+    assert "study.json: the JSON must be of format" in run("study", "plan", state, "--people", 9, code=1).stderr
+
+
+def test_try_words(tmp_path):
+    table = people(tmp_path / "people.csv", DRINKS * 10)
+    output = run("try", table, "--epsilon", 6, "--words", "drink").output
+    assert "tea" in output
+    assert "50.00%" in output
+    assert (
+        "the column must be one of drink, got city"
+        in run("try", table, "--epsilon", 6, "--words", "city", code=2).stderr
+    )
