@@ -1,8 +1,10 @@
 """A collector behind Caddy and nginx, with the files of deploy/."""
 
+import os
 import socket
 import ssl
 from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -116,6 +118,22 @@ def test_headers_that_never_end_or_come_too_slowly_are_cut_off(behind, proxy):
     with raw(behind) as line:
         line.sendall(b"GET /health HTTP/1.1\r\n")
         assert b" 200 " not in said(line)  # it ends
+
+
+def test_trailers_without_end_do_not_reach_the_collector(behind):
+    _, _, server = behind
+
+    def memory():
+        pages = Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    before = memory()
+    with raw(behind) as line, suppress(OSError):
+        head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+        head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'cd' * 16}\r\nSSTQ-Count: 1\r\n"
+        line.sendall(f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n2\r\n\0\0\r\n0\r\n".encode())
+        line.sendall(b"a: b\r\n" * 3_000_000)  # 18 MB take 300 MB without a proxy
+    assert memory() < before + (64 << 20)
 
 
 def test_bodies_without_a_size_or_beyond_all_limits_do_not_reach_the_collector(behind, http, proxy):

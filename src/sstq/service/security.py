@@ -47,7 +47,9 @@ _BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 10.0, 1 << 14
 _LARGEST_JSON = 1 << 22
 BODY = "sstq.body"  # where `Guard` puts it in the scope
 # How much of a refused request is still read, so that its client sees the answer.
-_DRAINED_BYTES, _DRAIN_SECONDS = 1 << 20, 2.0
+_DRAINED_BYTES = _LARGEST_JSON
+_DRAIN_SECONDS = 2.0
+_LARGE_BODY = 1 << 20  # who is refused with a larger one waits
 # Reading costs an address one unit per request and one per so many bytes of the answer.
 _BYTES_PER_UNIT = 1 << 16
 # Who asks too fast waits this long for the refusal, so that asking again at once gains nothing.
@@ -180,7 +182,7 @@ class RequestBody:
         self._address = address_of(scope)
         self._complete = False
         stated = dict(scope["headers"]).get(b"content-length", b"0")  # the server has checked that it is a number
-        self._is_large = int(stated) > _DRAINED_BYTES
+        self._is_large = int(stated) > _LARGE_BODY
 
     async def receive_json(self) -> Message:
         """Do as `receive` of ASGI does for a body of JSON: all of it at once."""
