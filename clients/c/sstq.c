@@ -76,11 +76,11 @@ static int rows_are_consistent(const sstq_params *p)
 
 static int groupunit_is_consistent(const sstq_params *p)
 {
-    uint64_t own, most = (uint64_t)1 << 31;
+    uint64_t groups, most = (uint64_t)1 << 31;
     if (p->groups < 2 || p->groups > (uint32_t)1 << 24 || p->blocks < 1 || p->blocks > p->groups)
         return 0;
-    own = groups_of_block(p);
-    if ((p->groups + own - 1) / own != p->blocks || own * p->dim > p->frame_size ||
+    groups = groups_of_block(p);
+    if ((p->groups + groups - 1) / groups != p->blocks || groups * p->dim > p->frame_size ||
         2 * (uint64_t)p->frame_size * p->blocks > most || !rows_are_consistent(p))
         return 0;
     if (p->share_size == 0)
@@ -418,13 +418,13 @@ void sstq_mix(const sstq_params *p, uint64_t seed, const float *x, size_t offset
 /* The index of the rank-th score of a magnitude; all scores are looked at, wherever it is. */
 static uint32_t ranked(const float *scores, uint32_t wanted, uint32_t rank, uint32_t count)
 {
-    uint32_t found = 0, seen = 0, j;
+    uint32_t index = 0, seen = 0, j;
     for (j = 0; j < count; j++) {
         uint32_t is_one = magnitude(scores[j]) == wanted;
-        found |= (0 - (is_one & (uint32_t)(seen == rank))) & j;
+        index |= (0 - (is_one & (uint32_t)(seen == rank))) & j;
         seen += is_one;
     }
-    return found;
+    return index;
 }
 
 /* The index of the last of the `inside` scores of largest magnitude, ties to the smaller index. */
@@ -448,19 +448,19 @@ static uint32_t last_inside(const float *scores, uint32_t count, uint32_t inside
 
 /* The rank-th index of those inside, or of those outside; `last` is that of last_inside.
  *
- * All scores are looked at, in the same steps, wherever it is: how long the search takes must not tell the own block,
- * where it ends anywhere, from another one, for which place 0 is looked up and not sent. */
+ * All scores are looked at, in the same steps, wherever it is: how long the search takes must not tell the person's
+ * block, where it ends anywhere, from another one, for which place 0 is looked up and not sent. */
 static uint32_t place_of(const float *scores, uint32_t count, uint32_t last, uint32_t wants_inside, uint32_t rank)
 {
-    uint32_t bar = magnitude(scores[last]), found = 0, seen = 0, j;
+    uint32_t bar = magnitude(scores[last]), index = 0, seen = 0, j;
     for (j = 0; j < count; j++) {
         /* Up to `last` a magnitude as large as its own is inside; after it, only larger ones are. */
         uint32_t is_inside = magnitude(scores[j]) >= bar + (uint32_t)(j > last);
         uint32_t is_member = is_inside ^ wants_inside ^ 1;
-        found |= (0 - (is_member & (uint32_t)(seen == rank))) & j;
+        index |= (0 - (is_member & (uint32_t)(seen == rank))) & j;
         seen += is_member;
     }
-    return found;
+    return index;
 }
 
 uint32_t sstq_draw_place(uint32_t size, uint32_t inside, uint64_t threshold, uint64_t word, uint64_t second)
@@ -516,23 +516,23 @@ uint32_t sstq_share_row(const sstq_params *p, uint32_t group, uint32_t frame, co
     return (uint32_t)(slot * size + (multiplier * group + size - place) % size);
 }
 
-/* The number of the set at a place, of all sets of w categories, those with the own one being the first: the sum of
- * C(c, i) over its members c, of which i are up to c. All categories are looked at. */
-static uint64_t set_number(const sstq_params *p, uint32_t w, uint32_t own, uint32_t place)
+/* The number of the set at a place, of all sets of w categories, those with the person's category being the first: the
+ * sum of C(c, i) over its members c, of which i are up to c. All categories are looked at. */
+static uint64_t set_number(const sstq_params *p, uint32_t w, uint32_t category, uint32_t place)
 {
     uint32_t is_inside = place < p->share_inside, left = w - is_inside, below = 1, other;
     uint64_t rank = is_inside ? place : place - p->share_inside, number = 0;
     for (other = p->groups - 1; other-- > 0;) {
         uint64_t ways = binomial(other, left);
-        uint32_t member = other + (other >= own);
+        uint32_t member = other + (other >= category);
         if (rank < ways)
             continue;
-        number += binomial(member, left + (is_inside && member > own));
-        below += member < own;
+        number += binomial(member, left + (is_inside && member > category));
+        below += member < category;
         rank -= ways;
         left--;
     }
-    return is_inside ? number + binomial(own, below) : number;
+    return is_inside ? number + binomial(category, below) : number;
 }
 
 uint64_t sstq_category_code(const sstq_params *p, uint32_t category, const uint64_t *words)
@@ -549,7 +549,7 @@ uint64_t sstq_category_code(const sstq_params *p, uint32_t category, const uint6
 
 void sstq_choose_columns(const sstq_params *p, float *keys, uint32_t *mask, uint32_t *memory)
 {
-    uint64_t seed = p->frame_seed, purpose = purpose_key("columns"), words[4], own[4], other[4];
+    uint64_t seed = p->frame_seed, purpose = purpose_key("columns"), words[4], words_here[4], words_there[4];
     uint32_t size = p->frame_size, taken = 0, bar, i, j;
     /* First by 31 leading bits, reversed so that the smallest words have the largest magnitudes. */
     for (j = 0; j < size; j++) {
@@ -571,11 +571,11 @@ void sstq_choose_columns(const sstq_params *p, float *keys, uint32_t *mask, uint
         uint32_t before = 0;
         if (magnitude(keys[j]) != bar)
             continue;
-        philox(seed, purpose, j / 4 + 1, own);
+        philox(seed, purpose, j / 4 + 1, words_here);
         for (i = 0; i < size; i++)
             if (magnitude(keys[i]) == bar) {
-                philox(seed, purpose, i / 4 + 1, other);
-                before += other[i % 4] < own[j % 4] || (other[i % 4] == own[j % 4] && i < j);
+                philox(seed, purpose, i / 4 + 1, words_there);
+                before += words_there[i % 4] < words_here[j % 4] || (words_there[i % 4] == words_here[j % 4] && i < j);
             }
         mask[j / 32] |= (uint32_t)(before < p->dim - taken) << (j % 32);
     }
@@ -590,14 +590,14 @@ static void step_block(float *restrict a, float *restrict t, size_t count, size_
     size_t column, k, lane, width = stride < SSTQ_LANES ? stride : SSTQ_LANES;
     for (column = 0; column < stride; column += width)
         for (k = 0; k < count; k++) {
-            float *own = a + k * stride + column, *coordinate = t + k * stride + column;
+            float *values = a + k * stride + column, *coordinate = t + k * stride + column;
             for (lane = 0; lane < width; lane++) {
-                float before = own[lane], old = coordinate[lane], moved = old + before * rate, change;
+                float before = values[lane], old = coordinate[lane], moved = old + before * rate, change;
                 moved = moved < box ? moved : box;
                 moved = moved > -box ? moved : -box;
                 change = moved - old;
                 coordinate[lane] = moved;
-                own[lane] = before * scale - change;
+                values[lane] = before * scale - change;
                 lanes[0][lane] += before * before;
                 lanes[1][lane] += before * change;
                 lanes[2][lane] += change * change;
@@ -713,7 +713,7 @@ static uint64_t encode_flat(const sstq_params *p, const float *x, const uint64_t
 static uint64_t encode_row(const sstq_params *p, const float *x, double length, uint32_t group,
                            const uint64_t *words, const sstq_buffers *buffers)
 {
-    uint32_t own_groups = groups_of_block(p), block = group / own_groups, own = 2 * p->frame_size;
+    uint32_t groups = groups_of_block(p), block = group / groups, block_rows = 2 * p->frame_size;
     uint32_t place = sstq_draw_place(candidates_of(p), p->inside, p->threshold, words[1], words[2]), frame = 0;
     uint64_t seed = p->frame_seed, row;
     size_t offset;
@@ -721,14 +721,14 @@ static uint64_t encode_row(const sstq_params *p, const float *x, double length, 
         frame = (uint32_t)sstq_multiply_shift(words[3], p->frames);
         seed = word_of(seed, "frames", frame);
     }
-    /* The places of the own block come first. The work is the same for those of others. */
-    offset = (size_t)(group % own_groups) * p->dim;
-    row = pick_row(p, seed, x, length, offset, words[0], place < own ? place : 0, buffers);
-    if (place < own) {
-        row += (uint64_t)block * own;
+    /* The places of the person's block come first. The work is the same for those of others. */
+    offset = (size_t)(group % groups) * p->dim;
+    row = pick_row(p, seed, x, length, offset, words[0], place < block_rows ? place : 0, buffers);
+    if (place < block_rows) {
+        row += (uint64_t)block * block_rows;
     } else {
-        uint32_t other = (place - own) / own;
-        row = (uint64_t)(other + (other >= block)) * own + (place - own) % own;
+        uint32_t other = (place - block_rows) / block_rows;
+        row = (uint64_t)(other + (other >= block)) * block_rows + (place - block_rows) % block_rows;
     }
     if (p->mechanism == SSTQ_GROUPUNIT && frame >= p->vector_frames)
         row = sstq_share_row(p, group, frame, words);
@@ -897,12 +897,12 @@ sstq_error sstq_survey_sizes(const sstq_survey *s, sstq_sizes *sizes)
     sizes->floats = sizes->words = 0;
     for (i = 0; i < s->count; i++) {
         const sstq_question *q = &s->questions[i];
-        sstq_sizes own = {0, 0};
-        (void)sstq_sizes_of(&q->part, &own);
+        sstq_sizes part = {0, 0};
+        (void)sstq_sizes_of(&q->part, &part);
         if (q->type == SSTQ_MULTICHOICE && q->items == 1)
-            own.floats += q->part.dim; /* the marks as a vector */
-        sizes->floats = own.floats > sizes->floats ? own.floats : sizes->floats;
-        sizes->words = own.words > sizes->words ? own.words : sizes->words;
+            part.floats += q->part.dim; /* the marks as a vector */
+        sizes->floats = part.floats > sizes->floats ? part.floats : sizes->floats;
+        sizes->words = part.words > sizes->words ? part.words : sizes->words;
     }
     return SSTQ_OK;
 }

@@ -51,7 +51,7 @@ typedef struct {
     uint32_t blocks;       /* B */
     uint32_t vector_frames;   /* the frames below this number are for people who send a vector; G if all are */
     uint32_t share_size;      /* the candidates of people who send their group only; 0 if nobody does */
-    uint32_t share_inside;    /* those of them that hold the own group */
+    uint32_t share_inside;    /* those of them that hold the person's group */
     uint64_t share_threshold;
 
     /* SSTQ */

@@ -97,10 +97,10 @@ export async function readShuffling(stated, mechanism, canonical) {
   stated.option("most_messages", 1);
   stated.option("slots", mechanism.messages);
   stated.option("envelope_bytes", KEY_BYTES + Math.ceil(mechanism.messageBits / 8) + TAG_BYTES);
-  const areKeys = Array.isArray(keys) && keys.length > 0 && keys.every((own) => isHex(own, KEY_BYTES));
+  const areKeys = Array.isArray(keys) && keys.length > 0 && keys.every((key) => isHex(key, KEY_BYTES));
   stated.must("sealing_keys", areKeys, "public keys");
   const isAddress = typeof url === "string" && /^https?:\/\/[!-~]{1,990}$/.test(url) && !/[?#]|\/$/.test(url);
-  const found = {
+  const shuffling = {
     url: terms.must("url", isAddress, "the shuffler's address"),
     key: key("key"),
     coverKey: key("sealing_key"),
@@ -111,7 +111,7 @@ export async function readShuffling(stated, mechanism, canonical) {
     crowd: await crowdOf(data, canonical),
   };
   terms.done();
-  return Object.freeze(found);
+  return Object.freeze(shuffling);
 }
 
 /**

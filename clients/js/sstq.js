@@ -276,13 +276,13 @@ const ranges = (...pairs) => pairs.flatMap(([first, end]) => Array.from({ length
 
 /** The index of the row of that rank among those that fit; all rows are looked at, since the time would tell it. */
 function ranked(bits, fits, rank) {
-  let found = 0;
+  let index = 0;
   for (let i = 0, seen = 0; i < bits.length; i++) {
     const isOne = Number(fits(bits[i] & 0x7fffffff, i));
-    found |= -(isOne & Number(seen === rank)) & i;
+    index |= -(isOne & Number(seen === rank)) & i;
     seen += isOne;
   }
-  return found;
+  return index;
 }
 
 /** The magnitude, as the integer of its bits, and the index of the last of the `inside` largest; ties by index. */
@@ -460,16 +460,16 @@ class VectorEncoder {
 
   mended(vector, group, word) {
     const x = this.singles(vector), isKnown = !this.groups || this.isGroup(group);
-    const own = !this.groups ? 0 : isKnown ? group : scaled(word, this.groups);
-    return [isKnown && x.every(Number.isFinite) ? x : new Float32Array(this.dim), own];
+    const usedGroup = !this.groups ? 0 : isKnown ? group : scaled(word, this.groups);
+    return [isKnown && x.every(Number.isFinite) ? x : new Float32Array(this.dim), usedGroup];
   }
 }
 
 /** FrameUnit and GroupUnit: one signed row of a mixed Hadamard frame, the well aligned ones likelier. */
 class RowEncoder extends VectorEncoder {
-  constructor(stated, own, blocks, size, rounds) {
+  constructor(stated, groupsPerBlock, blocks, size, rounds) {
     super(stated);
-    Object.assign(this, { own, size, rounds });
+    Object.assign(this, { groupsPerBlock, size, rounds });
     const { epsilon } = this;
     stated.option("coin", "private");
     stated.number("alignment", 1e-30, 1e30); // only the server divides by it
@@ -487,7 +487,7 @@ class RowEncoder extends VectorEncoder {
     this.groups = groups;
     const people = stated.number("share_people", 0, 0.5);
     if (people === 0) return;
-    stated.must("share_people", this.own > 1 && this.frames > 1, "0 with one group per block or one frame");
+    stated.must("share_people", this.groupsPerBlock > 1 && this.frames > 1, "0 with one group per block or one frame");
     const size = primeAtLeast(groups);
     stated.option("share_size", size);
     const inside = stated.integer("share_inside", 1, size - 1);
@@ -499,22 +499,22 @@ class RowEncoder extends VectorEncoder {
 
   signs(frame) {
     if (this.kept) return this.kept;
-    const seed = this.frames === 1 ? this.seed : wordOf(this.seed, "frames", frame), found = [];
-    for (let round = 1; round <= this.rounds; round++) found.push(signBits(seed, `signs${round}`, this.size));
-    if (this.frames === 1) this.kept = found;
-    return found;
+    const seed = this.frames === 1 ? this.seed : wordOf(this.seed, "frames", frame), signs = [];
+    for (let round = 1; round <= this.rounds; round++) signs.push(signBits(seed, `signs${round}`, this.size));
+    if (this.frames === 1) this.kept = signs;
+    return signs;
   }
 
   /** The scores ±U x of a vector at its place in a block, up to a positive factor. */
   scores(vector, start, flip, signs) {
-    const [x, length, inverse] = measured(vector, this.clip, start, this.own * this.dim);
+    const [x, length, inverse] = measured(vector, this.clip, start, this.groupsPerBlock * this.dim);
     const share = Math.min(1, inverse * length);
     const sign = flip < (1 - share) / 2 ? -1 : 1, factor = length > 0 ? sign / length : 0;
     const floats = (this.floats ??= new Floats(this.size)), scores = floats.x.fill(0);
     for (let i = 0; i < x.length; i++) scores[start + i] = x[i] * factor;
     if (length === 0) scores[0] = sign; // e₁ stands for the direction of zero
     signs.forEach((bits, round) => {
-      flipSigns(floats.bits, bits, round ? this.size : this.own * this.dim);
+      flipSigns(floats.bits, bits, round ? this.size : this.groupsPerBlock * this.dim);
       floats.butterflies(ranges([0, bitsOf(this.size)]));
     });
     return floats;
@@ -528,9 +528,9 @@ class RowEncoder extends VectorEncoder {
   }
 
   row(x, group, frame, words) {
-    const block = Math.floor(group / this.own), all = 2 * this.size, { inside } = this.draw;
+    const block = Math.floor(group / this.groupsPerBlock), all = 2 * this.size, { inside } = this.draw;
     const drawn = this.draw.place(words[1], words[2]), place = drawn < all ? drawn : 0;
-    const floats = this.scores(x, (group % this.own) * this.dim, uniform(words[0]), this.signs(frame));
+    const floats = this.scores(x, (group % this.groupsPerBlock) * this.dim, uniform(words[0]), this.signs(frame));
     const { bits, x: scores } = floats, last = lastInside(bits, inside);
     const isInside = place < 2 * inside, rank = isInside ? place % inside : Math.floor((place - 2 * inside) / 2);
     const index = memberOf(bits, last, isInside, rank);
@@ -570,24 +570,24 @@ function wholeWidth(k, size, inside) {
 }
 
 /**
- * The number of the set at a place, of all sets of w of the k categories, those with the own one being the first: the
+ * The number of the set at a place, of all sets of w of the k categories, those with the person's category being the first: the
  * sum of C(c, i) over its members c, of which i are up to c. All categories are looked at.
  */
-function setNumber(k, w, inside, own, place) {
+function setNumber(k, w, inside, category, place) {
   const isInside = place < inside;
   let left = w - Number(isInside), rank = isInside ? place : place - inside, number = 0, below = 1;
   for (let other = k - 2; other >= 0; other--) {
-    const ways = binomial(other, left), member = other + Number(other >= own);
+    const ways = binomial(other, left), member = other + Number(other >= category);
     if (rank < ways) continue;
-    number += binomial(member, left + Number(isInside && member > own));
-    below += Number(member < own);
+    number += binomial(member, left + Number(isInside && member > category));
+    below += Number(member < category);
     rank -= ways;
     left--;
   }
-  return isInside ? number + binomial(own, below) : number;
+  return isInside ? number + binomial(category, below) : number;
 }
 
-/** Frequencies: a set of categories that is likelier to have the own one. */
+/** Frequencies: a set of categories that is likelier to have the person's. */
 class CategoryEncoder {
   constructor(stated) {
     this.epsilon = stated.number("epsilon", ...EPSILON);
@@ -599,7 +599,7 @@ class CategoryEncoder {
       stated.must("inside", inside > 1 && inside < size, `from 2 to ${size - 1}`);
     }
     const threshold = stated.big("threshold", 1n, TOTAL - 1n);
-    stated.must("threshold", threshold * BigInt(size) > BigInt(inside) * TOTAL, "one that favours the own category");
+    stated.must("threshold", threshold * BigInt(size) > BigInt(inside) * TOTAL, "one that favours the person's category");
     this.draw = new TwoLevelDraw(this.epsilon, size, inside, threshold);
     this.multipliers = this.width ? 1 : multipliersOf(this.draw);
     const limit = this.multipliers * size;
@@ -642,11 +642,11 @@ function readFrameUnit(stated) {
 function readGroupUnit(stated) {
   const dim = stated.integer("dim", 1, 2 ** 30);
   const groups = stated.integer("groups", 2, 2 ** 24), blocks = stated.integer("blocks", 1, groups);
-  const own = Math.ceil(groups / blocks);
-  stated.must("blocks", Math.ceil(groups / own) === blocks, "a number of blocks of equal size");
-  stated.must("dim", own * dim <= 2 ** 22, "at most 2^22 in all groups of a block");
-  const most = Math.min(Math.max(largestFrame(own * dim), 2 ** 16), 2 ** 30 / blocks);
-  const encoder = new RowEncoder(stated, own, blocks, frameSize(stated, own * dim, most), 3);
+  const groupsPerBlock = Math.ceil(groups / blocks);
+  stated.must("blocks", Math.ceil(groups / groupsPerBlock) === blocks, "a number of blocks of equal size");
+  stated.must("dim", groupsPerBlock * dim <= 2 ** 22, "at most 2^22 in all groups of a block");
+  const most = Math.min(Math.max(largestFrame(groupsPerBlock * dim), 2 ** 16), 2 ** 30 / blocks);
+  const encoder = new RowEncoder(stated, groupsPerBlock, blocks, frameSize(stated, groupsPerBlock * dim, most), 3);
   encoder.takeShares(stated, groups);
   return encoder;
 }
@@ -780,11 +780,11 @@ const isNumberOrNone = (value) => value === null || typeof value === "number";
 /** A number within bounds, which has one of `count` categories; what is none is NaN. */
 function ranged(low, high, count, categoryOf, isOne = () => true) {
   const clamped = (value) => Math.min(Math.max(value, low), high);
-  const held = (value) => (typeof value === "number" && isOne(clamped(value)) ? clamped(value) : NaN);
-  const read = (value) => [Number.isNaN(held(value)) ? count : categoryOf(held(value))];
-  const of = { dim: 1, clip: (high - low) / 2, vector: (value) => [held(value) - (low + high) / 2] };
-  const place = (value) => (held(value) - low) / (high - low);
-  const fits = (value) => isNumberOrNone(value) && (Number.isNaN(value ?? NaN) || !Number.isNaN(held(value)));
+  const numberIn = (value) => (typeof value === "number" && isOne(clamped(value)) ? clamped(value) : NaN);
+  const read = (value) => [Number.isNaN(numberIn(value)) ? count : categoryOf(numberIn(value))];
+  const of = { dim: 1, clip: (high - low) / 2, vector: (value) => [numberIn(value) - (low + high) / 2] };
+  const place = (value) => (numberIn(value) - low) / (high - low);
+  const fits = (value) => isNumberOrNone(value) && (Number.isNaN(value ?? NaN) || !Number.isNaN(numberIn(value)));
   return { of, place, parts: [["frequencies", 1, { categories: count + 1 }]], fits, read };
 }
 
@@ -862,25 +862,25 @@ const isDerived = ({ type }) => type === "by" || type === "mean";
 
 /** The questions by name, in their order; those without a value of their own need the others. */
 function readQuestions(asked) {
-  const found = new Map(asked.map((entry) => [entry?.name, undefined]));
+  const questions = new Map(asked.map((entry) => [entry?.name, undefined]));
   for (const wantsDerived of [false, true])
     for (const entry of asked.filter((one) => isDerived(one ?? {}) === wantsDerived)) {
       const stated = new Stated(entry, `question ${shown(entry?.name)}`, "mechanism"), { name } = entry;
       stated.must("name", typeof name === "string" && isWritable(name) && isNumber([...name].length, 1, 200), "a text");
-      found.set(name, QUESTIONS[stated.option("type", ...Object.keys(QUESTIONS))](stated, found));
+      questions.set(name, QUESTIONS[stated.option("type", ...Object.keys(QUESTIONS))](stated, questions));
       stated.done();
     }
   const derived = asked.filter(isDerived), pairs = new Set(derived.map(({ group, value }) => canonical([group ?? null, value])));
-  if (found.size < asked.length || pairs.size < derived.length)
+  if (questions.size < asked.length || pairs.size < derived.length)
     fail("mechanism", "the questions of a survey must differ");
-  return found;
+  return questions;
 }
 
 /** The encoder of a question, one of `items` items being drawn. */
 function readPart(entry, epsilon, [name, question]) {
   const stated = new Stated(entry, `the part of question ${shown(name)}`, "mechanism");
-  const kind = stated.option("mechanism", ...question.parts.map(([own]) => own));
-  const [, items, terms] = question.parts.find(([own]) => own === kind);
+  const kind = stated.option("mechanism", ...question.parts.map(([name]) => name));
+  const [, items, terms] = question.parts.find(([name]) => name === kind);
   for (const [key, value] of Object.entries({ items, epsilon, ...terms })) stated.option(key, value);
   const encoder = READERS[kind](stated);
   stated.done();
@@ -934,18 +934,18 @@ class SurveyEncoder {
     const { name, items, encoder, read } = this.parts[question], item = scaled(words[5], items);
     const [value, group = 0] = read(record[name], item, items, record, words[5]), sent = encoder.encode(value, group, words);
     const add = (answer, { limit }, i) => answer * BigInt(limit) + BigInt(sent[i]);
-    const answer = encoder.fields.reduce(add, BigInt(item)), own = this.isLong ? answer : Number(answer);
-    return this.parts.length > 1 ? [own, question] : [own];
+    const answer = encoder.fields.reduce(add, BigInt(item)), code = this.isLong ? answer : Number(answer);
+    return this.parts.length > 1 ? [code, question] : [code];
   }
 }
 
 /** Two machines compute draws alike, but for rounding. */
 function checkWeights(stated, asked, draws) {
   const weights = Object.entries(new Stated(stated.data.weights, "weights", "mechanism").data);
-  const known = new Map(weights), total = weights.reduce((sum, [, weight]) => sum + weight, 0);
+  const weightOf = new Map(weights), total = weights.reduce((sum, [, weight]) => sum + weight, 0);
   const isSound = ({ name }, i) => {
-    const wanted = (known.get(name) / total) * 2 ** 62;
-    return isNumber(known.get(name), 1e-9, 1e9) && Math.abs(Number(draws[i]) - wanted) <= Math.max(1e-6 * wanted, 1);
+    const wanted = (weightOf.get(name) / total) * 2 ** 62;
+    return isNumber(weightOf.get(name), 1e-9, 1e9) && Math.abs(Number(draws[i]) - wanted) <= Math.max(1e-6 * wanted, 1);
   };
   stated.must("weights", weights.length === asked.length && asked.every(isSound), "those of the draws, one per question");
 }
@@ -1011,20 +1011,20 @@ export class Mechanism {
     return this.#drawn(this.#encoder.mended(value, group, word));
   }
 
-  #drawn(held) {
+  #drawn(input) {
     const words = crypto.getRandomValues(new BigUint64Array(this.wordsEach));
     try {
-      return this.#encoder.encode(...held, words);
+      return this.#encoder.encode(...input, words);
     } finally {
       words.fill(0n);
     }
   }
 
   encodeWithWords(value, group, words) {
-    const held = this.#encoder.checked(value, group);
+    const input = this.#encoder.checked(value, group);
     if (!(words instanceof BigUint64Array) || words.length !== this.wordsEach)
       fail("argument", `words must be a BigUint64Array of ${this.wordsEach}`);
-    return this.#encoder.encode(...held, words);
+    return this.#encoder.encode(...input, words);
   }
 
   /** The values of several people, or of one. */

@@ -80,7 +80,7 @@ test("norm", () => {
 });
 
 test("the places in a block decide on the sums of a norm", () => {
-  const encoder = partOf(steps.RowEncoder, { clip: 1, own: 3, dim: 5, size: 16, rounds: 1, frames: 1, seed: 0n });
+  const encoder = partOf(steps.RowEncoder, { clip: 1, groupsPerBlock: 3, dim: 5, size: 16, rounds: 1, frames: 1, seed: 0n });
   for (let trial = 0; trial < 1000; trial++) {
     const x = Float32Array.from({ length: 5 }, () => Math.random() / 5 / 2 ** (8 * Math.random())), start = 5 * (trial % 3);
     const padded = new Float32Array(15);
@@ -105,7 +105,7 @@ test("mixing", () => {
   for (const data of read("mixing").cases) {
     const { dim, size, rounds, seed, negative } = data;
     // With a share of 0 numbers on either side of one half give either sign.
-    const parts = { clip: Infinity, own: 1, dim, size, rounds, frames: 1, seed: BigInt(seed) };
+    const parts = { clip: Infinity, groupsPerBlock: 1, dim, size, rounds, frames: 1, seed: BigInt(seed) };
     const encoder = partOf(steps.RowEncoder, parts);
     assertFloats(encoder.scores(vectorOf(data), 0, negative ? 0 : 0.5, encoder.signs(0)).x, data, "scores");
   }

@@ -38,11 +38,13 @@ MOST_DENSE_ROWS = 1 << 21  # in one frame: folding takes 32 bytes of memory per 
 MOST_TOKENS = 100_000  # single-use tokens per request
 MOST_PEOPLE = 10**9  # in a crowd
 
-_FORMAT, _VERSION = "sstq-campaign", 2
+_FORMAT = "sstq-campaign"
+_VERSION = 2
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
 TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
-_DEFAULT_MESSAGES, _LONGEST_LABEL = 10_000, 200
-# The fields of a document besides the campaign's own.
+_DEFAULT_MESSAGES = 10_000
+_LONGEST_LABEL = 200
+# The fields of a document besides those of the campaign.
 _DESCRIBED = ("format", "version", "keys", "digest", "message_bits", "slots", "envelope_bytes", "sealing_keys")
 
 
@@ -118,8 +120,8 @@ class Campaign:
 
     def __post_init__(self) -> None:
         mechanism = self.mechanism
-        named = isinstance(self.name, str) and re.fullmatch(NAME_PATTERN, self.name)
-        _require(named, "name", f"must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}")
+        is_name = isinstance(self.name, str) and re.fullmatch(NAME_PATTERN, self.name)
+        _require(is_name, "name", f"must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}")
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(mechanism)
@@ -130,12 +132,14 @@ class Campaign:
         if self.shuffling is not None:
             _require(self.closes is not None, "closes", "must be given if messages are shuffled: they are mixed then")
             allowed = "must be 'everybody' or 'single-use' if messages are shuffled"
-            known = "the shuffler does not know the collector's tokens"
-            _require(self.senders != "token", "senders", f"{allowed}, got 'token': {known}")
+            why = "the shuffler does not know the collector's tokens"
+            _require(self.senders != "token", "senders", f"{allowed}, got 'token': {why}")
         object.__setattr__(self, "most_messages", self._checked_most())
 
     def _checked_most(self) -> int:
-        single, slots, most = self.senders == "single-use", self.slots, self.most_messages
+        single = self.senders == "single-use"
+        slots = self.slots
+        most = self.most_messages
         smallest = self.upload_bytes(1)
         _require(smallest <= LARGEST_UPLOAD, "mechanism", f"must send at most {LARGEST_UPLOAD} bytes, got {smallest}")
         if single and self.shuffling is None:
@@ -244,7 +248,8 @@ def read_document(raw: bytes) -> Document:
     if type(data.get("version")) is not int or data["version"] != _VERSION:
         raise ValueError(f"the document has version {data.get('version')!r:.100}, this library reads {_VERSION}")
     campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in _DESCRIBED})
-    keys, sealing_keys = (_read_keys(name, data.get(name, [])) for name in ("keys", "sealing_keys"))
+    keys = _read_keys("keys", data.get("keys", []))
+    sealing_keys = _read_keys("sealing_keys", data.get("sealing_keys", []))
     if campaign.shuffling is not None and not sealing_keys:
         raise ValueError("sealing_keys must be one or more keys where messages are shuffled")
     # Each campaign has exactly one document: writing it again must give the same digest, bits and bytes.
@@ -297,16 +302,21 @@ def _check_mechanism(mechanism: Any) -> None:
         "choose another, such as frameunit",
     )
     frame = getattr(mechanism, "frame", None)
-    frames, blocks = (int(getattr(mechanism, name, 1)) for name in ("frames", "blocks"))
+    frames = int(getattr(mechanism, "frames", 1))
+    blocks = int(getattr(mechanism, "blocks", 1))
     size = mechanism.dim if frame is None else int(frame.size)
     rows = frames * size * blocks
-    sparse = mechanism.estimator.sparse
-    most, each = (MOST_ROWS, 24) if sparse else (MOST_DENSE_ROWS, 32)
+    if mechanism.estimator.sparse:
+        most = MOST_ROWS
+        row_bytes = 24
+    else:
+        most = MOST_DENSE_ROWS
+        row_bytes = 32
     _require(
         rows <= most,
         "mechanism",
         f"must have at most {most} rows, got {frames} frames × {size} rows × {blocks} blocks: the collector takes "
-        f"{each} bytes per row, here {each * rows / 1e6:,.0f} MB; choose fewer frames or dimensions",
+        f"{row_bytes} bytes per row, here {row_bytes * rows / 1e6:,.0f} MB; choose fewer frames or dimensions",
     )
 
 

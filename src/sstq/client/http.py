@@ -66,9 +66,12 @@ def request(
     if urlsplit(url).scheme not in ("http", "https") or not server:
         raise ValueError(f"url must begin with http:// or https://, got {url!r}")
     # Reveal nothing about the machine: the default user agent names the Python version.
-    whole = {"User-Agent": "sstq", **(headers or {})} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-    asked = urllib.request.Request(url, body, whole, method=method)  # noqa: S310 (the scheme is checked)
-    content, size = io.BytesIO(), 0
+    all_headers = {"User-Agent": "sstq", **(headers or {})}
+    if token is not None:
+        all_headers["Authorization"] = f"Bearer {token}"
+    asked = urllib.request.Request(url, body, all_headers, method=method)  # noqa: S310 (the scheme is checked)
+    content = io.BytesIO()
+    size = 0
     try:
         with _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS) as response:
             while chunk := response.read(_CHUNK):
@@ -97,7 +100,7 @@ def request(
 
 
 def _refusal(server: str, error: urllib.error.HTTPError) -> RequestError:
-    """What a server said when it refused, and the seconds that it asks to wait, if any."""
+    """The sentence with which a server refused, and the seconds that it asks to wait, if any."""
     try:
         detail = str(json.loads(error.read(1 << 16))["detail"])
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):

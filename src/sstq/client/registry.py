@@ -25,7 +25,9 @@ def registry_entry(campaign: Campaign, estimate: Mapping[str, Any], published: d
         estimate: its newest estimate, as the collector returns it: the count, and what its crowds justify if shuffled.
         published: when the result was published first.
     """
-    mechanism, terms, local = campaign.mechanism, campaign.shuffling, price(campaign.mechanism)
+    mechanism = campaign.mechanism
+    terms = campaign.shuffling
+    local = price(mechanism)
     crowds = (estimate.get("shuffling") or {}).get("crowds", [])
     worst = max(crowds, key=lambda crowd: float(crowd["epsilon"]), default={"epsilon": local, "delta": 0.0})
     shuffled = worst["delta"] > 0

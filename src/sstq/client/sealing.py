@@ -74,8 +74,9 @@ def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, s
 
 
 def payloads(messages: Messages) -> list[bytes]:
-    """Return the bytes of each message on its own: the lowest bit first, padded with zeros."""
-    count, width = len(messages), messages.layout.message_bits
+    """Return the bytes of each single message: the lowest bit first, padded with zeros."""
+    count = len(messages)
+    width = messages.layout.message_bits
     packed = np.frombuffer(messages.to_bytes(), dtype=np.uint8)
     bits = np.unpackbits(packed, count=count * width, bitorder="little").reshape(count, width)
     return [row.tobytes() for row in np.packbits(bits, axis=1, bitorder="little")]

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 __all__ = ["CAMPAIGN_PREFIX", "SHUFFLER_PREFIX", "SigningKey", "signer", "verify"]
 
 # Of a campaign's document, when the collector signs it and when the shuffler does.
-CAMPAIGN_PREFIX, SHUFFLER_PREFIX = b"sstq-campaign-v2\x00", b"sstq-shuffler-v2\x00"
+CAMPAIGN_PREFIX = b"sstq-campaign-v2\x00"
+SHUFFLER_PREFIX = b"sstq-shuffler-v2\x00"
 
 
 @dataclass(frozen=True)

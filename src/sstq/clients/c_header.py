@@ -35,10 +35,14 @@ def c_header(mechanism: Mechanism, name: str) -> str:
         raise ValueError(
             f"the header's name must be letters, digits and underscores and begin with a letter, got {name!r}"
         )
-    about, kind, encoder = f"epsilon = {mechanism.epsilon!r}", "sstq_params", "sstq_encode"
+    about = f"epsilon = {mechanism.epsilon!r}"
+    kind = "sstq_params"
+    encoder = "sstq_encode"
     if isinstance(mechanism, Survey):
         tables, values = _survey(mechanism, name)
-        about, kind, encoder = f"{len(mechanism.questions)} questions, {about}", "sstq_survey", "sstq_encode_survey"
+        about = f"{len(mechanism.questions)} questions, {about}"
+        kind = "sstq_survey"
+        encoder = "sstq_encode_survey"
     else:
         tables, values = _members(mechanism, name)
         about = (
@@ -68,7 +72,8 @@ def c_header(mechanism: Mechanism, name: str) -> str:
 
 def _members(mechanism: Mechanism, name: str) -> tuple[list[str], dict[str, str]]:
     """The tables of a mechanism, and the members of its `sstq_params` in their order."""
-    tables, values = [], {"mechanism": _KINDS.get(mechanism.name, ""), "digest": "0"}
+    tables = []
+    values = {"mechanism": _KINDS.get(mechanism.name, ""), "digest": "0"}
     for field, value in c_parameters(mechanism).items():
         if isinstance(value, np.ndarray):
             tables.append(_table(f"{name}_{field}", value))
@@ -80,7 +85,8 @@ def _members(mechanism: Mechanism, name: str) -> tuple[list[str], dict[str, str]
 
 def _survey(survey: Survey, name: str) -> tuple[list[str], dict[str, str]]:
     """The questions of a survey with the names of their labels, and the members of its `sstq_survey`."""
-    tables, rows = [], []
+    tables = []
+    rows = []
     for number, (question, entry) in enumerate(zip(survey.questions.values(), c_questions(survey), strict=True)):
         labels = getattr(question, "labels", None)
         part = _members(survey.parts[number].mechanism, name)[1]
@@ -99,7 +105,8 @@ def _survey(survey: Survey, name: str) -> tuple[list[str], dict[str, str]]:
 
 def c_questions(survey: Survey) -> list[dict[str, Any]]:
     """The members of each `sstq_question` but its part and the names of its labels; the type is its number."""
-    places, found = {name: place for place, name in enumerate(survey.questions)}, []
+    places = {name: place for place, name in enumerate(survey.questions)}
+    entries = []
     asked = zip(survey.questions.items(), survey.parts, survey.draws, strict=True)
     for (name, question), part, draw in asked:
         entry: dict[str, Any] = {
@@ -116,8 +123,8 @@ def c_questions(survey: Survey) -> list[dict[str, Any]]:
             entry["value"] = places[question.value]
         elif isinstance(question, By):
             entry |= {"group": places[question.group], "value": places[question.value]}
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _text(text: str) -> str:
@@ -146,14 +153,14 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
         parts = {"bits": mechanism.bits, "steps": len(schedule), "schedule": schedule}
         return common | parts | {"codebook": mechanism.codebook.values, "own": channel.own, "other": channel.other}
     rows: Any = mechanism
-    own = {"rounds": frame.rounds, "frames": rows.frames}
-    own |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
+    members = {"rounds": frame.rounds, "frames": rows.frames}
+    members |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
     if isinstance(mechanism, GroupUnit):
-        own |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
+        members |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
         if mechanism.share_sets is not None:
             draw = mechanism.share_sets.draw
-            own |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
-    return common | own
+            members |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+    return common | members
 
 
 def _check_known(mechanism: Mechanism) -> None:
@@ -183,7 +190,9 @@ def _number(field: str, value: float) -> str:
 
 def _table(name: str, values: NDArray[Any]) -> str:
     """The definition of a constant array, in the precision that the values have."""
-    suffix, kind = ("f", "float") if values.dtype == np.float32 else ("", "double")
+    is_single = values.dtype == np.float32
+    suffix = "f" if is_single else ""
+    kind = "float" if is_single else "double"
     rows = [", ".join(f"{_hexadecimal(float(value))}{suffix}" for value in np.atleast_1d(row)) for row in values]
     if values.ndim == 2:
         rows = [f"{{{row}}}" for row in rows]
