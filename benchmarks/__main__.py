@@ -11,6 +11,7 @@ from rich.table import Table
 # Importing a module registers its benchmarks.
 import benchmarks.abuse
 import benchmarks.alarms
+import benchmarks.bands
 import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison

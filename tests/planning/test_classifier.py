@@ -116,6 +116,20 @@ def test_the_line_of_python_learns():
     assert len(model.predict(X[:5])) == 5
 
 
+def test_the_chance_of_a_classifier_grows_with_people_and_epsilon():
+    """As fitted: two classes need a noise below 0.085 for a chance of 1/2, many classes hardly any."""
+    task = {"classes": 2, "dim": 60, "epsilon": 1.0}
+    chances = [plan(clients=clients, **task).chance for clients in (1000, 10_000, 100_000)]
+    assert chances == sorted(chances)
+    assert chances[0] < 0.5 < chances[-1]
+    assert plan(clients=1000, **task | {"epsilon": 3.0}).chance > chances[0]
+    assert plan(clients=1000, **task | {"classes": 10}).chance > 0.9
+    assert math.isnan(plan(dim=60, clients=1000, epsilon=1.0).chance)
+    for clients in (5000, 20_000):
+        found = plan(clients=clients, **task)
+        assert (found.chance > 0.5) == (found.noise < 0.085)
+
+
 # --- the command ---
 
 
@@ -124,6 +138,7 @@ def test_the_command_plans_a_classifier(tmp_path):
     options = ("--classes", 10, "--dim", 441, "--clients", 59_000, "--epsilon", 3)
     result = run(*options, "-o", tmp_path / "m.json")
     found = plan(**FASHION)
+    assert facts(result)["chance to beat the most frequent class"] == f"{found.chance:.2f}; likely from 0.5 on"
     assert facts(result)["noise per coordinate of a class mean"].startswith(f"{found.noise:.3g} ")
     assert sstq.from_json((tmp_path / "m.json").read_text()) == found.mechanism
     refused = run("--classes", 10, "--dim", 441, "--clients", 90, "--epsilon", 3, "-o", tmp_path / "no.json", code=1)

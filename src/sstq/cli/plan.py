@@ -93,6 +93,7 @@ def _facts(chosen: "Plan") -> Facts:
         facts += [
             ("noise per coordinate of a class mean", f"{chosen.noise:.3g} (features have norm 1)"),
             ("directions worth their noise", f"about {mechanism.dim:,}, at most {most:,}"),
+            ("chance to beat the most frequent class", f"{chosen.chance:.2f}; likely from 0.5 on"),
             ("people", f"{chosen.clients:,}"),
         ]
     else:
