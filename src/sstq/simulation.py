@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation import Estimate
+from sstq.inputs import People
 from sstq.inputs.arrays import as_vectors
+from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds
 from sstq.mechanisms import Mechanism, mechanism_class
 from sstq.mechanisms import mechanism as make_mechanism
+from sstq.mechanisms.answers import encode_files
 from sstq.randomness.secret import RngLike
 
 # The error is predicted from this many of the vectors.
@@ -44,7 +47,7 @@ class Simulation:
         kind = f"{self.mechanism.name}, epsilon = {self.mechanism.epsilon:g}, {self.bits} bits per message"
         lines = [
             f"<Simulation of {self.estimate.count:,} messages ({kind})",
-            f" error {self.error:.3g}, predicted {self.predicted_error:.3g} (clip = {self.mechanism.clip:g})",
+            f" error {self.error:.3g}, predicted {self.predicted_error:.3g}{self.clip_note}",
         ]
         for name, value, stderr, true in self.rows()[:_MOST_SHOWN]:
             lines.append(f" {name}: {value:.4g} ± {stderr:.2g}, true {true:.4g}")
@@ -53,6 +56,11 @@ class Simulation:
         if self.estimate.note:
             lines.append(f" note: {self.estimate.note}")
         return "\n".join(lines) + ">"
+
+    @property
+    def clip_note(self) -> str:
+        """The clip, if there is one, in brackets."""
+        return f" (clip = {self.mechanism.clip:g})" if self.mechanism.input.has_clip else ""
 
     def rows(self) -> list[tuple[str, float, float, float]]:
         """The name, the estimate, its standard error and the truth of each column."""
@@ -104,13 +112,41 @@ def simulate(
         options["epsilon"] = epsilon
     built = make_mechanism(mechanism, dim=rows.shape[1], **options)
     built.input.vectors_only()
-    aggregator = built.aggregator()
-    aggregator.update(built.encode(rows, rng))
-    estimate = aggregator.mean()
-    truth = rows.mean(axis=0)
-    scale = 1.0 if built.bounds is None else Bounds(built.bounds, built.clip).scale
+    estimate = built.aggregator().update(built.encode(rows, rng)).mean()
+    return _compared(built, built.input.read(rows), estimate)
+
+
+def simulate_people(mechanism: Mechanism, people: People, rng: RngLike = None) -> Simulation:
+    """Encode the people in files with a mechanism of any kind, estimate, and compare with the truth.
+
+    Args:
+        mechanism: the mechanism.
+        people: what `mechanism.input.open` returns.
+        rng: a seed, for the same result again.
+
+    Examples:
+        >>> import tempfile, sstq
+        >>> mechanism = sstq.Frequencies(3, 4.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/floors.npy", np.arange(3000) % 3)
+        ...     trial = simulate_people(mechanism, mechanism.input.open(f"{folder}/floors.npy"), rng=1)
+        >>> trial.truth.round(3), trial.error < 5 * trial.predicted_error
+        (array([0.333, 0.333, 0.333]), True)
+    """
+    aggregator = mechanism.aggregator()
+    for messages in encode_files(mechanism, people, rng):
+        aggregator.update(messages)
+    rows = [mechanism.input.read(piece.X, piece.groups) for piece in people.pieces()]
+    return _compared(mechanism, np.concatenate(rows), aggregator.mean())
+
+
+def _compared(mechanism: Mechanism, rows: Rows, estimate: Estimate) -> Simulation:
+    """The estimate of these rows beside the truth; what nobody answered has no error."""
+    held = mechanism.input
+    truth = held.outward(held.truth(rows).mean(axis=0))
+    scale = 1.0 if mechanism.bounds is None else Bounds(mechanism.bounds, mechanism.clip).scale
     some = rows[:: -(-len(rows) // _ROWS)]
-    expected = built.expected_mse(some)
+    expected = mechanism.mean_error(some, 1)
     predicted = float(np.sqrt(expected.bias2 + expected.variance * len(some) / len(rows)))
-    error = float(np.linalg.norm((estimate.value - truth) / scale))
-    return Simulation(built, estimate, truth, error, predicted, built.message_bits)
+    error = float(np.linalg.norm(np.nan_to_num(estimate.value - truth) / scale))
+    return Simulation(mechanism, estimate, truth, error, predicted, mechanism.message_bits)

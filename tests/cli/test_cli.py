@@ -168,7 +168,7 @@ def test_a_terminal_shows_five_lines_first_and_a_file_gets_all(tmp_path, spec):
         return plain
 
     assert sum("  " in line.rstrip() for line in lines()) == 5
-    assert len(lines("--verbose")) > 15
+    assert len(lines("--verbose")) > 12
     assert "digest" in facts(run("inspect", spec))
 
 

@@ -105,7 +105,7 @@ def test_wrong_tables_are_refused_by_name(files):
     m, out = ("-m", files / "m.json"), ("-o", files / "x")
     for text, options, words, code in (
         ("code,index\n0,0\n", (), "got none named messages", 1),
-        ("code,index,messages\n0,0,-1\n", (), "counts must hold integers", 1),
+        ("code,index,messages\n0,0,-1\n", (), "counts must be from 0 to 2^32, got -1", 1),
         ("code,index,messages\n9,0,1\n", (), "code must be in [0, 4), got 9", 1),
         ("code,index,messages\n0,0\n", (), "as many fields in every line", 1),
         ("code,index,messages\n0,0,1\n", ("--by", "town"), "there is no column 'town'", 1),

@@ -9,6 +9,8 @@ import pytest
 
 import sstq
 from sstq.client import Client
+from tests.contract.cases import build
+from tests.people import written
 
 from .test_cli import run
 
@@ -34,6 +36,33 @@ def test_try_compares_with_the_truth(people):
         assert name == wanted
         assert abs(value - true) < 6.1 * stderr
     assert "predicted" in found.stderr
+
+
+KINDS = {
+    "vectors": sstq.SSTQ(2, 4.0),
+    "groups": sstq.GroupUnit(2, 4.0, groups=3, clients=2000),
+    "categories": sstq.Frequencies(5, 4.0),
+    "survey": sstq.Survey(4.0, {"os": sstq.Choice(["mac", "win"]), "n": sstq.Count(3), "x": sstq.Mean("n")}),
+    "third party": build("coordinate-sign"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_try_takes_every_mechanism(tmp_path, kind, seed):
+    """At most 12 z-tests at |z| < 6 each, false with probability 3e-8; the files hold very few digits."""
+    mechanism, spec = KINDS[kind], tmp_path / "m.json"
+    spec.write_text(mechanism.to_json())
+    held = mechanism.input.trial(np.random.default_rng(seed), 2000)
+    path, *options = written(tmp_path, held, "parquet")
+    found = run("try", path, *options, "--mechanism", spec)
+    rows = [line.split("\t") for line in found.stdout.splitlines()][1:]
+    assert len(rows) == mechanism.estimate_dim
+    for name, *numbers in rows:
+        value, stderr, true = map(float, numbers)
+        assert abs(value - true) < 6.2 * stderr + 1e-3, name
+    if kind == "survey":
+        assert [name for name, *_ in rows][:3] == ["os: mac", "os: win", "os: no answer"]
+    assert "--epsilon must be left out" in run("try", path, "--mechanism", spec, "--epsilon", 1, code=2).stderr
 
 
 def test_files_that_need_an_option_name_it(tmp_path, people):

@@ -1,6 +1,5 @@
 """Files of every kind of mechanism by `sstq send` to a real collector, which gives the library's estimate."""
 
-import csv
 import itertools
 
 import numpy as np
@@ -19,6 +18,7 @@ pytest.importorskip("fastapi")
 
 from sstq.client import Client
 from tests.contract.cases import CASES, RECORDS, build
+from tests.people import written
 from tests.service.serving import serving
 
 PEOPLE = 40
@@ -53,39 +53,6 @@ def send(server, name, *paths, code=0):
     found = CliRunner().invoke(app, arguments, env={"SSTQ_SEND_TOKEN": token})
     assert found.exit_code == code, (found.output, found.stderr, found.exception)
     return found
-
-
-def field(value):
-    """A value as a field of CSV."""
-    if isinstance(value, list | tuple | np.ndarray):
-        return ";".join(map(str, value))
-    return "" if value is None else value
-
-
-def written(folder, held, kind):
-    """What people hold, in a file of this kind, and the options that name what is beside it."""
-    people, path = held["X"], folder / f"people.{kind}"
-    options = []
-    if "groups" in held:
-        np.save(folder / "groups.npy", held["groups"])
-        options = ["--private-group", folder / "groups.npy"]
-    if isinstance(people, dict):
-        # A column more than is asked for, and another order.
-        columns = {"note": ["x"] * PEOPLE} | dict(reversed(people.items()))
-    else:
-        columns = {f"c{place}": column for place, column in enumerate(np.reshape(people, (PEOPLE, -1)).T.tolist())}
-    if kind == "npy":
-        np.save(path, people)
-    elif kind == "parquet":
-        plain = {
-            name: [cell.tolist() if hasattr(cell, "tolist") else cell for cell in c] for name, c in columns.items()
-        }
-        pq.write_table(pa.table(plain), path)
-    else:
-        with path.open("w", newline="") as file:
-            rows = zip(*columns.values(), strict=True)
-            csv.writer(file).writerows([columns, *([field(cell) for cell in row] for row in rows)])
-    return [path, *options]
 
 
 # Those that the collector's process knows.

@@ -1,16 +1,35 @@
-"""`sstq try`: encodes a file, estimates its mean, and compares it with the truth."""
+"""`sstq try`: encodes a file, estimates, and compares with the truth."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from sstq.cli.common import BoundsOption, ColumnsOption, WrongUsage, argument, option, read_bounds, split
+from sstq.cli.common import (
+    BoundsOption,
+    ColumnsOption,
+    WrongUsage,
+    argument,
+    option,
+    read_bounds,
+    read_mechanism,
+    split,
+)
 from sstq.cli.terminal import note, show_table
+
+if TYPE_CHECKING:
+    from sstq import Mechanism, Simulation
 
 
 def try_(
-    vectors: Annotated[Path, argument("Try with these vectors, one row per person: .npy, Parquet or CSV.")],
-    epsilon: Annotated[float, option("Spend this ε per person.")],
+    vectors: Annotated[Path, argument("Try with these people, one per row: .npy, Parquet or CSV.")],
+    epsilon: Annotated[float | None, option("Spend this ε per person.")] = None,
     mechanism: Annotated[str, option("Use this mechanism (see sstq compare).", "--name")] = "frameunit",
+    spec: Annotated[
+        Path | None, option("Use the mechanism in this JSON file, of any kind; or a survey.", "--mechanism", "-m")
+    ] = None,
+    groups: Annotated[
+        Path | None, option("Take the private groups in this .npy with the vectors.", "--private-group")
+    ] = None,
     clip: Annotated[float | None, option("Scale longer vectors down to this norm.")] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
@@ -18,44 +37,67 @@ def try_(
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
-    Nothing is sent and nothing is written. Try with public or invented data: the true mean is printed.
+    Nothing is sent and nothing is written. Try with public or invented data: the true mean is printed. Of private
+    groups the sums are shown, and of a survey the shares of all people, those without an answer included.
 
     Example: sstq try people.csv --epsilon 3 --bounds bounds.json
 
     Example: sstq try people.csv --epsilon 3 --columns age,bmi --clip 120
 
     Example: sstq try people.csv --epsilon 3 --words city
+
+    Example: sstq try people.csv --mechanism survey.json
     """
-    if words is not None:
+    if spec is not None:
+        for flag, value in {"--epsilon": epsilon, "--clip": clip, "--bounds": bounds, "--words": words}.items():
+            if value is not None:
+                raise WrongUsage(f"{flag} must be left out: {spec} has it")
+        _show(_with_mechanism(read_mechanism(spec), vectors, columns, groups))
+    elif epsilon is None:
+        raise WrongUsage("pass --epsilon, or --mechanism FILE")
+    elif words is not None:
         _try_words(vectors, epsilon, words)
-        return
+    else:
+        _show(_with_name(mechanism, vectors, epsilon, clip, bounds, columns))
+
+
+def _with_mechanism(mechanism: "Mechanism", path: Path, columns: str | None, groups: Path | None) -> "Simulation":
+    from sstq.simulation import simulate_people
+
+    return simulate_people(mechanism, mechanism.input.open(path, columns=split(columns), groups=groups))
+
+
+def _with_name(
+    name: str, path: Path, epsilon: float, clip: float | None, bounds: Path | None, columns: str | None
+) -> "Simulation":
+    """Try a mechanism that is made for the vectors of a file."""
     import numpy as np
 
     from sstq.inputs.vector_tables import VectorColumns, open_vectors
     from sstq.simulation import simulate
 
     ranges = read_bounds(bounds)
-    named = vectors.suffix != ".npy" and ranges and columns is None
-    file = open_vectors(vectors, VectorColumns(None, list(ranges or ()) if named else split(columns)))
+    named = path.suffix != ".npy" and ranges and columns is None
+    file = open_vectors(path, VectorColumns(None, list(ranges or ()) if named else split(columns)))
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"
             raise WrongUsage(f"--bounds {bounds}: must name the columns {given}")
         ranges = {column: ranges[column] for column in file.columns or ranges}
     rows = np.concatenate([piece.X for piece in file.pieces()])
-    trial = simulate(rows, epsilon, mechanism=mechanism, bounds=ranges, clip=clip)
-    title = f"{mechanism}, ε = {epsilon:g}: {len(rows):,} people, {trial.bits} bits each"
-    labels = file.columns or [label for label, *_ in trial.rows()]
-    table = [
-        (label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}")
-        for label, (_, value, stderr, true) in zip(labels, trial.rows(), strict=True)
-    ]
+    trial = simulate(rows, epsilon, mechanism=name, bounds=ranges, clip=clip)
+    return replace(trial, estimate=replace(trial.estimate, names=file.columns))
+
+
+def _show(trial: "Simulation") -> None:
+    tried = trial.mechanism
+    rows = trial.rows()
+    title = f"{tried.name}, ε = {tried.epsilon:g}: {round(trial.estimate.people):,} people, {trial.bits} bits each"
+    table = [(label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}") for label, value, stderr, true in rows]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")
     # On stderr, so that it is there if the table is piped.
-    note(
-        f"{mechanism}, {trial.bits} bits per person: error {trial.error:.3g}, predicted {trial.predicted_error:.3g} "
-        f"(clip = {trial.mechanism.clip:g})"
-    )
+    found = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
+    note(f"{tried.name}, {trial.bits} bits per person: {found}")
     if trial.estimate.note:
         note(trial.estimate.note)
 

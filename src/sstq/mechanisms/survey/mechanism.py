@@ -81,6 +81,7 @@ class SurveyEstimator(SparseEstimator):
             note="; ".join(notes),
             messages=self.source.messages,
             results=results,
+            names=tuple(f"{part.name}: {name}" for part in self.parts for name in part.coordinates),
         )
 
 

@@ -16,6 +16,7 @@ from sstq.mechanisms.registry import from_values, mechanism
 from sstq.mechanisms.solved import Solved
 from sstq.mechanisms.solved import WordList as Integers
 from sstq.mechanisms.survey.questions import (
+    NO_ANSWER,
     By,
     Mean,
     Question,
@@ -56,6 +57,14 @@ class Part:
     def dim(self) -> int:
         """The length of an estimate of all items."""
         return self.items * self.mechanism.estimate_dim
+
+    @property
+    def coordinates(self) -> list[str]:
+        """The names of the numbers of an estimate of all items."""
+        labels = [*getattr(self.question, "labels", ()), NO_ANSWER]
+        if len(labels) == self.mechanism.estimate_dim:
+            return [str(label) for _ in range(self.items) for label in labels]
+        return [str(place) for place in range(self.dim)]
 
     @property
     def often(self) -> float:
