@@ -21,7 +21,7 @@ from tests.patience import PATIENCE, until
 
 DIM = 6
 COMMANDS = ["spec", "encode", "sql", "aggregate", "plot", "inspect", "plan", "compare", "clip"]
-COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account", "survey"]
+COMMANDS += ["try", "serve", "campaign", "send", "shuffler", "audit", "account", "survey", "study"]
 MOST_OPTIONS = 12
 
 
