@@ -151,3 +151,9 @@ def test_bounds_of_columns(seed):
 def test_bad_columns(options):
     with pytest.raises((ValueError, TypeError)):
         Range(epsilon=1.0, **options)
+
+
+def test_a_seed_gives_the_same_simulation(seed):
+    vectors = gauss(np.random.default_rng(seed), 500, 3, offset=5.0)
+    first, again = (Range(3, 4.0).simulate(vectors, seed) for _ in range(2))
+    np.testing.assert_array_equal(first.mean, again.mean)

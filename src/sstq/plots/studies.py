@@ -52,7 +52,8 @@ def draw_bounds(result: Any) -> Any:
     for place, (low, high) in enumerate(result.bounds.values()):
         axes.hlines(place, 0, 1, color=ACCENT, linewidth=3)
         for at, end, side in ((0, low, "right"), (1, high, "left")):
-            axes.text(at + 0.02 * (2 * at - 1), place, f"{end:,.4g}", ha=side, va="center", fontsize=10, color=INK)
+            told = f"{end:,.0f}" if abs(end) >= 1000 else f"{end:.4g}"
+            axes.text(at + 0.02 * (2 * at - 1), place, told, ha=side, va="center", fontsize=10, color=INK)
     axes.set_yticks(range(len(result.bounds)), list(result.bounds))
     axes.set(xlim=(-0.35, 1.35), ylim=(len(result.bounds) - 0.5, -0.5), xticks=[])
     axes.set_title(f"Bounds from {result.people:,} people, total ε = {result.epsilon:g}", fontsize=10)

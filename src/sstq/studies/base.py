@@ -217,6 +217,12 @@ class Study(ABC):
 
     # --- a simulation
 
+    def _simulated(self, generator: np.random.Generator) -> Study:
+        """A new study; public seeds follow from its identifier."""
+        study = type(self)(**self.options_from_dict(self.options_to_dict()))
+        study.identifier = generator.bytes(16).hex()
+        return study
+
     def simulate(self, values: Sequence[Any], rng: int | np.random.Generator | None = None) -> Any:
         """Return the result of a new study of people with these values, who answer on this machine.
 
@@ -224,8 +230,8 @@ class Study(ABC):
             values: one value per person.
             rng: None for the operating system's randomness; a seed, for the same result again.
         """
-        study = type(self)(**self.options)
         generator = np.random.default_rng(rng)
+        study = self._simulated(generator)
         left = generator.permutation(len(values))
         while study.cohorts_left:
             size = max(1, next(iter(study.cohort_sizes(len(left)).values())))

@@ -178,11 +178,15 @@ def _sure_ends(shares: Floats, error: float) -> tuple[int, int]:
     return start + first, start + end
 
 
-def _likely_ends(shares: Floats, error: float) -> tuple[int, int]:  # noqa: ARG001 (the first cohort's needs it)
-    """The first bin and the end of those where nearly all people are, with one more on each side."""
+def _likely_ends(shares: Floats, error: float) -> tuple[int, int]:
+    """The first bin and the end of those where nearly all people are, as far as the error tells; one more on each side.
+
+    The error of a sum grows with its bins. Half of it keeps noise from widening the ends, and few people beyond them.
+    """
     from scipy.optimize import isotonic_regression
 
     total = max(float(shares.sum()), 1e-9)
     beyond = [isotonic_regression(np.cumsum(side) / total).x for side in (shares, shares[::-1])]
-    first, last = (max(0, int(np.argmax(sums > _BEYOND)) - 1) for sums in beyond)
+    least = np.maximum(_BEYOND, error / 2 * np.sqrt(np.arange(1, len(shares) + 1)))
+    first, last = (max(0, int(np.argmax(sums > least)) - 1) for sums in beyond)
     return first, len(shares) - last

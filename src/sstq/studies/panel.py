@@ -135,9 +135,6 @@ class Panel(Study):
         """Write the mechanism as its JSON."""
         return self.options | {"mechanism": json.loads(self.options["mechanism"].to_json())}
 
-    def _new(self) -> Study:
-        return Panel(**{name: value for name, value in self.options.items() if name != "epsilon"})
-
     @property
     def weights(self) -> dict[str, float]:
         """The periods that are left."""
@@ -194,7 +191,8 @@ class Panel(Study):
             values: for each period, what everybody holds then: one value per person, in the same order.
             rng: None for the operating system's randomness; a seed, for the same result again.
         """
-        study, generator = self._new(), np.random.default_rng(rng)
+        generator = np.random.default_rng(rng)
+        study = self._simulated(generator)
         periods = self.options["periods"]
         require(len(values) == periods, f"values must be {periods}, one list per {self.options['period']}")
         turn = generator.integers(periods, size=len(values[0]))
