@@ -1197,7 +1197,8 @@ export class Client {
       fail("campaign", "the campaign has no shuffler; nothing was sent");
     const wanted = { address, ...pins, leastThreshold, fail, isSigned };
     const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, wanted));
-    const outbox = settings.outbox ?? (ledger ? await Outbox.open(`${ledger.place}.outbox`) : new Outbox());
+    const opening = () => (ledger instanceof Ledger ? Outbox.open(`${ledger.place}.outbox`) : new Outbox());
+    const outbox = settings.outbox ?? (await opening());
     return new Client(campaign, place, { ...settings, sealer, outbox });
   }
 
