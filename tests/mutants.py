@@ -151,7 +151,10 @@ def run(mutants: list[Mutant], workers: int) -> int:
         copies = [Copy(Path(folder, str(number))) for number in range(workers)]
         tests = sorted({test for mutant in mutants for test in mutant.tests})
         say(f"{len(tests)} tests without a mutant ...")
-        code, output = copies[0].test(tests, f"-n{workers}", patience=None)
+        # Collected by itself first: workers do not say which test is missing.
+        code, output = copies[0].test(tests, "-n0", "--collect-only", "-qq", patience=None)
+        if code == 0:
+            code, output = copies[0].test(tests, f"-n{workers}", patience=None)
         if code != 0:
             say(f"{output}\nThe tests must pass before anything is broken.")
             return 2

@@ -1,5 +1,8 @@
 """The list of mutants applies to the tree as it is; `make mutants` tries them."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests import mutants
@@ -10,6 +13,14 @@ LISTED = mutants.read()
 def test_every_mutant_applies_and_its_tests_exist() -> None:
     problems = [f"{mutant}: {mutant.problem()}" for mutant in LISTED if mutant.problem()]
     assert not problems, "update tests/mutants.toml:\n" + "\n".join(problems)
+
+
+@pytest.mark.slow
+def test_named_cases_of_parametrized_tests_exist() -> None:
+    cases = sorted({test for mutant in LISTED for test in mutant.tests if "[" in test})
+    command = [sys.executable, "-m", "pytest", "-n0", "-qq", "--no-header", "--collect-only", *cases]
+    collected = subprocess.run(command, cwd=mutants.ROOT, capture_output=True, text=True, check=False)
+    assert collected.returncode == 0, f"update tests/mutants.toml:\n{collected.stdout}{collected.stderr}"
 
 
 @pytest.fixture
