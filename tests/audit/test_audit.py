@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.optimize import bisect
 from scipy.stats import binom
 from typer.testing import CliRunner
 
@@ -190,6 +191,39 @@ def test_a_guarantee_against_the_centre_only_is_found(seed):
     assert bounds["a vector and zero"] <= 1.0
     assert bounds["a spike and its opposite"] > 1.0
     assert audit.violation
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_the_bound_of_one_pair_is_clopper_and_pearsons(pairs):
+    """The level is shared by the pairs, and by the two sides of each; the bounds are found again by bisection."""
+    mechanism = build("vqsgd", dim=1, epsilon=3.0)
+    x = np.array([[mechanism.clip]])
+    audit = empirical_audit(mechanism, 400, 0.01, rng=1, pairs={str(number): (x[0], -x[0]) for number in range(pairs)})
+    side = 0.01 / (2 * pairs)
+    # All of 200 messages, and none of 200: p^200 = side, and (1 − q)^200 = side.
+    least = side ** (1 / 200)
+    assert audit.reach == pytest.approx(math.log(least / (1 - least)), rel=1e-9)
+    for result in audit.results:
+        low = bisect(lambda p, hits=result.likely: binom.sf(hits - 1, 200, p) - side, 0.0, 1.0, xtol=1e-14)
+        high = bisect(lambda q, hits=result.unlikely: binom.cdf(hits, 200, q) - side, 0.0, 1.0, xtol=1e-14)
+        assert result.bound == pytest.approx(math.log(low / high), rel=1e-6)
+
+
+class TellsInTheFirstHalf(sstq.VqSGD):
+    """Says the truth in the first half of the messages, and nothing in the second."""
+
+    def encode_slots(self, rows, source, report, slots):
+        places = np.arange(len(rows))
+        told = np.where(places < len(rows) // 2, rows[:, 0] > 0, places % 2)
+        return self.messages_from_columns((told.astype(self.layout.fields[0].dtype),), True)
+
+
+def test_an_event_is_tested_on_other_messages_than_those_that_selected_it():
+    mechanism = TellsInTheFirstHalf(dim=1, epsilon=3.0)
+    x = np.array([mechanism.clip])
+    audit = empirical_audit(mechanism, 400, 0.01, rng=1, pairs={"opposite": (x, -x)})
+    assert audit.lower_bound == 0.0
+    assert [(result.likely, result.unlikely) for result in audit.results] == [(100, 100)]
 
 
 @pytest.mark.slow

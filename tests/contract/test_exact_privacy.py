@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.exactness import TOTAL, exp_lower
+from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.inputs.trial_vectors import structured_vectors
 from tests.baselines import test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, RECORDS, build, build_small, each
@@ -137,6 +137,7 @@ def test_densities_are_within_e_to_the_epsilon(case):
     levels = inside / mass, (1 - inside) / (1 - mass)
     assert min(levels) > 0
     assert 1 < levels[0] / levels[1] <= exp_lower(build(case).epsilon)
+    assert build(case).privacy_loss() == log_upper(levels[0] / levels[1])
 
 
 def test_a_modest_overspend_is_found():
