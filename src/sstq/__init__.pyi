@@ -3,14 +3,10 @@
 from sstq._version import __version__ as __version__
 from sstq.aggregation import Aggregator as Aggregator
 from sstq.aggregation import Estimate as Estimate
-from sstq.baselines import CSGM as CSGM
-from sstq.baselines import L2CSGM as L2CSGM
 from sstq.baselines import SQKR as SQKR
-from sstq.baselines import Clean as Clean
 from sstq.baselines import PrivUnit as PrivUnit
 from sstq.baselines import PrivUnitG as PrivUnitG
 from sstq.baselines import ProjUnit as ProjUnit
-from sstq.baselines import TurboQuant as TurboQuant
 from sstq.baselines import VqSGD as VqSGD
 from sstq.frames.tight import FourierFrame as FourierFrame
 from sstq.frames.tight import HadamardFrame as HadamardFrame

@@ -30,7 +30,6 @@ but nobody sends), `unbiased`, `words_each`, `row_cost`, `seed_option`, `narrowe
 """
 
 from sstq.aggregation import (
-    BoundedEstimator,
     DenseEstimator,
     Estimate,
     Estimator,
@@ -93,7 +92,6 @@ __all__ = [
     "ArgumentError",
     "Batch",
     "BitSource",
-    "BoundedEstimator",
     "Category",
     "Channel",
     "Column",

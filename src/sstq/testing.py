@@ -162,7 +162,6 @@ def check_attributes(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
     """Attributes have the types and values that callers rely on."""
     _require(isinstance(mechanism.unbiased, sstq.Unbiased), "unbiased must be an sstq.Unbiased")
     _require(isinstance(mechanism.exact, bool), "exact must be a bool")
-    _require(mechanism.trust in ("local", "aggregator", "none"), "trust must be 'local', 'aggregator' or 'none'")
 
 
 def check_bad_vectors(mechanism: Mechanism, seed: int) -> str | None:
@@ -269,12 +268,11 @@ def check_randomness(mechanism: Mechanism, seed: int) -> None:
     _require(not fresh.simulated, "messages from entropy must not be marked as simulated")
     again = _from_words(mechanism, lambda _: drawn.pop(0))
     _require(fresh.to_bytes() == again.to_bytes(), "the same words of the operating system must give the same messages")
-    if mechanism.trust != "none":
-        # No law has one outcome only for both ends of every draw and some words between them.
-        low = _from_words(mechanism, lambda count: np.zeros(count, dtype=np.uint64))
-        high = _from_words(mechanism, lambda count: np.full(count, 2**64 - 1, dtype=np.uint64))
-        different = {messages.to_bytes() for messages in (low, fresh, high)}
-        _require(len(different) > 1, "messages must be drawn from words of the operating system")
+    # No law has one outcome only for both ends of every draw and some words between them.
+    low = _from_words(mechanism, lambda count: np.zeros(count, dtype=np.uint64))
+    high = _from_words(mechanism, lambda count: np.full(count, 2**64 - 1, dtype=np.uint64))
+    different = {messages.to_bytes() for messages in (low, fresh, high)}
+    _require(len(different) > 1, "messages must be drawn from words of the operating system")
 
 
 def _from_words(mechanism: Mechanism, words: Callable[[int], Any]) -> Messages:
@@ -343,20 +341,18 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
                 np.linalg.norm(direction)
             )
             _require(abs(along.mean() - expected[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
-        if mechanism.trust != "aggregator":  # which adds noise
-            squared, total = np.sum((decoded - target) ** 2, axis=1), mechanism.mean_error(person, 1).total
-            largest = float(np.max(np.sum((every - target) ** 2, axis=-1)))
-            margin = margin_of(squared, largest) + 1e-6 * (total + mechanism.clip**2)
-            _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
+        squared = np.sum((decoded - target) ** 2, axis=1)
+        total = mechanism.mean_error(person, 1).total
+        largest = float(np.max(np.sum((every - target) ** 2, axis=-1)))
+        margin = margin_of(squared, largest) + 1e-6 * (total + mechanism.clip**2)
+        _require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
 
 
-def check_privacy(mechanism: Mechanism, seed: int) -> str | None:
+def check_privacy(mechanism: Mechanism, seed: int) -> None:
     """The encoder of an exact mechanism follows its law, whose ratios are within e^ε.
 
     Of others no pair of inputs can be told apart better than ε allows, as far as samples can tell.
     """
-    if mechanism.trust != "local":
-        return "the mechanism is not locally private"
     if mechanism.exact:
         report = check_encoder(mechanism, rng=seed)
         _require(not report.problem, report.problem)
@@ -364,7 +360,6 @@ def check_privacy(mechanism: Mechanism, seed: int) -> str | None:
     else:
         bound = empirical_audit(mechanism, samples=16_000, alpha=1e-9, rng=seed).lower_bound
     _require(bound <= mechanism.epsilon, f"ε is at least {bound:.3f}, not {mechanism.epsilon}")
-    return None
 
 
 def check_aggregation(mechanism: Mechanism, seed: int) -> None:
@@ -386,8 +381,6 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
         _raises(ValueError, other.load_aggregator, Path(folder) / "state")
     _require({one.count for one in (whole, *alike)} == {len(messages)}, "count must be the number of messages")
     _raises(ValueError, whole.update, some_messages(other, 3, seed))
-    if mechanism.trust == "aggregator":  # whose noise differs
-        return
     estimate = whole.mean()
     for same in (one.mean() for one in alike):
         _require(np.array_equal(same.value, estimate.value), "the mean must not depend on shards and files")

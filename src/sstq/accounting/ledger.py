@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -250,6 +251,19 @@ def price(mechanism: Mechanism) -> float:
     """
     each = max(mechanism.epsilon, mechanism.privacy_loss())
     return each if mechanism.messages == 1 else round_up(mechanism.messages * Fraction(each))
+
+
+def check_local(mechanism: Mechanism) -> Mechanism:
+    """Return a mechanism whose every message is private by itself; ValueError for others: ε must be finite and δ 0.
+
+    Examples:
+        >>> import sstq
+        >>> check_local(sstq.FrameUnit(dim=3, epsilon=2.0)).name
+        'frameunit'
+    """
+    if math.isinf(mechanism.epsilon) or mechanism.delta > 0:
+        raise ValueError(f"mechanism must be locally private, got {mechanism.name}; choose another, such as frameunit")
+    return mechanism
 
 
 def ledger_price(mechanism: Mechanism) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from sstq.accounting.blanket import Blanket
 from sstq.accounting.bounds import check_delta
+from sstq.accounting.ledger import check_local
 from sstq.accounting.losses import Losses, gaussian_sigma
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.exactness import log_upper, round_up
@@ -180,8 +181,7 @@ def law_blanket(mechanism: Mechanism) -> Blanket | None:
 
     ValueError if shuffling does not help, or if there is no law.
     """
-    if mechanism.trust != "local":
-        raise ValueError(f"mechanism must be locally private to be shuffled, got trust {mechanism.trust!r}")
+    check_local(mechanism)
     if not mechanism.exact:
         remedy = f"pass its epsilon, {mechanism.epsilon!r}, for the bound that holds for every mechanism"
         raise ValueError(f"mechanism must have a discrete law, but {mechanism.name} sends continuous values; {remedy}")

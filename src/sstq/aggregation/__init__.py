@@ -5,11 +5,10 @@ from sstq.aggregation.dense import DenseAggregator, DenseEstimator
 from sstq.aggregation.estimates import Estimate, Region
 from sstq.aggregation.estimator import Estimator, Sums
 from sstq.aggregation.sparse_counts import SparseAggregator, SparseEstimator
-from sstq.aggregation.sums import BoundedEstimator, FrameEstimator, VectorEstimator
+from sstq.aggregation.sums import FrameEstimator, VectorEstimator
 
 __all__ = [
     "Aggregator",
-    "BoundedEstimator",
     "DenseAggregator",
     "DenseEstimator",
     "Estimate",

@@ -209,7 +209,7 @@ class Aggregator(ABC):
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
         kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
         sources, state = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}"), self.sums()
-        with atomic_file(path, private=self.estimator.private_file) as file:
+        with atomic_file(path) as file:
             np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=state)
 
     @classmethod

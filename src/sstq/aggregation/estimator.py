@@ -53,13 +53,11 @@ class Estimator(ABC):
         source: the mechanism.
         averages: whether the estimate is the mean of the estimates of single messages.
         sparse: whether a state has rows only for the numbers that occur, which are its first column.
-        private_file: whether a saved state must be readable only by its owner.
         aggregator_class: the class of its aggregators.
     """
 
     averages: ClassVar[bool] = True
     sparse: ClassVar[bool] = False
-    private_file: ClassVar[bool] = False
     aggregator_class: ClassVar[type["Aggregator"]]
 
     source: Source

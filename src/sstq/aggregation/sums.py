@@ -191,22 +191,6 @@ class VectorEstimator(DenseEstimator):
         return self.averaged(sums, value * (self.unit / sums.count), squares * (self.unit**2 / sums.count))
 
 
-class BoundedEstimator(VectorEstimator):
-    """Sums of decoded vectors without privacy noise, whose coordinates may differ by many orders of magnitude.
-
-    A coordinate, and its standard error, may be as small as the data: squares take two limbs. The unit is what no
-    decoded coordinate exceeds.
-    """
-
-    private_file = True
-
-    # Values are kept to 2^-59 of the bound and squares to 2^-59 of its square.
-    columns = 4
-    value_bits = 59
-    square_bits = 59
-    most_units = 1.0
-
-
 def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
     """A few decoding values as integers: (M, 3) rows of high limb, low limb, square, and the exponent of their bound.
 

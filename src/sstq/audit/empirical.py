@@ -112,8 +112,6 @@ def empirical_audit(
         >>> audit.violation, 0.5 < audit.lower_bound <= 1.0
         (False, True)
     """
-    if mechanism.trust != "local":
-        raise ValueError(f"mechanism must be locally private, got {mechanism.name} (trust={mechanism.trust!r})")
     samples = check_number("samples", samples, 100, 10**9, integer=True)
     alpha = check_number("alpha", alpha, 1e-12, 0.5)
     generator = np.random.default_rng(rng)

@@ -47,8 +47,7 @@ def aggregate(
     The state is saved after every file, and files already counted are skipped. After an interruption, or when more
     files have arrived, run the same command again. A file is added as a whole or not at all; one that is refused ends
     the command, and what was added before stays. Results are overwritten only if the state that they come from exists,
-    or with --force. Mechanisms that need a trusted aggregator (CSGM) close the round here: noise is added once, and
-    further files are refused.
+    or with --force.
 
     With --by country, a column of Parquet files (sstq encode --by), there is one mean per group and no state: pass
     all files at once. A group of fewer than 30 clients is marked "too few". Messages with a private group (GroupUnit)
@@ -68,8 +67,6 @@ def aggregate(
     if by is not None and "by" not in shared.input.file_options:
         takes = f"this mechanism takes {shared.input.takes}"
         raise WrongUsage(f"--by must be left out: {takes}; count each group by itself, with WHERE")
-    if by is not None and shared.trust == "aggregator":
-        raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     if by is not None and state is not None:
         raise WrongUsage("--state is for one mean; with --by pass all files at once")
     output.mkdir(parents=True, exist_ok=True)
@@ -104,9 +101,6 @@ def aggregate(
     if by is not None:
         report_groups(shared, means, simulated, by, output)
         return
-    if shared.trust == "aggregator":
-        # The mean has closed the round: only its noisy sums are kept, so the same mean comes out again.
-        sums[""].save(state_path)
     report_mean(shared, means[""], simulated, output, verbose)
 
 

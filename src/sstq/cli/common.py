@@ -15,11 +15,6 @@ from sstq.cli.terminal import Facts, note
 if TYPE_CHECKING:
     from sstq import Mechanism
 
-_PRIVACY = {
-    "local": "yes, every single message",
-    "aggregator": "no: only the trusted aggregator may see a message; the mean it releases is private",
-    "none": "no: this mechanism has no privacy",
-}
 _UNBIASED = {
     "always": "yes",
     "over frames": "on average over random frames; one frame is slightly biased: use a fresh one every round",
@@ -120,7 +115,6 @@ def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Fa
         *(_errors(mechanism, mechanism.clients or clients) if mechanism.input.has_clip else []),
         ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
         ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
-        ("trust", mechanism.trust),
         *several_messages(mechanism),
         ("unbiased", _UNBIASED[mechanism.unbiased]),
         ("clients for which these frames suffice", f"up to {allowed:,} in a round" if allowed else None),
@@ -160,9 +154,9 @@ def several_messages(mechanism: "Mechanism") -> Facts:
     ]
 
 
-def privacy_of(mechanism: "Mechanism", simulated: bool) -> str:
-    """Return whether messages of this mechanism are private, in words."""
-    return "no: simulated with a seed" if simulated else _PRIVACY[mechanism.trust]
+def privacy_of(simulated: bool) -> str:
+    """Return whether messages are private, in words."""
+    return "no: simulated with a seed" if simulated else "yes, every single message"
 
 
 def check_output(

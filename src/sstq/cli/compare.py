@@ -19,7 +19,7 @@ def compare(
     output: Annotated[Path | None, output_option("Write all numbers (.json) or draw them (.png, .svg).")] = None,
     force: ForceOption = False,
 ) -> None:
-    """Compare all mechanisms on a typical unit vector by bits, error and trust.
+    """Compare all mechanisms on a typical unit vector by bits and error.
 
     Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --output compare.png
     """
@@ -47,10 +47,9 @@ def compare(
     rows.sort(key=lambda row: row.mse)
     show_table(
         f"The mean of {clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}",
-        ["mechanism", "bits", "error²", "bias²", "trust"],
-        [[row.label, f"{row.bits:,}", _figure(row.mse), _figure(row.bias2), row.trust] for row in rows],
-        caption="Sorted by error². More people do not reduce bias². "
-        "CSGM: (ε, 1e-5) for the released mean, not ε per message.",
+        ["mechanism", "bits", "error²", "bias²"],
+        [[row.label, f"{row.bits:,}", f"{row.mse:.3g}", _figure(row.bias2)] for row in rows],
+        caption="Sorted by error². More people do not reduce bias².",
     )
     if output is not None and picture:
         draw_comparison(rows, output, dim=dim, epsilon=epsilon, clients=clients)

@@ -63,8 +63,6 @@ def encode(
     shared = read_mechanism(mechanism)
     if by is not None and not output.name.lower().endswith(SUFFIXES):
         raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
-    if by is not None and shared.trust == "aggregator":
-        raise WrongUsage(f"--by needs a mechanism whose single messages are private, unlike {shared.name}")
     check_output(output, force, inputs=(mechanism, *vectors))
     people = shared.input.open(vectors, columns=split(columns), by=by, groups=groups)
     report = LocalReport() if verbose else None
@@ -77,7 +75,7 @@ def encode(
         ("digest", shared.digest()),
         *several_messages(shared),
         ("file bytes", output.stat().st_size),
-        ("private", privacy_of(shared, simulated=seed is not None)),
+        ("private", privacy_of(simulated=seed is not None)),
         ("public labels", by),
     ]
     show_facts(str(output), facts, verbose=verbose)
@@ -90,5 +88,3 @@ def encode(
         )
     if seed is not None:
         warn("NOT PRIVATE: the messages come from --seed and are marked as simulated")
-    elif shared.trust != "local":
-        warn(f"NOT PRIVATE: {privacy_of(shared, simulated=False).removeprefix('no: ')}")

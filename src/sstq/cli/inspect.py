@@ -62,7 +62,7 @@ def inspect(
     matches = shared is not None and digest == shared.digest()
     if shared is not None:
         facts.append(("matches the mechanism", matches))
-        facts.append(("private", privacy_of(shared, simulated) if matches else None))
+        facts.append(("private", privacy_of(simulated) if matches else None))
     show_facts(str(path), facts, verbose=verbose)
     if simulated:
         warn("NOT PRIVATE: simulated with a seed")

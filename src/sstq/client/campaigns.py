@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import rfc8785
 
+from sstq.accounting.ledger import check_local
 from sstq.checks import ArgumentError, check_argument, check_number, check_option, did_you_mean
 from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
@@ -295,12 +296,7 @@ def _require(allowed: object, name: str, problem: str) -> None:
 
 def _check_mechanism(mechanism: Any) -> None:
     _require(isinstance(mechanism, Mechanism), "mechanism", f"must be a mechanism, got {mechanism!r:.100}")
-    _require(
-        mechanism.trust == "local",
-        "mechanism",
-        f"must be locally private, got {mechanism.name} with trust={mechanism.trust!r}: the collector is not trusted; "
-        "choose another, such as frameunit",
-    )
+    check_local(mechanism)
     frame = getattr(mechanism, "frame", None)
     frames = int(getattr(mechanism, "frames", 1))
     blocks = int(getattr(mechanism, "blocks", 1))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sstq.accounting.ledger import check_local
 from sstq.files.parquet import import_pyarrow
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.parquet import engine_type, field_columns
@@ -80,8 +81,7 @@ def encode_batches(
         >>> encode.ddl
         '`row` int'
     """
-    if mechanism.trust != "local":
-        raise ValueError(f"mechanism must make every single message private, got {mechanism.name}")
+    check_local(mechanism)
     if mechanism.name == "survey":
         raise ValueError("mechanism must take one column, got survey; use survey.encode(batch) on each batch")
     kept = (keep,) if isinstance(keep, str) else tuple(keep)

@@ -1,6 +1,5 @@
 """The base class of every mechanism: an encoder with the decoder, the counts, the privacy and the errors."""
 
-import math
 import os
 from abc import abstractmethod
 from dataclasses import replace
@@ -52,8 +51,8 @@ class Mechanism(Encoder):
 
     Attributes:
         dim: d, the length of the vectors.
-        epsilon: the ε of one message (local differential privacy), 0.01 to 20; infinite without privacy.
-        delta: the δ of the guarantee; 0 for pure differential privacy.
+        epsilon: the ε of one message (local differential privacy), 0.01 to 20.
+        delta: the δ of the guarantee; 0, unless a mechanism of your own says otherwise. Ledgers then refuse it.
         clip: vectors longer than this are scaled down to it.
         clients: the number of clients per round, if the mechanism is built for a fixed number; otherwise None.
         groups: the number of groups, if each person has a private group besides the vector; otherwise None.
@@ -64,7 +63,6 @@ class Mechanism(Encoder):
             means are then in the units of the columns; `decode`, `expected_mse` and plans are of the scaled vectors.
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
-        trust: who must be trusted: nobody ("local"), the "aggregator", or everyone ("none", no privacy).
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
 
@@ -142,8 +140,6 @@ class Mechanism(Encoder):
             estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=note)
         if self.bounds is not None:
             return estimate.in_units(Bounds(self.bounds, self.clip))
-        if self.trust == "none":
-            return estimate
         notes = [estimate.note, self.input.advice(estimate.value, estimate.stderr)]
         return replace(estimate, note="; ".join(filter(None, notes)))
 
@@ -167,8 +163,6 @@ class Mechanism(Encoder):
     @property
     def uncountable(self) -> str:
         """Why no estimate comes from counts of the messages; empty if one does."""
-        if self.trust == "aggregator":
-            return "a trusted aggregator adds noise to the exact sums of a round"
         if any(isinstance(field, FloatField) for field in self.layout.fields):
             return "its messages are whole vectors, of which hardly two are equal"
         return ""
@@ -201,21 +195,15 @@ class Mechanism(Encoder):
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
         if self.exact:
             return self.draw.law()
-        reasons = {
-            "local": "sends continuous values, whose privacy holds up to floating point only (exact=False)",
-            "aggregator": "is private only behind a trusted aggregator (a single message is not)",
-            "none": "has no privacy at all",
-        }
-        raise ValueError(f"{self.name} {reasons[self.trust]}: there are no integer weights to audit")
+        reason = "sends continuous values, whose privacy holds up to floating point only (exact=False)"
+        raise ValueError(f"{self.name} {reason}: there are no integer weights to audit")
 
     def privacy_loss(self) -> float:
-        """Return the largest log-ratio of the output distribution, rounded up to a double; infinite without privacy.
+        """Return the largest log-ratio of the output distribution, rounded up to a double.
 
         If `exact`, it is that of the implemented distribution, else of the densities that floating point approximates.
         Everything but the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
-        if self.trust == "none":
-            return math.inf
         return self.draw.privacy_loss()
 
     @abstractmethod

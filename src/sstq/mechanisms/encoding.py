@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +24,6 @@ Columns = tuple[Column, ...]
 Floats32 = NDArray[np.float32]
 Words = NDArray[np.uint64]
 
-Trust = Literal["local", "aggregator", "none"]
-"""Who must be trusted: nobody, the aggregator of the messages, or everyone who sees them (no privacy)."""
-
 # About how many numbers drawing one message takes.
 _NUMBERS_OF_A_DRAW = 16
 
@@ -44,7 +41,6 @@ class Encoder(Agreement):
 
     name: ClassVar[str]
     exact: ClassVar[bool]
-    trust: ClassVar[Trust] = "local"
 
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -161,8 +157,7 @@ class Encoder(Agreement):
         """Refuse values that the fields allow but this mechanism never sends."""
 
     def _messages(self, columns: Columns, simulated: bool) -> Messages:
-        in_clear = self.trust != "local"
-        return Messages(self.layout, columns, self._digest, simulated=simulated, in_clear=in_clear)
+        return Messages(self.layout, columns, self._digest, simulated=simulated)
 
     def unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""

@@ -28,10 +28,6 @@ _REGISTRY: dict[str, type[Mechanism] | str] = {
     "privunit": "sstq.baselines.privunit:PrivUnit",
     "privunitg": "sstq.baselines.privunit:PrivUnitG",
     "projunit": "sstq.baselines.projunit:ProjUnit",
-    "turboquant": "sstq.baselines.turboquant:TurboQuant",
-    "csgm": "sstq.baselines.csgm:CSGM",
-    "l2-csgm": "sstq.baselines.csgm:L2CSGM",
-    "clean": "sstq.baselines.clean:Clean",
 }
 
 

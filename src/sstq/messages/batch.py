@@ -20,7 +20,6 @@ class Messages:
         columns: one array per field.
         digest: the digest of the mechanism that the messages belong to.
         simulated: whether a seed replaced the operating system's randomness; then nothing is private.
-        in_clear: whether the mechanism is not locally private; files of such messages are readable only by their owner.
         labels: public text beside each message, such as a country, which Parquet files keep; None if there is none.
 
     Examples:
@@ -34,7 +33,6 @@ class Messages:
     columns: tuple[Column, ...]
     digest: str
     simulated: bool = False
-    in_clear: bool = False
     labels: NDArray[Any] | None = None
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ def write_messages(
     if first is None:
         raise ValueError("batches must contain at least one message")
     blocks = _in_blocks(first, filled)
-    with atomic_file(path, private=first.in_clear) as file:
+    with atomic_file(path) as file:
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
             return parquet.write(file, first, blocks, by)
         if by is not None:

@@ -40,7 +40,6 @@ class Comparison:
     label: str
     name: str
     bits: int
-    trust: str
     exact: bool
     unbiased: Unbiased
     bias2: float
@@ -58,7 +57,7 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
     Args:
         variant: the mechanism.
         dim: d.
-        epsilon: the ε of one message (of the released mean for CSGM).
+        epsilon: the ε of one message.
         clients: n, the number of clients whose mean is estimated, with as many frames as they need.
 
     Raises:
@@ -74,5 +73,5 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
     common = {"dim": dim // variant.options.get("groups", 1), "epsilon": epsilon, "clients": clients}
     built = mechanism(variant.name, **{k: v for k, v in common.items() if k in known} | dict(variant.options))
     error = built.typical_error(clients)
-    facts = built.message_bits, built.trust, built.exact, built.unbiased
+    facts = built.message_bits, built.exact, built.unbiased
     return Comparison(variant.label, variant.name, *facts, error.bias2, error.variance)

@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sstq.plots.canvas import ACCENT, FAINT, INK, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, INK, new_figure, save, tidy
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
 
     from sstq.planning.comparison import Comparison
 
-_ROUNDING = 1e-12
-# By who must be trusted.
-_KINDS = {
-    "local": ("locally private", "o", ACCENT),
-    "aggregator": ("trusted aggregator", "^", "#3c7d3c"),
-    "none": ("no privacy", "D", FAINT),
-}
-
 
 def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, clients: int) -> None:
     """Draw the error of the mean, one row per mechanism in the given order; narrow, so that a phone shows it."""
-    # An error of almost zero (Clean) does not fit on a logarithmic axis.
-    drawn = [row for row in rows if row.mse > _ROUNDING]
-    figure = new_figure(5.4, 1.9 + 0.42 * len(drawn), layout="constrained")
+    figure = new_figure(5.4, 1.9 + 0.42 * len(rows), layout="constrained")
     axes = figure.subplots()
     beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "color": INK}
     kinds = {}
-    for place, row in enumerate(drawn):
-        kind, marker, colour = _KINDS[row.trust]
-        style = {"color": colour, "markerfacecolor": colour if row.unbiased else "white", "markersize": 8}
-        (kinds[kind if row.unbiased else f"{kind}, biased"],) = axes.plot(row.mse, place, marker, **style)
+    for place, row in enumerate(rows):
+        style = {"color": ACCENT, "markerfacecolor": ACCENT if row.unbiased else "white", "markersize": 8}
+        (kinds["unbiased" if row.unbiased else "biased"],) = axes.plot(row.mse, place, "o", **style)
         axes.annotate(f"{row.mse:.3g}", (row.mse, place), **beside)
-    axes.set_yticks(range(len(drawn)), [f"{row.label}\n{row.bits:,} bits" for row in drawn], fontsize=10)
+    axes.set_yticks(range(len(rows)), [f"{row.label}\n{row.bits:,} bits" for row in rows], fontsize=10)
     axes.invert_yaxis()
     axes.set_xlabel("squared error of the mean", fontsize=10)
     axes.set(xscale="log", axisbelow=True)

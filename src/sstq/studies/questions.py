@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 from sstq.accounting import Ledger
-from sstq.accounting.ledger import ledger_price
+from sstq.accounting.ledger import check_local, ledger_price
 from sstq.checks import ArgumentError, check_argument, check_option
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
@@ -46,8 +46,8 @@ class Question(ABC):
     def __post_init__(self) -> None:
         identified = isinstance(self.study, str) and re.fullmatch("[0-9a-f]{32}", self.study)
         require(bool(identified), f"study must be 32 hexadecimal digits, got {self.study!r}")
-        private = isinstance(self.mechanism, Mechanism) and self.mechanism.trust == "local"
-        require(private, f"mechanism must be a locally private one, got {self.mechanism!r}")
+        require(isinstance(self.mechanism, Mechanism), f"mechanism must be a mechanism, got {self.mechanism!r}")
+        check_local(self.mechanism)
         self.check()
 
     @abstractmethod

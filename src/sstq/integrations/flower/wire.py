@@ -16,6 +16,7 @@ from logging import INFO
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.supercore import log
 
+from sstq.accounting.ledger import check_local
 from sstq.mechanisms import Mechanism, from_json
 from sstq.messages.batch import Messages
 
@@ -87,9 +88,7 @@ class MessageRequest:
 def check_usable(mechanism: Mechanism) -> Mechanism:
     """Return a mechanism that makes every model update private by itself; ValueError for others."""
     mechanism.input.vectors_only()
-    if mechanism.trust != "local":
-        raise ValueError(f"mechanism must be locally private, got {mechanism.name}; use frameunit")
-    return mechanism
+    return check_local(mechanism)
 
 
 @dataclass

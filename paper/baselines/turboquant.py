@@ -7,11 +7,12 @@ from typing import ClassVar, Literal, NoReturn
 
 import numpy as np
 
+from paper.baselines.bounded_sums import BoundedEstimator
 from sstq.extending import (
     Batch,
-    BoundedEstimator,
     Column,
     Columns,
+    Estimate,
     Field,
     FloatField,
     Floats,
@@ -67,7 +68,7 @@ class TurboQuant(Mechanism):
     Warning:
         Biased: the estimate is shrunk by 1 − D on average, and more clients do not help. It is a deterministic function
         of the vector and the public frame seed, so `expected_mse` is the actual error under this frame, all bias.
-        Nothing is private: `trust` is "none".
+        Nothing is private: `epsilon` and `privacy_loss` are infinite.
 
     Args:
         bits: b, the bits per coordinate, 1 to 8.
@@ -83,7 +84,6 @@ class TurboQuant(Mechanism):
     exact = False
     solved_class = TurboQuantSolved
     seed_option = "frame_seed"
-    trust = "none"
     words_each = 0
     narrowed: ClassVar = {"bits": (1, 8)}
 
@@ -115,6 +115,14 @@ class TurboQuant(Mechanism):
     def draw(self) -> NoReturn:
         """ValueError: there is none."""
         raise ValueError(f"{self.name} has no privacy at all")
+
+    def privacy_loss(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    def finished(self, estimate: Estimate) -> Estimate:
+        """The estimate as it is: no noise hides how long the vectors are, so no advice about clip is needed."""
+        return estimate
 
     @cached_property
     def layout(self) -> Layout:

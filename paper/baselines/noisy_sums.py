@@ -51,8 +51,8 @@ class NoisyAggregator(DenseAggregator):
         client must be in a round once: its messages added twice spend twice the budget.
 
     Examples:
-        >>> import sstq
-        >>> mechanism = sstq.CSGM(dim=4, epsilon=1.0, clients=1000)
+        >>> from paper.baselines import CSGM
+        >>> mechanism = CSGM(dim=4, epsilon=1.0, clients=1000)
         >>> round_ = mechanism.aggregator().update(mechanism.encode(np.full((1000, 4), 0.5)))
         >>> first, second = round_.mean(), round_.mean()
         >>> bool(np.all(first.value == second.value)), round_.closed
@@ -133,7 +133,6 @@ class NoisyEstimator(DenseEstimator):
     """
 
     aggregator_class = NoisyAggregator
-    private_file = True
 
     size: int
     clients: int

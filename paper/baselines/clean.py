@@ -7,10 +7,11 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
+from paper.baselines.bounded_sums import BoundedEstimator
 from sstq.extending import (
     Batch,
-    BoundedEstimator,
     Columns,
+    Estimate,
     FloatField,
     Floats,
     Layout,
@@ -36,8 +37,8 @@ class Clean(Mechanism):
     """The clipped vector as d single-precision numbers: unbiased (rounding aside), of variance 0, in 32·d bits.
 
     Warning:
-        Nothing is private: `epsilon` and `privacy_loss` are infinite, `trust` is "none", and `exact` is False, because
-        there is no privacy to be exact about.
+        Nothing is private: `epsilon` and `privacy_loss` are infinite, and `exact` is False, because there is no privacy
+        to be exact about.
 
     Examples:
         >>> mechanism = Clean(dim=3, clip=2.0)
@@ -51,7 +52,6 @@ class Clean(Mechanism):
     variants: ClassVar = {"Clean": {}}
     exact = False
     solved_class = CleanSolved
-    trust = "none"
     words_each = 0
 
     epsilon = math.inf
@@ -64,6 +64,14 @@ class Clean(Mechanism):
     def draw(self) -> NoReturn:
         """ValueError: there is none."""
         raise ValueError(f"{self.name} has no privacy at all")
+
+    def privacy_loss(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    def finished(self, estimate: Estimate) -> Estimate:
+        """The estimate as it is: no noise hides how long the vectors are, so no advice about clip is needed."""
+        return estimate
 
     @cached_property
     def layout(self) -> Layout:

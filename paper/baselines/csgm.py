@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.baselines.csgm_accounting import Release
-from sstq.baselines.noisy_sums import NoisyEstimator
+from paper.baselines.csgm_accounting import Release
+from paper.baselines.noisy_sums import NoisyEstimator
 from sstq.extending import (
     CERTIFIED_RESIDUAL,
     Batch,
@@ -56,7 +56,7 @@ class CSGM(KashinMechanism):
     A client keeps each of N frame coefficients of at most B = K·clip/√N (a Kashin representation) with probability
     γ = coordinates/N, rounds them at random to b bits, and sends them in clear. The aggregator adds Gaussian noise to
     the N sums, once. Only it and the client know which coefficients were sent, which makes the noise go further: the
-    released mean is (ε, δ)-private for σ from N·f_α(B²) (`sstq.baselines.csgm_accounting`), and
+    released mean is (ε, δ)-private for σ from N·f_α(B²) (`paper.baselines.csgm_accounting`), and
 
         E‖x̂ − x‖² ≤ (d/N)²·(N·B²/(γ·n) + N·σ²/(γ·n)²).
 
@@ -65,10 +65,9 @@ class CSGM(KashinMechanism):
     128-bit seed.
 
     Warning:
-        Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted
-        (`trust` = "aggregator"), the channel to it must be confidential, and only its closed mean is private. The
-        guarantee is for adding or removing one client's contribution; the number of messages is public. Noise is
-        floating-point (`exact` is False).
+        Not local privacy. Messages are in clear, and `decode` shows them: whoever adds them up is trusted, the channel
+        to it must be confidential, and only its closed mean is private. The guarantee is for adding or removing one
+        client's contribution; the number of messages is public. Noise is floating-point (`exact` is False).
 
     Reference: W.-N. Chen, D. Song, A. Özgür, P. Kairouz, *Privacy amplification via compression*, NeurIPS 2023.
 
@@ -85,15 +84,14 @@ class CSGM(KashinMechanism):
 
     Examples:
         >>> mechanism = CSGM(dim=1000, epsilon=1.0, clients=1000)
-        >>> mechanism.trust, mechanism.privacy_loss() <= 1.0
-        ('aggregator', True)
+        >>> mechanism.delta, mechanism.privacy_loss() <= 1.0
+        (1e-05, True)
     """
 
     name = "csgm"
     variants: ClassVar = {"CSGM": {}}
     exact = False
     solved_class = CSGMSolved
-    trust = "aggregator"
     _default_bits: ClassVar[int] = 1
     # The bound of Σ_j y_j² in units of (N/d)·clip², infinite if all coefficients may be at theirs; and the least β.
     _energy_limit: ClassVar[float] = math.inf
@@ -139,10 +137,15 @@ class CSGM(KashinMechanism):
 
     @cached_property
     def release(self) -> Release:
-        """Which coefficients are kept, and what the aggregator releases; see `sstq.baselines.csgm_accounting`."""
+        """Which coefficients are kept, and what the aggregator releases; see `paper.baselines.csgm_accounting`."""
         solved = self.solved
         kept = self.frame.size, solved.coordinates, solved.most
         return Release(self.epsilon, self.delta, self.weight, *kept, self.sigma)
+
+    @property
+    def uncountable(self) -> str:
+        """The reason why no estimate comes from counts."""
+        return "a trusted aggregator adds noise to the exact sums of a round"
 
     @property
     def draw(self) -> Release:
