@@ -91,6 +91,14 @@ class NoisyAggregator(DenseAggregator):
         self._state[:-3, 0] = sums
         self._state[-3, 0] = 1
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the state to a file that only its owner can read: an open round has exact sums."""
+        others = os.umask(0o077)
+        try:
+            super().save(path)
+        finally:
+            os.umask(others)
+
     def mean(self) -> Estimate:
         """Close the round and return the private mean with its standard error."""
         if self._count:

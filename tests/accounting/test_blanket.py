@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
+from paper.baselines import TurboQuant
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.blanket import Blanket, _rest
 from sstq.exactness import TOTAL
@@ -260,7 +261,7 @@ def test_people_who_send_their_group_only_are_counted_by_their_share():
     ("mechanism", "message"),
     [
         (sstq.PrivUnit(4, 1.0), "discrete law, but privunit sends continuous values; pass its epsilon, 1.0"),
-        (sstq.TurboQuant(4), "locally private to be shuffled, got trust 'none'"),
+        (TurboQuant(4), "must be locally private, got turboquant; choose another, such as frameunit"),
     ],
 )
 def test_no_number_without_a_shuffled_law(mechanism, message):

@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sstq
+from paper.baselines import CSGM, Clean
 from sstq.accounting import BudgetExhausted, Ledger, LedgerDamaged, LedgerError, RoundAlreadySpent, ledger_price, price
+from sstq.accounting.ledger import check_local
 from tests.patience import PATIENCE
 
 
@@ -508,7 +510,14 @@ def test_the_price_is_what_was_agreed_or_more():
     for messages in range(2, 30):
         whole = price(SimpleNamespace(epsilon=0.1, messages=messages, privacy_loss=lambda: 0.1))
         assert Fraction(math.nextafter(whole, 0)) < messages * Fraction(0.1) <= Fraction(whole)
-    assert price(sstq.mechanism("clean", dim=6)) == float("inf")
+    assert price(Clean(dim=6)) == float("inf")
+
+
+@pytest.mark.parametrize("mechanism", [Clean(dim=6), CSGM(dim=6, epsilon=1.0, clients=10)])
+def test_what_is_not_locally_private_is_refused(mechanism):
+    with pytest.raises(ValueError, match=f"must be locally private, got {mechanism.name}; choose another"):
+        check_local(mechanism)
+    assert check_local(sstq.FrameUnit(6, 1.0)).epsilon == 1.0
 
 
 @pytest.mark.parametrize("name", ["csgm", "l2-csgm"])

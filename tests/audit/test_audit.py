@@ -245,9 +245,9 @@ def test_too_few_messages_say_so():
     assert audit.reach < audit.epsilon
 
 
-@pytest.mark.parametrize(("case", "arguments"), [("clean", {}), ("csgm", {}), ("vqsgd", {"samples": 3})])
+@pytest.mark.parametrize(("case", "arguments"), [("vqsgd", {"samples": 3})])
 def test_what_cannot_be_audited_is_refused(case, arguments):
-    with pytest.raises(ValueError, match=r"must be locally private|samples must be"):
+    with pytest.raises(ValueError, match="samples must be"):
         empirical_audit(build(case), **arguments)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sstq
+from paper.baselines import CSGM, L2CSGM, Clean, TurboQuant
 from sstq.exactness import TOTAL
 from tests.contract.cases import build, reread
 
@@ -52,7 +53,7 @@ def test_tampered_json_is_refused(case, change, says):
         reread(mechanism, **change(json.loads(mechanism.to_json())))
 
 
-@pytest.mark.parametrize("kind", [sstq.CSGM, sstq.L2CSGM])
+@pytest.mark.parametrize("kind", [CSGM, L2CSGM])
 def test_a_sampled_release_and_its_sums_are_not_changed_either(kind):
     mechanism = kind(16, 2.0, clients=50, coordinates=20)
     for change in ({"coordinates": 25}, {"most": 24}):
@@ -101,9 +102,9 @@ def vector(length, dim=12):
         # 1 + 18/√d, which no word can make.
         (sstq.PrivUnitG(400, 3.0), vector(1.91, 400), r"message 1: vector must have a norm in \[0, 1.9\], got 1.91"),
         (sstq.PrivUnitG(400, 3.0), vector(math.nan, 400), "message 1: vector must be finite, got nan"),
-        (sstq.Clean(12), vector(1.06), r"message 1: its norm must be at most clip, got 1\.06 times clip"),
-        (sstq.Clean(12), vector(math.nan), "must be finite"),
-        (sstq.Clean(2), vector(4e38, 2), "must be at most clip"),
+        (Clean(12), vector(1.06), r"message 1: its norm must be at most clip, got 1\.06 times clip"),
+        (Clean(12), vector(math.nan), "must be finite"),
+        (Clean(2), vector(4e38, 2), "must be at most clip"),
     ],
 )
 def test_vectors_that_no_client_sends_are_refused(mechanism, vectors, says):
@@ -114,7 +115,7 @@ def test_vectors_that_no_client_sends_are_refused(mechanism, vectors, says):
 
 
 def test_norms_that_no_client_sends_are_refused():
-    mechanism = sstq.TurboQuant(dim=4, bits=8)
+    mechanism = TurboQuant(dim=4, bits=8)
     codes, _ = mechanism.encode(np.ones(4)).columns
     for norm in (-0.5, 1.5, math.nan):
         with pytest.raises(ValueError, match=r"message 0: norm must be (in \[0, 1\]|finite)"):
@@ -122,7 +123,7 @@ def test_norms_that_no_client_sends_are_refused():
 
 
 def test_codes_of_coordinates_that_were_not_kept_are_refused():
-    mechanism = sstq.CSGM(16, 2.0, clients=50, coordinates=20, bits=8)
+    mechanism = CSGM(16, 2.0, clients=50, coordinates=20, bits=8)
     codes, kept, seeds = mechanism.encode(np.zeros((3, 16)), rng=1).columns
     codes = codes.copy()
     codes[2, -1] = 1

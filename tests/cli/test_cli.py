@@ -524,7 +524,7 @@ def test_compare_writes_what_it_prints_and_a_narrow_terminal_breaks_no_number(tm
     result = run(*task, "-o", tmp_path / "c.json")
     written = json.loads((tmp_path / "c.json").read_text())["mechanisms"]
     assert [line.split("\t")[0] for line in result.stdout.splitlines()[1:]] == [row["label"] for row in written]
-    assert {"sstq", "privunitg", "vqsgd", "csgm", "clean"} <= {row["name"] for row in written}
+    assert {"sstq", "privunitg", "vqsgd"} <= {row["name"] for row in written}
     errors = [row["mse"] for row in written]
     assert errors == sorted(errors) == pytest.approx([row["bias2"] + row["variance"] for row in written])
     assert_narrow(result.stdout, *task, "-o", tmp_path / "c.png")
@@ -543,22 +543,6 @@ def assert_narrow(piped, *arguments):
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert {cell for cell in whole if not cell[0].isalpha()} <= set(shown.split())
     assert all(word in shown.split() for cell in whole for word in cell.split())
-
-
-def test_a_round_of_a_trusted_aggregator_is_closed_once(tmp_path):
-    vectors, spec, out = tmp_path / "x.npy", tmp_path / "m.json", tmp_path / "out"
-    np.save(vectors, np.full((30, 20), 0.1))
-    run("spec", "--name", "csgm", "--dim", 20, "--epsilon", 2, "--clients", 40, "-o", spec)
-    for name in ("a.sstq", "b.sstq"):
-        told = run("encode", vectors, "-m", spec, "-o", tmp_path / name)
-        assert "only the trusted aggregator may see" in facts(told)["private"]
-        assert "NOT PRIVATE" in told.stderr
-    run("aggregate", tmp_path / "a.sstq", "-m", spec, "-o", out)
-    released = np.load(out / "mean.npy")
-    run("aggregate", tmp_path / "a.sstq", "-m", spec, "-o", out)
-    np.testing.assert_array_equal(np.load(out / "mean.npy"), released)
-    assert "the round is closed" in run("aggregate", tmp_path / "b.sstq", "-m", spec, "-o", out, code=1).stderr
-    assert summary_in(out)["delta"] == 1e-5
 
 
 TASK = ("--dim", 9, "--epsilon", 1)

@@ -126,12 +126,9 @@ def test_groups_are_those_of_the_files_however_given(files, spec):
 
 def test_wrong_columns_leave_no_file(files, spec):
     (files / "null.csv").write_text("country,a,b,c,d\nDE,0,0,0,0\n,0,0,0,0\n")
-    central = files / "central.json"
-    central.write_text(sstq.CSGM(DIM, 1.0, clients=10).to_json())
     for vectors, column, mechanism, words, code in (
         ("two.parquet", "contry", spec, "did you mean 'country'?", 2),
         ("null.csv", "country", spec, "must not have empty labels, got one in row 1; fill or drop it first", 1),
-        ("two.parquet", "country", central, "--by needs a mechanism whose single messages are private", 2),
     ):
         wrong = run("encode", files / vectors, "--by", column, "-m", mechanism, "-o", files / "x.parquet", code=code)
         assert words in wrong.stderr

@@ -57,12 +57,11 @@ def send(server, name, *paths, code=0):
 
 # Those that the collector's process knows.
 OURS = [name for name in sstq.list_mechanisms() if mechanism_class(name).__module__.startswith("sstq.")]
-LOCAL = [name for name in OURS if mechanism_class(name).trust == "local"]
-FIRST = {name: next(case for case in (*CASES, *RECORDS) if case.split("/")[0] == name) for name in LOCAL}
+FIRST = {name: next(case for case in (*CASES, *RECORDS) if case.split("/")[0] == name) for name in OURS}
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [*itertools.product(LOCAL, ["npy", "csv", "parquet"])], ids=lambda value: str(value)
+    ("name", "kind"), [*itertools.product(OURS, ["npy", "csv", "parquet"])], ids=lambda value: str(value)
 )
 def test_a_file_of_every_kind_of_mechanism(server, repeated, tmp_path, name, kind):
     mechanism = build(FIRST[name])

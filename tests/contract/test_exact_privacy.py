@@ -117,8 +117,7 @@ CAPS = ("privunit", "privunitg", "projunit")
 def test_every_private_mechanism_is_enumerated():
     for case in [*CASES, *RECORDS]:
         mechanism = build(case)
-        if mechanism.trust == "local":
-            assert mechanism.name in ({*LAWS, "survey"} if mechanism.exact else CAPS)
+        assert mechanism.name in ({*LAWS, "survey"} if mechanism.exact else CAPS)
 
 
 @pytest.mark.parametrize("case", each(case for case in [*CASES, *RECORDS] if case.split("/")[0] in LAWS))

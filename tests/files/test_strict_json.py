@@ -86,10 +86,10 @@ def test_default_frames_are_within_the_bounds_of_cost(case):
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("frameunit", {"frame_size": 1 << 26}, "frame_size must be at most 2048 for dim = 3, got 67108864"),
+        ("frameunit", {"frame_size": 1 << 26}, "frame_size must be at most 2048, got 67108864"),
         ("sstq", {"frame_size": 4096}, "frame_size must be at most 2048"),
         ("csgm", {"clients": 10, "frame_size": 4096}, "frame_size must be at most 2048"),
-        ("sqkr", {"steps": 129}, "steps must be at most 128 for dim = 3, got 129; pass max_steps= to allow more"),
+        ("sqkr", {"steps": 129}, "steps must be at most 128, got 129; pass max_steps= to allow more"),
     ],
 )
 def test_json_that_costs_too_much_is_refused_unless_allowed(name, options, says):

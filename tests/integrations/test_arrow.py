@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import sstq
+from paper.baselines import CSGM
 from sstq.integrations.arrow import encode_batches
 
 DIM = 4
@@ -76,7 +77,7 @@ def test_types_as_sql_states_them():
 def test_what_cannot_be_encoded_is_refused():
     frameunit, grouped = sstq.FrameUnit(DIM, 3.0), sstq.GroupUnit(DIM, 3.0, groups=2)
     for arguments, options, problem in (
-        ((sstq.CSGM(DIM, 1.0, clients=10), "x"), {}, "every single message private"),
+        ((CSGM(DIM, 1.0, clients=10), "x"), {}, "must be locally private, got csgm"),
         ((sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"), {}, r"must take one column, got survey; use survey\.encode"),
         ((frameunit, "x"), {"keep": ["row"]}, "keep must not name .*, got 'row'"),
         ((frameunit, "x"), {"keep": ["x"]}, "keep must not name .*, got 'x'"),

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import sstq
+from paper.baselines import Clean
 from sstq.inputs.arrays import as_vectors
 from sstq.integrations.torch import encode_gradients, encode_update, set_gradients
 
@@ -16,7 +17,7 @@ def sent(messages, mechanism):
 
 def clean(dim, clip=100.0):
     """Its message is the vector itself, so that one can see what would have been encoded."""
-    return sstq.mechanism("clean", dim=dim, clip=clip)
+    return Clean(dim=dim, clip=clip)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -144,7 +144,7 @@ def test_no_message_is_longer_than_allowed():
         built = found.build()
         assert built.message_bits == found.bits <= bits
         assert built.exact
-        assert built.trust == "local"
+        assert built.delta == 0
         assert built.privacy_loss() <= 3.0
 
 

@@ -303,7 +303,7 @@ def test_the_collector_is_not_asked_by_those_who_send(tmp_path):
 
 def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
     """It shows a document with a signing and a sealing key of its own; its own key is the pinned one."""
-    monkeypatch.setattr(sstq.GroupUnit, "encode", lambda *_, **__: pytest.fail("something is encoded"))
+    monkeypatch.setattr(sstq.GroupUnit, "encode_slots", lambda *_, **__: pytest.fail("something is encoded"))
     with lurking() as shuffler:
         shuffler.shuffler = SigningKey.generate()
         terms = Shuffling(shuffler.url, shuffler.shuffler.public.hex(), shuffler.seal.public.hex(), threshold=5000)

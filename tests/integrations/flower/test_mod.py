@@ -9,6 +9,7 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 import sstq
+from paper.baselines import Clean
 from sstq.accounting import Ledger
 from sstq.integrations.flower import SstqMod
 from sstq.integrations.flower.wire import RECORD
@@ -133,13 +134,13 @@ def _error(message, context):
     ],
 )
 def test_no_data_changes_the_kind_of_a_reply(mod, tmp_path, train, monkeypatch):
-    vectors, original = [], type(frameunit()).encode
+    vectors, original = [], type(frameunit()).encode_slots
 
-    def encode(self, x, **arguments):
-        vectors.append(x)
-        return original(self, x, **arguments)
+    def encode_slots(self, rows, *arguments):
+        vectors.append(rows)
+        return original(self, rows, *arguments)
 
-    monkeypatch.setattr(type(frameunit()), "encode", encode)
+    monkeypatch.setattr(type(frameunit()), "encode_slots", encode_slots)
     normal = mod(request_message(frameunit(), message_id="a"), context(), train_to(UPDATE))
     reply = mod(request_message(frameunit(), message_id="b"), context(), train)
     # What fails or is not finite is sent as zeros.
@@ -163,7 +164,7 @@ def test_a_crash_between_expense_and_reply_has_spent(mod, tmp_path, monkeypatch)
     def crash(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(frameunit()), "encode", crash)
+    monkeypatch.setattr(type(frameunit()), "encode_slots", crash)
     with pytest.raises(KeyboardInterrupt):
         mod(request_message(frameunit()), context(), train_to(UPDATE))
     monkeypatch.undo()
@@ -218,7 +219,7 @@ def _with_two_models():
         (lambda: _with_bytes(b"PK\x03\x04 nonsense"), "'bias' cannot be read"),
         (lambda: _with_bytes(_npz()), "'bias' cannot be read: it is a NpzFile"),
         (lambda: request_message(frameunit(epsilon=4.5)), "allows for one message, 4.0"),
-        (lambda: request_message(sstq.mechanism("clean", dim=DIM)), "must be locally private"),
+        (lambda: request_message(Clean(dim=DIM)), "must be locally private"),
         (lambda: request_message(sstq.GroupUnit(dim=DIM, epsilon=2.0, groups=3)), "must take vectors and nothing else"),
         (lambda: request_message(frameunit(), message_id="x" * 300), "round_id"),
     ],

@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from flwr.serverapp import PrivacySpent
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedYogi
 
+import paper.baselines  # noqa: F401 (registers csgm)
 import sstq
 from sstq.integrations.flower import SstqStrategy
 from sstq.integrations.flower.wire import RECORD, MessageRequest
@@ -248,7 +249,7 @@ def test_wrong_arguments_are_refused(grid):
         ask(strategy(bitz=3), grid)
     for wrong, message in [
         ({"min_replies": 13}, "min_replies must be at most the nodes per round, 12, got 13"),
-        ({"mechanism": "csgm", "clients": 12}, "must be locally private, got csgm; use frameunit"),
+        ({"mechanism": "csgm", "clients": 12}, "must be locally private, got csgm; choose another, such as frameunit"),
         ({"inner": Other(**QUIET)}, "no array 'matrix'"),
         ({"mechanism": "groupunit", "groups": 3}, "must take vectors and nothing else, .*; use frameunit"),
     ]:

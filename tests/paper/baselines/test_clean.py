@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from sstq.baselines.clean import Clean
+from paper.baselines.clean import Clean
 from tests.contract.cases import reread
 
 

@@ -6,9 +6,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
+from paper.baselines.csgm import CSGM, L2CSGM
+from paper.baselines.csgm_accounting import ORDERS, Release, divergence, least_sigma, overflow, spent
 from sstq.accounting import gaussian_sigma
-from sstq.baselines.csgm import CSGM, L2CSGM
-from sstq.baselines.csgm_accounting import ORDERS, Release, divergence, least_sigma, overflow, spent
 from sstq.inputs.trial_vectors import structured_vectors
 
 BOTH = pytest.mark.parametrize("kind", [CSGM, L2CSGM])

@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sstq.baselines.turboquant import TurboQuant, lloyd_max_levels
+from paper.baselines.turboquant import TurboQuant, lloyd_max_levels
 from sstq.inputs.trial_vectors import structured_vectors
 
 # J. Max, "Quantizing for minimum distortion" (1960), Table I. From 8 levels on the table is off in its fourth digit
