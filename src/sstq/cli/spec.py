@@ -100,7 +100,7 @@ def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) 
     from sstq.planning import plan
 
     if epsilon is None:
-        raise WrongUsage("pass --epsilon, or a mechanism without it: --name clean")
+        raise WrongUsage("pass --epsilon")
     chosen = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
     crowd = f"{chosen.clients:,} people"
     assumed = f"{crowd}, enough for an error of 10 % (pass --clients if you know the number)"
