@@ -273,7 +273,7 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
 
     nowhere = "postgresql+psycopg://127.0.0.1:9/nothing"
     assert "the database is not available: connection failed" in serve("--database", nowhere, code=1)
-    assert "behind_proxy must be the addresses of a proxy with TLS" in serve("--host", "192.0.2.1", code=2)
+    assert "--behind-proxy must be the addresses of a proxy with TLS" in serve("--host", "192.0.2.1", code=2)
     assert "port must be an integer in [0, 65535], got 99999" in serve("--port", "99999", code=2)
     folder = tmp_path / "file"
     folder.touch()

@@ -279,7 +279,7 @@ def test_a_server_that_is_refused_leaves_no_folder(tmp_path):
     arguments = ["serve", "--folder", str(folder), "--port", "0", "--host", "192.0.2.1"]
     found = CliRunner().invoke(app, arguments)
     assert (found.exit_code, folder.exists()) == (2, False)
-    assert "behind_proxy must be" in found.stderr
+    assert "--behind-proxy must be" in found.stderr
 
 
 def test_the_shuffler_of_a_campaign_cannot_change(both):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sstq.checks import check_number, check_option
+from sstq.checks import ArgumentError, check_number, check_option
 from sstq.client.campaigns import check_address, check_key
 
 _SHORTEST_TOKEN = 16
@@ -72,9 +72,10 @@ class Settings:
         for proxy in filter(None, self.behind_proxy.split(",")):
             _check_network("behind_proxy", proxy.strip())
         if not self.behind_proxy and not _is_loopback(self.host):
-            raise ValueError(
-                f"behind_proxy must be the addresses of a proxy with TLS where host={self.host!r}, got none: this is "
-                "plain HTTP; leave host out if the proxy runs on this machine"
+            raise ArgumentError(
+                "behind_proxy",
+                f"must be the addresses of a proxy with TLS where host={self.host!r}, got none: this is plain HTTP; "
+                "leave host out if the proxy runs on this machine",
             )
 
     @classmethod
@@ -139,6 +140,6 @@ def _check_network(name: str, value: str) -> None:
     try:
         ipaddress.ip_network(value, strict=False)
     except ValueError as error:
-        raise ValueError(
-            f"{name} must be addresses or networks such as 127.0.0.1 or 172.30.0.0/24, got {value!r}"
+        raise ArgumentError(
+            name, f"must be addresses or networks such as 127.0.0.1 or 172.30.0.0/24, got {value!r}"
         ) from error
