@@ -19,6 +19,7 @@ import benchmarks.errors
 import benchmarks.service
 import benchmarks.shuffled
 import benchmarks.speed
+import benchmarks.studies
 import benchmarks.surveys  # noqa: F401
 from benchmarks.harness import BENCHMARKS, Result, write_run
 

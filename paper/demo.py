@@ -6,7 +6,8 @@ image given to one person, or to 100 people: a simulated larger crowd. Nobody wh
 was learned from. No image is public.
 
 In the first part 100 clients train the paper's network in rounds, and ε adds up. In the second a person's digit and
-image are both private, and everybody answers once, so the ε of the message is their total.
+image are both private, and everybody answers once, so the ε of the message is their total. So it is in the third, where
+invented people tell what they do in one week of a year, and the weeks are smoothed.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from sstq.learning import Pixels, PrivateClassifier
 from sstq.learning.features import unit_rows
 from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
+from sstq.studies import Panel, PanelResult
 
 Floats = NDArray[np.float64]
 Labelled = tuple[Floats, NDArray[np.int64]]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COPIES = (1, 100)
 ROUNDS = 40
+WEEKS, INHABITANTS, YEAR_EPSILON = 52, 100_000, 1.0
 TRAINED = (
     "clean",
     "sstq-uniform",
@@ -95,6 +98,19 @@ class Crowd:
 
 
 @dataclass(frozen=True, eq=False)
+class Year:
+    """A year of weeks.
+
+    Attributes:
+        truth: the true share of each habit by week, (habits, 52).
+        result: the curves that the server has, from one message per person in all.
+    """
+
+    truth: Floats
+    result: PanelResult
+
+
+@dataclass(frozen=True, eq=False)
 class Demo:
     """The result of the demo.
 
@@ -105,6 +121,7 @@ class Demo:
         crowds: the results for every crowd at every ε.
         training: the rounds of the first part, as rows for `draw_networks`.
         simulated: whether a seed replaced secret randomness.
+        year: the third part.
     """
 
     truth: Floats
@@ -113,6 +130,7 @@ class Demo:
     crowds: tuple[Crowd, ...]
     training: tuple[dict[str, Any], ...]
     simulated: bool
+    year: Year
 
 
 def split_digits(rng: np.random.Generator) -> Digits:
@@ -158,6 +176,7 @@ def run_demo(
         crowds=tuple(crowds),
         training=tuple(training),
         simulated=rng is not None,
+        year=follow_year(source),
     )
 
 
@@ -245,6 +264,19 @@ def _check(
     # The messages of people with the same image show their noise, but not that there are few images.
     images = accuracy * (1 - accuracy) * (1 / len(held[1]) - 1 / len(right))
     return accuracy, math.sqrt(float(estimate.stderr[1]) ** 2 + images), mechanism.message_bits
+
+
+def follow_year(rng: RngLike = None, people: int = INHABITANTS) -> Year:
+    """Follow two habits of invented people over a year: one has a season, and one a jump in week 30."""
+    drawn = np.random.default_rng(rng)
+    weeks = np.arange(WEEKS)
+    season = 0.3 + 0.08 * np.sin(2 * np.pi * weeks / WEEKS)
+    jump = np.where(weeks < 29, 0.2, 0.3)
+    ends = np.cumsum([season, jump], axis=0)
+    mood = drawn.random(people)  # of each person, all year
+    held = [np.searchsorted(end, mood, side="right") for end in ends.T]
+    panel = Panel(Frequencies(3, YEAR_EPSILON), periods=WEEKS)
+    return Year(np.array([season, jump]), panel.simulate(held, None if rng is None else drawn))
 
 
 def mean_images(centre: Estimate, means: Floats) -> Floats:

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from paper.demo import TRAINED, mean_images, run_demo, split_digits
+from paper.demo import TRAINED, follow_year, mean_images, run_demo, split_digits
 from paper.demo_page import demo_tables, write_demo
 from sstq import Estimate
 from sstq.learning.features import unit_rows
@@ -69,13 +69,25 @@ def test_page_pictures_and_numbers_are_written(tmp_path):
     result = run_demo(rng=1, epsilons=(0.5, 8.0), copies=(1, 2), rounds=2)
     page = write_demo(result, tmp_path)
     text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 2
-    for name in ("figure-1.png", "digits.png"):
+    assert text.count("data:image/png;base64,") == 3
+    for name in ("figure-1.png", "digits.png", "year.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text())
     assert [(row["epsilon"], row["copies"]) for row in stored["crowds"]] == [(0.5, 1), (8, 1), (0.5, 2), (8, 2)]
     assert list(dict.fromkeys(row["method"] for row in stored["training"])) == list(TRAINED)
-    trained, asked = demo_tables(result)
+    trained, asked, year = demo_tables(result)
     assert [row[2] for row in trained.rows] == ["not private", *["6"] * 7]
     assert asked.rows[1][2] == "–", "287 answers at ε = 0.5 are off by more than 5 points"
+    assert [len(row) for row in year.rows] == [5, 5]
     assert "Made with a seed: not private" in text
+
+
+def test_a_year_is_smoothed_beside_the_truth(seed):
+    """The drawn errors, and bands that hold in most weeks; a week by itself is off by five points."""
+    year = follow_year(seed, people=60_000)
+    for habit, truth in enumerate(year.truth):
+        curve = year.result.curve(item=habit)
+        low, high = curve.band(0.95)
+        assert np.sqrt(np.mean((curve.value - truth) ** 2)) < 0.7 * np.sqrt(np.mean((curve.raw - truth) ** 2))
+        assert np.mean((low <= truth) & (truth <= high)) > 0.7
+    assert sum(year.result.people) == 60_000

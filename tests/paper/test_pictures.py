@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from paper.demo import Crowd, Demo
+from paper.demo import Crowd, Demo, Year
 from paper.demo_page import draw_demo
+from sstq.studies import PanelResult
 from tests.plots.test_plots import assert_legible
 
 
@@ -26,5 +27,16 @@ def test_digits(drawn, epsilons):
         for copies in (1, 100)
         for epsilon in epsilons
     ]
-    draw_demo(Demo(images, (0.9, 0.02), 287, tuple(rows), (), simulated=True), "digits.png")
+    draw_demo(
+        Demo(
+            images,
+            (0.9, 0.02),
+            287,
+            tuple(rows),
+            (),
+            simulated=True,
+            year=Year(np.zeros((0, 52)), PanelResult("week", [], [], 1.0)),
+        ),
+        "digits.png",
+    )
     assert_legible(drawn[0])

@@ -238,7 +238,7 @@ class Study(ABC):
             who, left = left[:size], left[size:]
             require(len(who) > 0, f"values must be enough for every cohort, got {len(values)}")
             study.question(len(who))
-            study.learn(study.asked.encode(_some(values, who), generator))
+            study.learn(study.asked.encode(_some(values, who), None if rng is None else generator))
         return study.result
 
 

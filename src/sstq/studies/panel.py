@@ -199,7 +199,8 @@ class Panel(Study):
         for number, held in enumerate(values):
             who = np.flatnonzero(turn == number)
             study.question(max(1, len(who)))
-            study.learn(study.asked.encode([held[place] for place in who], generator) if len(who) else [])
+            held_now = [held[place] for place in who]
+            study.learn(study.asked.encode(held_now, None if rng is None else generator) if len(who) else [])
         return study.result  # type: ignore[no-any-return]
 
 
