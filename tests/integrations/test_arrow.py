@@ -78,7 +78,7 @@ def test_what_cannot_be_encoded_is_refused():
     frameunit, grouped = sstq.FrameUnit(DIM, 3.0), sstq.GroupUnit(DIM, 3.0, groups=2)
     for arguments, options, problem in (
         ((CSGM(DIM, 1.0, clients=10), "x"), {}, "must be locally private, got csgm"),
-        ((sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"), {}, r"must take one column, got survey; use survey\.encode"),
+        ((sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"), {}, "one column, got one that takes tables; use its encode"),
         ((frameunit, "x"), {"keep": ["row"]}, "keep must not name .*, got 'row'"),
         ((frameunit, "x"), {"keep": ["x"]}, "keep must not name .*, got 'x'"),
     ):

@@ -91,6 +91,10 @@ class Input(ABC):
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """What single people may hold that differs as much as it can, by name."""
 
+    def refused(self) -> list[Held]:
+        """What nobody can hold, which `read` refuses; for tests."""
+        return []
+
     def variations(self, rows: Rows) -> Rows:
         """Rows made of others, for tests of encoders, such as opposites; may be none."""
         return rows[:0]

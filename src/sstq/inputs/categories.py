@@ -79,6 +79,11 @@ class Category(Input):
         some = np.unique(np.linspace(0, self.categories - 1, _MOST_EXTREMES).astype(np.int64))
         return {f"category {label}": {"X": np.array([label])} for label in some}
 
+    def refused(self) -> list[Held]:
+        """Numbers that are no category, and other shapes and types."""
+        wrong: list[Any] = [[0, self.categories], [-1], [0.5], [np.nan], [None], ["0"], np.zeros((2, 2)), [1j]]
+        return [{"X": X} for X in wrong] + [{"X": [0], "groups": [0]}]
+
     def truth(self, rows: Rows) -> Rows:
         """A one at the place of the category, (n, categories)."""
         return np.asarray(rows[:, :1] == np.arange(self.categories), dtype=np.float64)

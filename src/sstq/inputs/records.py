@@ -163,6 +163,16 @@ class Record(Input):
             for place in range(most)
         }
 
+    def refused(self) -> list[Held]:
+        """What is no table, has no such columns, or columns of several lengths."""
+        whole: dict[str, Any] = {name: [None] for name in self.columns}
+        first = next(iter(whole))
+        fewer = {name: column for name, column in whole.items() if name != first}
+        wrong: list[Any] = [np.zeros((1, len(whole))), "table", [whole], fewer]
+        if fewer:
+            wrong.append(whole | {first: [None, None]})
+        return [{"X": X} for X in wrong] + [{"X": whole, "groups": [0]}]
+
     def truth(self, rows: Rows) -> Rows:
         """What the mechanism estimates of the records."""
         return self.estimated(rows)

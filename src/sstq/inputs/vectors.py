@@ -102,6 +102,22 @@ class Vectors(Input):
         vectors |= {"short": _SHORT * vectors["gaussian"], "zero": np.zeros(self.dim)}
         return {name: {"X": x if self.scaling is None else self.scaling.outward(x)} for name, x in vectors.items()}
 
+    def refused(self) -> list[Held]:
+        """Vectors with nan, infinity or masks, of other shapes and types, and integers that a float would round."""
+        dim = self.dim
+        wrong: list[Any] = [
+            np.full((2, dim), np.nan),
+            np.full((2, dim), np.inf),
+            np.ones(dim + 1),
+            np.ones((2, 2, dim)),
+            np.ones(dim, dtype=complex),
+            np.ones(dim).astype(str),
+            [[*[0.1] * (dim - 1), None]],
+            np.full(dim, 2**53 + 1),
+            np.ma.array(np.ones((2, dim)), mask=np.eye(2, dim, dtype=bool)),
+        ]
+        return [{"X": X} for X in wrong] + [{"X": np.zeros(dim), "groups": [0]}]
+
     def variations(self, rows: Rows) -> Rows:
         """The opposites, and a huge one."""
         return np.concatenate([-rows, _HUGE * rows[:1]])
@@ -246,6 +262,13 @@ class GroupedVectors(Input):
         held = self._vectors.extremes(rng)
         ends = (0, self.groups - 1)
         return {name: one | {"groups": [ends[place % 2]]} for place, (name, one) in enumerate(held.items())}
+
+    def refused(self) -> list[Held]:
+        """Bad vectors, and groups that do not exist."""
+        good = np.zeros((2, self.dim))
+        groups: list[Any] = [None, [0], [0, self.groups], [0, -1], [0.0, 1.0]]
+        vectors = [one["X"] for one in self._vectors.refused()[:-1]]
+        return [{"X": X, "groups": [0, 0]} for X in vectors] + [{"X": good, "groups": each} for each in groups]
 
     def variations(self, rows: Rows) -> Rows:
         """Those of the vectors, in the same groups."""

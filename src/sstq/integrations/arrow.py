@@ -82,8 +82,9 @@ def encode_batches(
         '`row` int'
     """
     check_local(mechanism)
-    if mechanism.name == "survey":
-        raise ValueError("mechanism must take one column, got survey; use survey.encode(batch) on each batch")
+    if "columns" not in mechanism.input.file_options:
+        takes = f"got one that takes {mechanism.input.takes}"
+        raise ValueError(f"mechanism must take one column, {takes}; use its encode on each batch")
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     encoder = BatchEncoder(mechanism, column, kept, groups)
     taken = [name for name in kept if name in {column, *(field.name for field in mechanism.layout.fields)}]
