@@ -16,7 +16,7 @@ help:
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
-	@echo "make mutants one line broken at a time, about a hundred times: the tests must notice (minutes); before a release"
+	@echo "make mutants one line broken at a time, some 400 times: the tests must notice (a quarter of an hour); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel, sources and npm package built and checked; the README run with newest and lowest versions"
 	@echo "make upgrade pin the newest versions that resolve together in constraints.txt; then run make test"
