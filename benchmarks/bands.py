@@ -89,7 +89,9 @@ def groups() -> Iterator[tuple[str, int, Round]]:
         held = np.array([place + place % 3 for place in range(2 * count)], dtype=np.float64)
         asked = {"g": sstq.Choice(list(range(count))), "x": sstq.Number(0, 2.0 * count + 2), "q": sstq.By("g", "x")}
         survey = sstq.Survey(epsilon, asked, weights={"g": 1e-9, "x": 1e-9, "q": 1e9}, people=people)
-        records = survey._records_of({"g": [*np.repeat(np.arange(count), 2).tolist(), None], "x": [*held, None]}, False)
+        records = survey.input.read(
+            {"g": [*np.repeat(np.arange(count), 2).tolist(), None], "x": [*held.tolist(), None]}
+        )
         truth = held.reshape(count, 2).mean(axis=1)
 
         def hold(rng: np.random.Generator, kept: Any = (survey, records, chances, truth, people)) -> bool | None:

@@ -78,7 +78,8 @@ def demo_tables(demo: Demo) -> list[Table]:
             asked,
             "total ε: per person, who answers once. predicted: what people who hold other images report, each "
             f"privately. accuracy: on {demo.tested} images that nobody holds. ±: standard error; “–” where it exceeds "
-            "5 points. 100 people per image are simulated: they hold the same image. An image as 64 floats would take "
+            "5 points. All rows share their images, so that their errors are alike. 100 people per image are "
+            "simulated: they hold the same image. An image as 64 floats would take "
             "2,048 bits.",
         ),
         _year_table(demo.year),
