@@ -159,7 +159,7 @@ export class ShownCampaign {
     if (tested) facts.push(["Test of the messages", tested]);
     if (issued) facts.push(["Tokens left", `${count(unspent)} of ${count(issued)}`]);
     facts.push(["ε per message", number(this.progress.epsilon)]);
-    if (shuffling) facts.push(["Shuffled (ε, δ)", claim(shuffling)]);
+    if (shuffling) facts.push(["Shuffled (ε, δ)", shortly(shuffling)]);
     setFacts(at("facts"), facts);
     setText(at("readers"), this.forReaders(counts));
     this.showPrivacy(all);
@@ -394,14 +394,20 @@ export class ShownCampaign {
 
 // What the batches that arrived justify, never what was planned.
 function claim({ crowds }) {
-  const each = crowds.map(({ people, epsilon, delta, epsilon_if_half_fake: half, isolating_share: share }) => {
-    if (!delta) return `ε = ${number(epsilon)}, as without a shuffler, for ${count(people)} people`;
+  const each = crowds.map((crowd) => {
+    const { people, delta, epsilon_if_half_fake: half, isolating_share: share } = crowd;
+    const claimed = `${pair(crowd)} for ${count(people)} people`;
+    if (!delta) return `${claimed}, as without a shuffler`;
     const fake = `ε = ${number(half)} if half of them are fake`;
     const held = `nothing against the owner of ${Math.floor(100 * share)} % of all tokens`;
-    return `(${number(epsilon)}, ${delta.toExponential()}) for ${count(people)} people (${fake}; ${held})`;
+    return `${claimed} (${fake}; ${held})`;
   });
   return each.join("; ") || "nothing yet";
 }
+
+const shortly = ({ crowds }) => crowds.map(pair).join("; ") || "nothing yet";
+const pair = ({ epsilon, delta }) =>
+  delta ? `(${number(epsilon)}, ${delta.toExponential()})` : `ε = ${number(epsilon)}`;
 
 // The estimate's note, but the advice on frames, which is for who makes mechanisms, in other words.
 function inPlainWords(note) {
