@@ -81,8 +81,8 @@ def test_a_law_that_does_not_explain_the_whole_loss_is_not_used():
     draw = flat_channel_of_size(4, 0.5)
     partly = SimpleNamespace(
         name="partly",
-        coin="private",
-        trust="local",
+        epsilon=2.0,
+        delta=0.0,
         exact=True,
         law=lambda: Law("flat", 4, [(draw.own, draw.other)]),
         privacy_loss=lambda: 2.0,

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.aggregation import BoundedEstimator, DenseAggregator, VectorEstimator, describe_state
+from paper.baselines.bounded_sums import BoundedEstimator
+from sstq.aggregation import DenseAggregator, VectorEstimator, describe_state
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageFile
 

@@ -181,7 +181,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
         Examples:
             >>> PrivateClassifier(public=[[0.0]], classes=[0, 1]).cohort_sizes(59_000)
-            {'pilot': 5900, 'main': 50150, 'check': 738, 'accuracy': 738, 'classes': 1474}
+            {'pilot': 5900, 'main': 50149, 'check': 738, 'accuracy': 738, 'classes': 1475}
         """
         self._begin_once()
         clients = check_argument("clients", clients)
