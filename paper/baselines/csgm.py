@@ -208,8 +208,10 @@ class CSGM(KashinMechanism):
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
-        unit, most = self.unit_ball(batch.rows, batch.report), self.release.most
-        seeds, uniforms = batch.words[:, :2], unit_interval(batch.words[:, 3:])
+        unit = self.unit_ball(batch.rows, batch.report)
+        most = self.release.most
+        seeds = batch.words[:, :2]
+        uniforms = unit_interval(batch.words[:, 3:])
         counts = self.release.counts(batch.words[:, 2])
         coefficients, missed = self._bounded(unit)
         if batch.report is not None:

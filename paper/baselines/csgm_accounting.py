@@ -42,7 +42,8 @@ def overflow(size: int, expected: int, most: int) -> float:
     """An upper bound of η, the probability that Poisson sampling keeps more than `most`."""
     if most == size:
         return 0.0
-    p, q = (most + 1) / size, expected / size
+    p = (most + 1) / size
+    q = expected / size
     outside = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
     return math.exp(-size * (p * math.log(p / q) + outside))
 
@@ -136,7 +137,8 @@ class Release:
         In small frames the seed makes such a message longer than all coefficients, which are then kept.
         """
         make = partial(cls.calibrated, epsilon, delta, weight, size)
-        whole, powers = make(size), range(size.bit_length() - 1)
+        whole = make(size)
+        powers = range(size.bit_length() - 1)
         most = 2 * whole.error(clients)
         least = make(1 << bisect_left(powers, True, key=lambda power: make(1 << power).error(clients) <= most))
         return least if least.most * bits + least.most.bit_length() + 128 < size * bits else whole

@@ -29,7 +29,8 @@ from sstq.extending import (
 )
 
 # Lloyd's iteration is slow but always converges; Newton's doubles the digits once it is near.
-_LLOYD_STEPS, _NEWTON_STEPS = 500, 8
+_LLOYD_STEPS = 500
+_NEWTON_STEPS = 8
 # A clipped vector's norm, rounded to single precision, exceeds 1 by less than this.
 _ROUNDING = 1e-6
 # Two rounds of signs and transform leave the coordinates of a spike on a lattice of step 2/√N, which moves the
@@ -101,7 +102,8 @@ class TurboQuant(Mechanism):
 
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
-        levels, codes = self.levels, 1 << self.bits
+        levels = self.levels
+        codes = 1 << self.bits
         if levels.shape != (codes,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
             raise ValueError(f"levels must be 2^bits = {codes} increasing numbers in (-100, 100)")
 

@@ -19,7 +19,8 @@ from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.files import open_messages
 
-_STATE_FORMAT, _STATE_VERSION = "sstq-aggregate", 1
+_STATE_FORMAT = "sstq-aggregate"
+_STATE_VERSION = 1
 # What is counted already: identifiers of files, and names of tables.
 _LONGEST_SOURCE = 64
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
@@ -208,7 +209,8 @@ class Aggregator(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
         kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
-        sources, state = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}"), self.sums()
+        sources = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}")
+        state = self.sums()
         with atomic_file(path) as file:
             np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=state)
 
@@ -262,7 +264,8 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int
         raise ValueError(f"{name} is not an aggregator's state")
     if type(version) is not int or version != _STATE_VERSION:
         raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
-    state, sources = stored["state"], stored["sources"]
+    state = stored["state"]
+    sources = stored["sources"]
     counted = type(count) is int and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
     if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
         raise ValueError(f"{name} does not hold the sums of an aggregator")

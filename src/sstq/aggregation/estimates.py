@@ -157,7 +157,9 @@ class Estimate:
 
         if self.count < 2:
             return Region(float(level), math.nan, np.full(len(self.value), math.nan))
-        dim, bias2, noise2 = len(self.value), self.frame_bias**2, self.noise2
+        dim = len(self.value)
+        bias2 = self.frame_bias**2
+        noise2 = self.noise2
         tail = -math.expm1(math.log(level) / dim) / 2
         rare2 = (float(ndtri(tail)) * self.largest) ** 2 / 3
         half_width = -float(stdtrit(self.count - 1, tail)) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
@@ -198,7 +200,8 @@ class Estimate:
     @property
     def _noise_directions(self) -> float:
         """The effective number of directions of the noise, at most (tr Σ)²/tr Σ² of its covariance Σ."""
-        total, fourth = float(np.sum(self.noise2)), float(np.sum(self.noise2**2))
+        total = float(np.sum(self.noise2))
+        fourth = float(np.sum(self.noise2**2))
         spread = total**2 / fourth if fourth else 1.0
         return spread if self.directions is None else max(1.0, min(spread, self.directions))
 

@@ -105,7 +105,8 @@ class FrameEstimator(DenseEstimator):
         A message squared with itself tells nothing of Σ²; with all those of a coordinate taken as equally large,
         these terms are known and left out.
         """
-        frame, count = self.frame, sums.count
+        frame = self.frame
+        count = sums.count
         squares = self._squares(sums)
         squares *= (frame.dim * self.scale) ** 2 / count
         with_itself = float(np.sum(squares**2 / np.maximum(sums.state[:, 0], 1)))
@@ -129,9 +130,11 @@ def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np
     That of M² is E‖M·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as
     make it right to about 2 % in any dimension, unless a few weights are all that matter.
     """
-    dim, redundancy = frame.dim, frame.redundancy
+    dim = frame.dim
+    redundancy = frame.redundancy
     if dim <= _AXES:
-        probes, repeats = np.eye(dim), 1
+        probes = np.eye(dim)
+        repeats = 1
     else:
         repeats = max(1, _AXES**2 // dim)
         probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(repeats, dim))

@@ -72,12 +72,14 @@ class Cap:
 
         def excess(log_mass: float) -> float:
             """The sign of m − γ, or of what replaces it off the sphere: negative for a cap that is too small."""
-            mass, odds = math.exp(log_mass), math.expm1(epsilon)
+            mass = math.exp(log_mass)
+            odds = math.expm1(epsilon)
             gain = _partial_mean(dim, mass, on_sphere) * odds / (1 + mass * odds)
             threshold = _threshold(dim, mass, on_sphere)
             if on_sphere:
                 return gain - threshold
-            mu, g = gain * math.sqrt(dim), threshold * math.sqrt(dim)
+            mu = gain * math.sqrt(dim)
+            g = threshold * math.sqrt(dim)
             return (mu - g) * (2 * dim + g * mu) - mu
 
         best = brentq(excess, -math.log(TOTAL), math.log(0.5), xtol=1e-15, rtol=1e-15)
@@ -121,7 +123,8 @@ class Cap:
     def draw(self, directions: Floats, words: Words) -> Floats32:
         """A vector v for each direction u, (n, d), from the last `words` of each row of secret words."""
         first = words.shape[1] - self.words
-        mass, uniforms = self.mass / TOTAL, open_interval(words[:, first + 1])
+        mass = self.mass / TOTAL
+        uniforms = open_interval(words[:, first + 1])
         inside = channel_words(words[:, first]) < np.uint64(self.inside)
         upper = np.where(inside, mass * uniforms, mass + (1 - mass) * uniforms)
         # A coordinate is found from the mass beyond it, on the side where that is small and therefore precise.

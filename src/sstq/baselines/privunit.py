@@ -111,7 +111,8 @@ class CapMechanism(Mechanism):
         """Refuse messages that no client sends."""
         vectors = messages.column("vector")
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-        low, high = UNIT_NORMS[0] if self._on_sphere else 0.0, self.largest_norm
+        low = UNIT_NORMS[0] if self._on_sphere else 0.0
+        high = self.largest_norm
         for row in np.flatnonzero(~((norms >= low) & (norms <= high))):
             raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
 

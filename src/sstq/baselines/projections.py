@@ -35,7 +35,8 @@ class Projection:
 
     def directions(self, x: Floats, matrices: Ints) -> Floats:
         """Wx/‖Wx‖ for each row."""
-        single, projected = x.astype(np.float32), np.empty((len(x), self.projected), dtype=np.float32)
+        single = x.astype(np.float32)
+        projected = np.empty((len(x), self.projected), dtype=np.float32)
         for group, rows, matrix in self._blocks(matrices):
             projected[group, rows] = (matrix @ single[group, :, None])[:, :, 0]
         unit = projected.astype(np.float64)
@@ -57,7 +58,8 @@ class Projection:
 
         Block b of a matrix is the stream of purpose "g" + b under the matrix's seed, row by row.
         """
-        k, d = self.projected, self.dim
+        k = self.projected
+        d = self.dim
         seeds = streams.words_of(self.seed, "project", matrices.astype(np.uint64)).tolist()
         height = max(1, _BLOCK_ENTRIES // d)
         for group in row_chunks(len(seeds), 2 * min(k, height) * d):

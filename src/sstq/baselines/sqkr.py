@@ -227,12 +227,12 @@ class SQKR(KashinMechanism):
 
     @property
     def gain(self) -> float:
-        """G."""
+        """The gain g, with E[z_l | v] = g·v_l."""
         return self.channel.gain * (_central_binomial(self.frame.size // 2) if self.k is None else 1.0)
 
     @property
     def cross(self) -> float:
-        """κ."""
+        """The cross factor κ of two different signs."""
         return 0.0 if self.k is None else (self.k - 1) / (self.k * self.gain)
 
     @property
@@ -244,7 +244,8 @@ class SQKR(KashinMechanism):
         """Encode checked rows."""
         if self.k is None:
             return self._encode_dense(batch)
-        words, k = batch.words, self.k
+        words = batch.words
+        k = self.k
         index = streams.multiply_shift(words[:, :k], self.frame.size)
         y = self._coefficients(batch, index)
         bits = unit_interval(words[:, k:-1]) < (1 + y.astype(np.float64)) / 2
@@ -253,7 +254,8 @@ class SQKR(KashinMechanism):
         return sent, index[:, 0] if k == 1 else index
 
     def _encode_dense(self, batch: Batch) -> Columns:
-        size, rounding = self.frame.size, -(-self.frame.size // 2)
+        size = self.frame.size
+        rounding = -(-self.frame.size // 2)
         words = batch.words.astype("<u8", copy=False)
         halves = np.ascontiguousarray(words[:, :rounding]).view("<u4")[:, :size]
         v = halves * 2.0**-31 - 1 < self._coefficients(batch)

@@ -119,7 +119,8 @@ class VqSGD(Mechanism):
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
-        unit, words = self.unit_ball(batch.rows, batch.report), batch.words
+        unit = self.unit_ball(batch.rows, batch.report)
+        words = batch.words
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
 

@@ -259,7 +259,9 @@ class Mechanism(Encoder):
 
     def mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """The error of the mean of these rows, each held by this many clients."""
-        count, bias, variance = len(rows), np.zeros(1), 0.0
+        count = len(rows)
+        bias = np.zeros(1)
+        variance = 0.0
         # A huge clipped-off part, or its square, may be infinite, which is then the correct double.
         with np.errstate(over="ignore"):
             for part in row_chunks(count, max(self.row_cost, self.estimate_dim)):

@@ -1,4 +1,4 @@
-"""What is said of errors: when an estimate is unbiased, and the squared error of a mean."""
+"""Error types: when an estimate is unbiased, and the squared error of a mean."""
 
 from dataclasses import dataclass
 from enum import StrEnum

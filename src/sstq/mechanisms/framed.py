@@ -80,7 +80,8 @@ class KashinMechanism(Mechanism):
 
     def _coefficients(self, batch: Batch, picks: Ints | None = None) -> Floats32:
         """The coefficients of the clipped rows in units of B, (n, N), or those at the picks, (n, k)."""
-        unit, report = self.unit_ball(batch.rows, batch.report), batch.report
+        unit = self.unit_ball(batch.rows, batch.report)
+        report = batch.report
         coefficients, residuals = represent(self.frame, self.kashin, unit, picks, certify=report is not None)
         if report is not None:
             report.missed += int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())

@@ -22,7 +22,7 @@ class FrequencyEstimate(Estimate):
     """The shares of all categories; `value` are the raw shares, which are unbiased and may be negative.
 
     Attributes:
-        own, other: how often a message's set holds the person's own category, and any other one.
+        own, other: how often a message's set holds the person's person's category, and any other one.
 
     Examples:
         >>> estimate = FrequencyEstimate(np.array([1.1, -0.1, 0.0]), np.full(3, 0.1), 100, own=0.7, other=0.2)
@@ -52,10 +52,12 @@ class FrequencyEstimate(Estimate):
         A hit rate has the interval of Agresti and Coull, z²/2 hits and misses being added to those counted, so that it
         holds for rare hits as well; z is that of `Estimate.region`.
         """
-        region, gap = super().region(level), self.own - self.other
+        region = super().region(level)
+        gap = self.own - self.other
         z2 = (region.half_width / self.stderr) ** 2
         rate = np.clip(self.other + self.value * gap, 0.0, 1.0)
-        middle, total = (self.count * rate + z2 / 2) / (self.count + z2), self.count + z2
+        middle = (self.count * rate + z2 / 2) / (self.count + z2)
+        total = self.count + z2
         reach = np.sqrt(z2 * middle * (1 - middle) / total) + np.abs(middle - rate)
         return replace(region, half_width=np.maximum(region.half_width, reach / gap))
 
@@ -136,7 +138,7 @@ class FrequencyEstimator(SparseEstimator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FrequencySolved(Solved):
-    """The values of Frequencies: `inside` of `size` candidates hold the own category, with probability T/2^62."""
+    """The values of Frequencies: `inside` of `size` candidates hold the person's category, with probability T/2^62."""
 
     categories: int
     epsilon: float
@@ -149,12 +151,12 @@ class FrequencySolved(Solved):
 class Frequencies(Mechanism):
     """Shares of categories: each person holds one of k, and sends one number.
 
-    A message is a set of categories, and one that holds the own category is likelier (`sstq.mechanisms.subsets`): any
-    set of w of the k categories, drawn by FrameUnit's two-level draw with those that hold the own one inside, or one of
-    fewer sets {h: (a·h − t) mod P < w}, P being the least prime from k on. Both are exactly ε-LDP. The one with the
-    least variance is used, if there are at most 2^25 sets; w = 1 is randomized response.
+    A message is a set of categories, and one that holds the person's category is likelier (`sstq.mechanisms.subsets`):
+    any set of w of the k categories, drawn by FrameUnit's two-level draw with those that hold the person's one inside,
+    or one of fewer sets {h: (a·h − t) mod P < w}, P being the least prime from k on. Both are exactly ε-LDP. The one
+    with the least variance is used, if there are at most 2^25 sets; w = 1 is randomized response.
 
-    With p and q, how often the set holds the own category and another one, the variance of a share f is
+    With p and q, how often the set holds the person's category and another one, the variance of a share f is
     (f·p(1 − p) + (1 − f)·q(1 − q))/((p − q)²·n) around the share of these very people. The sum over all shares,
     (p(1 − p) + (k − 1)·q(1 − q))/((p − q)²·n), is never above that of optimized unary encoding, which sends k bits, of
     randomized response, and of subset selection with whole sets where these fit into 25 bits; elsewhere it is at most
@@ -202,11 +204,11 @@ class Frequencies(Mechanism):
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         if not self.sets.rates.gap > 0:
-            raise ValueError(f"threshold must favour the own category, got {self.draw.threshold}")
+            raise ValueError(f"threshold must favour the person's category, got {self.draw.threshold}")
 
     @cached_property
     def draw(self) -> KClosest:
-        """The secret draw: candidates whose set holds the own category are inside."""
+        """The secret draw: candidates whose set holds the person's category are inside."""
         solved = self.solved
         return KClosest(solved.size, solved.inside, solved.threshold)
 
@@ -249,7 +251,8 @@ class Frequencies(Mechanism):
 
     def largest_message(self) -> float:
         """A set of w categories, or of none: affine sets have points beyond the categories."""
-        other, most = self.sets.rates.other, min(self.sets.width, self.categories)
+        other = self.sets.rates.other
+        most = min(self.sets.width, self.categories)
         fewest = most - min(most, self.sets.points - self.categories)
         largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (fewest, most))
         return float(np.sqrt(largest)) / self.sets.rates.gap

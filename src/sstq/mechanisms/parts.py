@@ -20,7 +20,8 @@ from sstq.scalar.optimal import OPTIMAL, optimal_channel
 ChannelName = Literal["flat", "metric-aware", "discrete-laplace", "optimal"]
 CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal", "custom"]
 DecoderName = Literal["unbiased", "identity", "rescaled"]
-_MOST_BITS, _OTHER_BITS = 12, 4
+_MOST_BITS = 12
+_OTHER_BITS = 4
 # Parts that are made for a density of the coordinates.
 _OF_A_DENSITY = ("panter-dite", "loss-optimal", "rescaled", OPTIMAL)
 
@@ -80,7 +81,8 @@ def usual_bits(epsilon: float, channel: str, codebook: str | Codebook | None, de
     if channel != "flat" or codebook == OPTIMAL:
         return _OTHER_BITS
     density = Density.uniform() if density is None else density
-    best, least = 0, math.inf
+    best = 0
+    least = math.inf
     # More bits are better up to some number, and worse from there on.
     for bits in range(1, _MOST_BITS + 1):
         words = _codebook("optimized" if codebook is None else codebook, bits, epsilon, channel, "calibrated", density)
@@ -91,7 +93,8 @@ def usual_bits(epsilon: float, channel: str, codebook: str | Codebook | None, de
         moment = float(tokens @ built.moments(channels.unbiased_decoder(built, words))[1])
         if moment >= least:
             break
-        best, least = bits, moment
+        best = bits
+        least = moment
     return best
 
 

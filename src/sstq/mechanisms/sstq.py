@@ -156,7 +156,9 @@ class SSTQ(KashinMechanism):
 
     def check_solved(self) -> None:
         """Refuse a channel, a codebook and decoding values that do not belong together."""
-        values, words, codes = self.decoding_values, self.codebook.values, 1 << self.bits
+        values = self.decoding_values
+        words = self.codebook.values
+        codes = 1 << self.bits
         if values.ndim != 1 or not np.all(np.abs(values) <= _LARGEST_VALUE) or not values.any():
             raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
         inputs, outputs = self.channel.shape
@@ -295,7 +297,8 @@ class SSTQ(KashinMechanism):
         share = 1 << max(0, (self.dim // _TYPICAL_DIM).bit_length() - 1)
         if share == 1:
             return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
-        dim, size = self.dim // share, self.frame.size // share
+        dim = self.dim // share
+        size = self.frame.size // share
         solved = replace(self.solved, dim=dim, frame_size=size, frame_seed=0, messages=1)
         small = SSTQ.from_solved(solved)
         error = _error_of(small)

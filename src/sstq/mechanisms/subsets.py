@@ -1,14 +1,15 @@
 """Subset selection: shares of many categories from one number per person.
 
 In subset selection (Ye and Barg, *Optimal schemes for discrete distribution estimation under locally differential
-privacy*, 2018) a message is a set of w categories, likelier if it holds the own one. Two families of sets are here:
+privacy*, 2018) a message is a set of w categories, likelier if it holds the person's one. Two families of sets are
+here:
 
-- *Whole sets*: all C(k, w) sets of w of the k categories, by number. Inside are the C(k − 1, w − 1) that hold the own
-  category. With w = 1 this is randomized response.
+- *Whole sets*: all C(k, w) sets of w of the k categories, by number. Inside are the C(k − 1, w − 1) that hold the
+  person's category. With w = 1 this is randomized response.
 - *Affine sets* are short: with P the least prime that is at least k, they are S = {h: (a·h − t) mod P < w}. The
-  multiplier a is drawn without looking at the data; t is one of P candidates, of which the w with the own category in S
-  are inside. Over all a any two categories are together in S equally often, so that how often a category occurs gives
-  its share without bias.
+  multiplier a is drawn without looking at the data; t is one of P candidates, of which the w with the person's category
+  in S are inside. Over all a any two categories are together in S equally often, so that how often a category occurs
+  gives its share without bias.
 """
 
 import math
@@ -40,7 +41,7 @@ def prime_at_least(number: int) -> int:
 
 
 class HitRates(NamedTuple):
-    """How often a message hits the own category, and any other one; shares come from how often it hits each."""
+    """How often a message hits the person's category, and any other one; shares come from how often it hits each."""
 
     own: float
     other: float
@@ -62,8 +63,8 @@ class HitRates(NamedTuple):
     def shares(self, hits: Floats | Ints, count: int, spread: Floats | None = None) -> tuple[Floats, Floats]:
         """Shares and their standard errors, from how many of `count` messages hit each; nan for no message.
 
-        Independent messages leave the variance of a binomial, whose true rate is between those of an own category and
-        of another one: a group that no message hit, or all did, has an error too. `spread` is another variance of
+        Independent messages leave the variance of a binomial, whose true rate is between those of the person's category
+        and of another one: a group that no message hit, or all did, has an error too. `spread` is another variance of
         `hits`, which is taken where it is larger (`AffineSets.spread`).
         """
         if not count:
@@ -77,7 +78,7 @@ class HitRates(NamedTuple):
 
 
 def rates_of(own: float, points: int, width: int) -> HitRates:
-    """The rates of sets of `width` of some `points`, of which a share `own` holds the own category."""
+    """The rates of sets of `width` of some `points`, of which a share `own` holds the person's category."""
     return HitRates(own, (width - own) / (points - 1))
 
 
@@ -100,13 +101,15 @@ class _Sets:
 
     @property
     def rates(self) -> HitRates:
-        """How often the set holds the own category, and any other one."""
+        """How often the set holds the person's category, and any other one."""
         return rates_of(self.draw.threshold / TOTAL, self.points, self.width)
 
     @property
     def law(self) -> HitLaw:
         """The rates of categories and of pairs; of affine sets those of pairs are over all pairs."""
-        own, others, more = self.rates.own, self.points - 1, self.width - 1
+        own = self.rates.own
+        others = self.points - 1
+        more = self.width - 1
         pair = (own * (more - 1) + (1 - own) * self.width) * more / (others * max(1, others - 1))
         return HitLaw(self.rates, own * more / others, pair)
 
@@ -181,7 +184,9 @@ class AffineSets(_Sets):
         """
         if self.slots == self.multipliers:
             return None
-        rate, pairs, squares = self.hits(codes, counts) / max(1, counts.sum()), 0, np.zeros(self.categories)
+        rate = self.hits(codes, counts) / max(1, counts.sum())
+        pairs = 0
+        squares = np.zeros(self.categories)
         for hits, each in self._hits(codes, counts):
             squares += np.sum((hits - each[:, None] * rate) ** 2, axis=0)
             pairs += len(each)
@@ -192,12 +197,15 @@ class AffineSets(_Sets):
 
         The work grows with the number of pairs times that of categories, not with the messages.
         """
-        size, wide, columns = self.points, self.width, np.arange(self.categories)
+        size = self.points
+        wide = self.width
+        columns = np.arange(self.categories)
         pair, place = np.divmod(codes, size)
         if self.slots == self.multipliers:
             pair %= self.slots
         order = np.argsort(pair, kind="stable")
-        place, count = place[order], counts[order]
+        place = place[order]
+        count = counts[order]
         pairs, starts, which = np.unique(pair[order], return_index=True, return_inverse=True)
         starts = np.append(starts, len(pair))
         for part in row_chunks(len(pairs), 4 * size):
@@ -238,8 +246,9 @@ class WholeSets(_Sets):
         return members
 
     def encode(self, labels: Ints, words: Words) -> Ints:
-        """The set at the place drawn, of which those with the own category are the first; one word is not needed."""
-        places, codes = self.draw.places(words[:, 1:3]), np.empty(len(labels), dtype=np.int64)
+        """The set at the place drawn, of which those with the person's category come first; one word is not needed."""
+        places = self.draw.places(words[:, 1:3])
+        codes = np.empty(len(labels), dtype=np.int64)
         for inside in (True, False):
             who = np.flatnonzero((places < self.draw.inside) == inside)
             label = labels[who, None]
@@ -270,7 +279,8 @@ Sets = WholeSets | AffineSets
 
 def sets_of(categories: int, draw: KClosest) -> Sets:
     """The sets of a draw; ValueError if its numbers are neither those of whole nor those of affine sets."""
-    width, prime = draw.inside * categories // draw.size, prime_at_least(categories)
+    width = draw.inside * categories // draw.size
+    prime = prime_at_least(categories)
     # C(k, w) is no prime for 1 < w ≤ k/2, and is at least 2^w.
     if 1 <= width <= min(categories / 2, _MOST_BITS):
         number = math.comb(categories, width)
@@ -288,7 +298,8 @@ def best_sets(epsilon: float, categories: int) -> Sets:
     """The sets with the least sum of the variances of all shares; of equal ones those of the shortest messages."""
     prime = prime_at_least(categories)
     # The best w is near points/(e^ε + 1).
-    near, tried = int(prime / (math.exp(epsilon) + 1)), []
+    near = int(prime / (math.exp(epsilon) + 1))
+    tried = []
     kinds = [(prime, prime * (prime // 2), prime, width) for width in range(max(2, near - 1), min(near + 3, prime))]
     for width in range(1, min(near + 2, categories // 2) + 1):
         if (number := math.comb(categories, width)) > 1 << _MOST_BITS:

@@ -29,7 +29,8 @@ def draw_places(size: int, inside: Ints | int, threshold: Words | np.uint64, wor
 def uniform_below(words: Words, limits: Ints) -> Ints:
     """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31."""
     bits = channel_words(words).astype(np.int64)
-    high, low = bits >> _HALF_BITS, bits & ((1 << _HALF_BITS) - 1)
+    high = bits >> _HALF_BITS
+    low = bits & ((1 << _HALF_BITS) - 1)
     return (high * limits + (low * limits >> _HALF_BITS)) >> _HALF_BITS
 
 
@@ -72,5 +73,7 @@ def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
 
     T is the largest integer with T·⌈2^62/k⌉ ≤ E·(2^62 − T)·⌊2^62/(M − k)⌋, E being just below e^ε.
     """
-    upper, lower, bound = -(-TOTAL // inside), TOTAL // (size - inside), exp_lower(epsilon)
+    upper = -(-TOTAL // inside)
+    lower = TOTAL // (size - inside)
+    bound = exp_lower(epsilon)
     return KClosest(size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))

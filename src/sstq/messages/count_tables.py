@@ -11,7 +11,8 @@ from sstq.checks import ArgumentError
 from sstq.files.parquet import MAGIC, open_parquet
 from sstq.files.stores import open_object
 
-_SQLITE, _DUCKDB = b"SQLite format 3\x00", b"DUCK"
+_SQLITE = b"SQLite format 3\x00"
+_DUCKDB = b"DUCK"
 # A DuckDB database has its mark after a checksum.
 _DUCKDB_AT = 8
 
@@ -37,7 +38,8 @@ def _query_sqlite(path: str, query: str) -> dict[str, list[Any]]:
     connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
     try:
         result = connection.execute(query)
-        rows, names = result.fetchall(), [column[0] for column in result.description or ()]
+        rows = result.fetchall()
+        names = [column[0] for column in result.description or ()]
     except sqlite3.Error as error:
         raise ValueError(f"{path}: the query failed: {error}") from error
     finally:

@@ -27,7 +27,8 @@ _HEADER = struct.Struct("<8sHHIQ32s16sI")
 _CRC_BYTES = 4
 _HEADER_BYTES = _HEADER.size + _CRC_BYTES
 _SIMULATED = 1
-BLOCK_MESSAGES, BLOCK_BITS = 1 << 20, 1 << 27
+BLOCK_MESSAGES = 1 << 20
+BLOCK_BITS = 1 << 27
 
 
 def write_messages(
@@ -69,7 +70,8 @@ class MessageFile:
 
     def read(self, mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
         """Iterate over the messages, as `read_messages` does."""
-        name, info = self.file.name, self.info
+        name = self.file.name
+        info = self.info
         if info.digest != mechanism.digest():
             digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
             raise ValueError(f"{name} holds messages of another mechanism: {digests}")
@@ -86,7 +88,8 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
     name = os.fspath(path)
     remote = "://" in name
     with open_object(name) if remote else open(name, "rb") as file:
-        before, start = None if remote else os.fstat(file.fileno()), file.read(8)
+        before = None if remote else os.fstat(file.fileno())
+        start = file.read(8)
         file.seek(0)
         if start.startswith(PARQUET):
             yield MessageFile(file, parquet.describe(file))
@@ -128,14 +131,17 @@ def block_messages(message_bits: int) -> int:
 def _in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
     """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
     waiting: list[Messages] = []
-    length, size = 0, block_messages(first.layout.message_bits)
+    length = 0
+    size = block_messages(first.layout.message_bits)
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
             raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
         while length + len(batch) >= size:
-            head, batch = batch[: size - length], batch[size - length :]
+            head = batch[: size - length]
+            batch = batch[size - length :]
             yield Messages.concatenate([*waiting, head])
-            waiting, length = [], 0
+            waiting = []
+            length = 0
         if len(batch):
             waiting.append(batch)
             length += len(batch)
@@ -177,7 +183,8 @@ def _write_framed(file: BinaryIO, first: Messages, blocks: Iterable[Messages]) -
         data = block.to_bytes()
         file.write(data + _block_crc(number, data))
     flags = _SIMULATED * first.simulated
-    width, digest = first.layout.message_bits, bytes.fromhex(first.digest)
+    width = first.layout.message_bits
+    digest = bytes.fromhex(first.digest)
     header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))
     file.seek(0)
     file.write(header + _crc(header))
@@ -190,7 +197,8 @@ def _read_framed(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo
     for number, start in enumerate(range(0, info.count, info.block_messages)):
         rows = min(info.block_messages, info.count - start)
         place = f"{file.name}, block {number} at byte {file.tell()}"
-        data, checksum = file.read(_block_bytes(info, rows)), file.read(_CRC_BYTES)
+        data = file.read(_block_bytes(info, rows))
+        checksum = file.read(_CRC_BYTES)
         if len(checksum) < _CRC_BYTES:
             raise ValueError(f"{place}: the file ended early")
         if checksum != _block_crc(number, data):

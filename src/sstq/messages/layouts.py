@@ -154,7 +154,8 @@ class Layout:
         Eight messages take `message_bits` bytes, and eight numbers of a field `bits` bytes; so at the latest every
         eighth number of every eighth message begins at the same bit.
         """
-        offset, width = 0, self.message_bits
+        offset = 0
+        width = self.message_bits
         rows = 8 // math.gcd(8, width)
         for field, numbers in zip(self.fields, integers, strict=True):
             entries = 8 // math.gcd(8, field.bits)

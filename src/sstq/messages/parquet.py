@@ -27,7 +27,8 @@ _CHECKSUM = b"sstq.checksum"
 def write(file: BinaryIO, first: Messages, blocks: Iterable[Messages], by: str | None = None) -> int:
     """Write blocks of messages like the first; returns their number."""
     pyarrow = import_pyarrow()
-    bits, simulated = str(first.layout.message_bits), str(int(first.simulated))
+    bits = str(first.layout.message_bits)
+    simulated = str(int(first.simulated))
     values = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
     schema = _as_table(pyarrow, first[:1], by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
     count = 0
@@ -42,7 +43,8 @@ def write(file: BinaryIO, first: Messages, blocks: Iterable[Messages], by: str |
 def describe(file: BinaryIO) -> MessageFileInfo:
     """Read what a file says of itself; ValueError if it is damaged or has no messages."""
     with open_parquet(file) as table:
-        schema, count = table.schema_arrow, table.metadata.num_rows
+        schema = table.schema_arrow
+        count = table.metadata.num_rows
         checksum = (table.metadata.metadata or {}).get(_CHECKSUM)
     metadata = schema.metadata or {}
     if not all(key in metadata for key in _KEYS):
@@ -103,7 +105,8 @@ def _as_table(pyarrow: Any, messages: Messages, by: str | None) -> Any:
 
 def field_columns(messages: Messages) -> dict[str, Any]:
     """The fields of messages as Arrow arrays of the engines' types."""
-    pyarrow, columns = import_pyarrow(), {}
+    pyarrow = import_pyarrow()
+    columns = {}
     for field, array in zip(messages.layout.fields, messages.columns, strict=True):
         flat = pyarrow.array(array.ravel().astype(engine_type(field)))
         columns[field.name] = flat if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)

@@ -204,12 +204,12 @@ class EitherLaw:
         return max(part.ratio() for part in self.parts)
 
     def cells(self, case: int) -> int:
-        """Those of its draw."""
+        """The number of cells of a case of its draw."""
         number, inner = self.part_of(case)
         return self.parts[number].cells(inner)
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """Those of its draw."""
+        """The cells at the given places of a case of its draw."""
         number, inner = self.part_of(case)
         return self.parts[number].boxes(inner, places)
 

@@ -195,11 +195,13 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
     S_k is concave in k and the alignment is S_k over an affine function of k, so it has one hill, to which the search
     narrows; the last candidates are compared by their integers. Below the equator, k > N, it only falls.
     """
-    low, high = 1, size
+    low = 1
+    high = size
     while high - low >= _TRIED_AT_A_TIME:
         tried = np.linspace(low, high, _TRIED_AT_A_TIME).astype(np.int64)
         best = int(np.argmax(top_half_normals(size, tried) / (2 * size * blocks + tried * math.expm1(epsilon))))
-        low, high = int(tried[max(best - 1, 0)]), int(tried[min(best + 1, len(tried) - 1)])
+        low = int(tried[max(best - 1, 0)])
+        high = int(tried[min(best + 1, len(tried) - 1)])
     draws = [whole_budget(epsilon, 2 * size * blocks, inside) for inside in range(low, high + 1)]
     tops = top_half_normals(size, np.arange(low, high + 1))
     gaps = np.array([p_in - p_out for p_in, p_out in (draw.probabilities for draw in draws)])

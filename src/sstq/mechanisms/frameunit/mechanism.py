@@ -13,7 +13,8 @@ from sstq.mechanisms.solved import Ranges
 
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
-_THREE_MIXINGS, _MANY_FRAMES = 4096, 32
+_THREE_MIXINGS = 4096
+_MANY_FRAMES = 32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -45,7 +45,8 @@ from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
 
-CANDIDATES_MAX, CLIENTS_MAX = 1 << 31, 1 << 62
+CANDIDATES_MAX = 1 << 31
+CLIENTS_MAX = 1 << 62
 # The error is exact over all frames up to this many, and an average over this many of them above.
 _FRAMES_TRIED = 64
 # Two machines compute the alignment alike to about 1e-12; the JSON's is what both use.
@@ -208,7 +209,8 @@ class RowMechanism(Mechanism):
 
     def decode_batch(self, messages: Messages) -> Floats:
         """The estimates of single messages."""
-        frame, (index, code) = self.frame_numbers(messages), self.indices_and_codes(messages)
+        frame = self.frame_numbers(messages)
+        index, code = self.indices_and_codes(messages)
         estimates = np.empty((len(messages), self.estimate_dim))
         for part in row_chunks(len(messages), self.row_cost):
             block, row = np.divmod(index[part].astype(np.int64), self.frame.size)
@@ -223,14 +225,17 @@ class RowMechanism(Mechanism):
         block, rows = self._in_block(batch.rows)
         if self.frames == 1:
             frame = np.zeros(len(rows), dtype=np.int64)
-            which, signs = frame, self._signs_of_one
+            which = frame
+            signs = self._signs_of_one
         else:
             frame = streams.multiply_shift(batch.words[:, 3], self.frames)
             used, which = np.unique(frame, return_inverse=True)
             signs = self.family.signs(used)
         # The places of the own block come first. The work is the same for those of others.
-        places, of_block = self.choice.places(batch.words[:, 1:3]), self.choice.size // self.blocks
-        is_own, uniforms = places < of_block, unit_interval(batch.words[:, 0])
+        places = self.choice.places(batch.words[:, 1:3])
+        of_block = self.choice.size // self.blocks
+        is_own = places < of_block
+        uniforms = unit_interval(batch.words[:, 0])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
         row, longer = kernels.pick_signed_rows(
             rows, self.clip, uniforms, signs, which, self.choice.inside, np.where(is_own, places, 0)
@@ -255,8 +260,10 @@ class RowMechanism(Mechanism):
         Estimates have the first `kept` coordinates of the block. Of more than 64 frames, 64 stand for all: the biases
         of independent frames add up in squares, so √(64/G) of what 64 frames leave has the length of what G leave.
         """
-        mean, power = np.zeros(unit.shape), np.zeros(len(unit))
-        tried, gain = min(frames, _FRAMES_TRIED), self.clip / self.alignment
+        mean = np.zeros(unit.shape)
+        power = np.zeros(len(unit))
+        tried = min(frames, _FRAMES_TRIED)
+        gain = self.clip / self.alignment
         for number in range(tried):
             of_frame = moments_of_frame(unit, self.family.frame(number), self.row_draw, kept)
             mean += of_frame[0] * (gain / tried)
@@ -267,7 +274,8 @@ class RowMechanism(Mechanism):
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact over these frames, up to 64 of them, and over who sends no row."""
         block, padded = self._in_block(rows)
-        mean, power = np.zeros(padded.shape), np.zeros(len(rows))
+        mean = np.zeros(padded.shape)
+        power = np.zeros(len(rows))
         # The last block may have coordinates that no estimate has.
         last = self.estimate_dim - (self.blocks - 1) * self.solved.block_dim
         for which, kept in ((block < self.blocks - 1, self.solved.block_dim), (block == self.blocks - 1, last)):

@@ -67,7 +67,8 @@ class GroupEstimate(Estimate):
     @property
     def means_stderr(self) -> Floats:
         """The standard errors of `means`, to first order, with those of the shares in them."""
-        means, shared = self.means, self.shares[:, None]
+        means = self.means
+        shared = self.shares[:, None]
         covariance = self._by_group(self.value) * (self.tie - shared) / self.count
         variance = self._by_group(self.stderr) ** 2 + (means * self.shares_stderr[:, None]) ** 2
         return np.sqrt(np.maximum(variance - 2 * means * covariance, 0.0)) / self._divisors
@@ -90,11 +91,14 @@ class GroupEstimate(Estimate):
         share is not clearly above zero.
         """
         z = student(level, len(self.value), self.count)
-        share, share2 = self.shares[:, None], self.shares_stderr[:, None] ** 2
-        sums, sums2 = self._by_group(self.value), (self._by_group(self.region(level).half_width) / z) ** 2
+        share = self.shares[:, None]
+        share2 = self.shares_stderr[:, None] ** 2
+        sums = self._by_group(self.value)
+        sums2 = (self._by_group(self.region(level).half_width) / z) ** 2
         covariance = sums * (self.tie - share) / self.count
         # What the sum is for, r·share in place of it, changes the variance by so much: a constant, and a factor of r².
-        constant, factor = sums**2 / self.count, share * (share - 2 * self.tie) / self.count
+        constant = sums**2 / self.count
+        factor = share * (share - 2 * self.tie) / self.count
         # The interval is between the roots of a·r² − 2·b·r + c.
         a = share**2 - z**2 * (share2 + factor / 2)
         b = sums * share - z**2 * covariance / 2

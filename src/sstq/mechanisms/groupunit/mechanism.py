@@ -28,7 +28,8 @@ from sstq.messages.batch import Messages
 from sstq.scalar.laws import EitherLaw, Law
 
 # With 24 rows inside, rounding their best number to an integer costs at most 2 %. Frames grow to 2^16 rows for that.
-_ROWS_INSIDE, _USUAL_ROWS = 24, 1 << 16
+_ROWS_INSIDE = 24
+_USUAL_ROWS = 1 << 16
 _BLOCK_DIM_MAX = 1 << 22
 _STEPS = 60  # of bisection, which leave the last digit of a double
 
@@ -133,7 +134,9 @@ class GroupUnit(RowMechanism):
         common = self.checked(
             dim=dim, epsilon=epsilon, clip=clip, messages=messages, groups=groups, frame_seed=frame_seed
         )
-        dim, epsilon, groups = common["dim"], common["epsilon"], common["groups"]
+        dim = common["dim"]
+        epsilon = common["epsilon"]
+        groups = common["groups"]
         share_people = float(check_number("share_people", share_people, 0, 0.5))
         if blocks is None:
             blocks = best_blocks(epsilon, groups, share_people)
@@ -259,11 +262,13 @@ def alignments(epsilon: float, blocks: Ints) -> Floats:
     from scipy.special import ndtr
 
     wanted = blocks / math.expm1(epsilon)
-    low, high = np.full(len(blocks), 1e-9), np.full(len(blocks), 10.0)
+    low = np.full(len(blocks), 1e-9)
+    high = np.full(len(blocks), 10.0)
     for _ in range(_STEPS):
         z = (low + high) / 2
         above = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) / z - ndtr(-z) > wanted
-        low, high = np.where(above, z, low), np.where(above, high, z)
+        low = np.where(above, z, low)
+        high = np.where(above, high, z)
     return np.asarray((low + high) / 2)
 
 

@@ -31,7 +31,7 @@ def distribution_band(cumulated: Floats, answered: float, count: int, law: HitLa
         cumulated: C, of all j but the last, for which C = A.
         answered: A.
         count: the number of messages.
-        law: how often a message holds its own category and others.
+        law: how often a message holds its person's category and others.
         z: the normal or Student's quantile.
     """
     categories = np.arange(1, len(cumulated) + 1)
@@ -46,7 +46,8 @@ def distribution_band(cumulated: Floats, answered: float, count: int, law: HitLa
         below = np.minimum(beyond + np.maximum(-skewed, 0.0), 0.0)
         return np.where(beyond > 0, above, below) / error
 
-    nothing, everything = np.zeros(len(cumulated)), np.ones(len(cumulated))
+    nothing = np.zeros(len(cumulated))
+    everything = np.ones(len(cumulated))
     likely = np.clip(cumulated / answered, 0.0, 1.0)
     low = _turn(likely, nothing, lambda share: evidence(share) <= z)
     return low, _turn(likely, everything, lambda share: evidence(share) >= -z)
@@ -54,7 +55,8 @@ def distribution_band(cumulated: Floats, answered: float, count: int, law: HitLa
 
 def _message(law: HitLaw, categories: Ints, answered: float, share: Floats) -> _Moments:
     """What a message holds of the first j categories, plus F if it holds that of no answer; over all people."""
-    first, second = np.zeros(len(share)), np.zeros(len(share))
+    first = np.zeros(len(share))
+    second = np.zeros(len(share))
     for among, own_none, weight in (
         (True, False, answered * share),
         (False, False, answered * (1 - share)),

@@ -96,7 +96,7 @@ class NumberEstimate(QuestionEstimate):
     Attributes:
         edges: the ends of the bins.
         covariance: the covariances of the errors of `estimate`, (bins, bins).
-        law: how often a message holds its own category and others.
+        law: how often a message holds its person's category and others.
         exact: whether a bin is one number, its middle (`Count`).
     """
 
@@ -133,7 +133,8 @@ class NumberEstimate(QuestionEstimate):
         Where bins have a width, only an interval is known, with half a bin on each side, and `value` is nan: ask for
         `Mean` beside the question.
         """
-        (value, error), (lowest, highest) = self.centre, self.ends
+        value, error = self.centre
+        lowest, highest = self.ends
         reach = student(level, 1, self.count) * error + float(highest[0] - lowest[0]) / 2
         low, high = (float(np.clip(end, lowest[0], highest[-1])) for end in (value - reach, value + reach))
         return Interval(value if self.exact else math.nan, low, high)
@@ -185,7 +186,8 @@ class NumberEstimate(QuestionEstimate):
         value = lowest[place - 1] + inner * (highest[place - 1] - lowest[place - 1])
         low, high = self.cdf_band(level)
         # From the first bin that may reach the share to the last that may be needed for it.
-        first, last = np.flatnonzero(high >= share)[0], np.flatnonzero(np.append(0.0, low[:-1]) < share)[-1]
+        first = np.flatnonzero(high >= share)[0]
+        last = np.flatnonzero(np.append(0.0, low[:-1]) < share)[-1]
         return Interval(float(value), float(lowest[first]), float(highest[last]))
 
     def rows(self, level: float = 0.95) -> Iterator[tuple[str, float, float, float, float]]:

@@ -145,12 +145,14 @@ class Survey(Mechanism):
     ) -> None:
         given = dict(locals())
         common = self.checked(epsilon=epsilon, messages=messages)
-        people, asked = check_argument("people", people, of="clients"), check_questions(questions)
+        people = check_argument("people", people, of="clients")
+        asked = check_questions(questions)
         shown: dict[str, Any] = {"questions": asked}
         if weights is not None:
             shown["weights"] = checked_weights("weights", weights)
         parts = [best_part(name, question, common["epsilon"], people) for name, question in asked.items()]
-        draws, inner = drawn_by_weight(parts, shown.get("weights")), tuple((p.items, p.mechanism) for p in parts)
+        draws = drawn_by_weight(parts, shown.get("weights"))
+        inner = tuple((p.items, p.mechanism) for p in parts)
         self.settle(given, SurveySolved(**common, **shown, people=people, draws=draws, parts=inner), **shown)
 
     @classmethod
@@ -167,7 +169,8 @@ class Survey(Mechanism):
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The questions with their mechanisms."""
-        asked, inner = self.questions, self.solved.parts
+        asked = self.questions
+        inner = self.solved.parts
         if not len(asked) == len(inner) == len(self.draws):
             raise ValueError(f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}")
         return tuple(
@@ -278,7 +281,8 @@ class Survey(Mechanism):
     def decode_batch(self, messages: Messages) -> Floats:
         """The estimates of single messages."""
         question, answer = numbers_of(messages)
-        estimates, start = np.zeros((len(messages), self.estimate_dim)), 0
+        estimates = np.zeros((len(messages), self.estimate_dim))
+        start = 0
         for place, part in enumerate(self.parts):
             who = np.flatnonzero(question == place)
             item, answers = part.messages(answer[who], messages.simulated)
@@ -297,7 +301,9 @@ class Survey(Mechanism):
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """The mean and the variance of the estimate of each row."""
-        held, means, total = self.input.by_column(rows), [], np.zeros(len(rows))
+        held = self.input.by_column(rows)
+        means = []
+        total = np.zeros(len(rows))
         for part in self.parts:
             for records in part.records(held):
                 mean, variance = part.question.row_error(part.mechanism, records)

@@ -117,7 +117,8 @@ class Part:
 
     def check(self, epsilon: float) -> None:
         """ValueError unless the mechanism is one of the question's candidates, with this ε."""
-        inner, common = self.mechanism, {"epsilon": epsilon, "messages": 1, "bounds": None}
+        inner = self.mechanism
+        common = {"epsilon": epsilon, "messages": 1, "bounds": None}
         if not any(
             (inner.name, self.items) == (name, items)
             and all(getattr(inner, key) == value for key, value in (options | common).items())

@@ -18,7 +18,8 @@ PLAN_HEADER = ("question", "people", "error", "works", "people needed")
 _USEFUL_CDF = 0.1
 _USEFUL_MEAN = 0.05
 # How likely a group's mean must be told, and the confidence that tells it.
-_MOSTLY, _LEVEL = 0.9, 0.95
+_MOSTLY = 0.9
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def plan_survey(parts: Iterable[Part], clients: int, messages: int) -> SurveyPla
         answers = clients * messages * part.share
         variance, useful = _variance(part, max(1, round(answers)))
         error = math.sqrt(variance / answers)
-        needed, told = clients * (error / useful) ** 2, 1.0
+        needed = clients * (error / useful) ** 2
+        told = 1.0
         if isinstance(part.mechanism, GroupUnit):
             needed_to_tell, told = _telling(part.mechanism, answers)
             needed = max(needed, clients * needed_to_tell)
@@ -97,7 +99,8 @@ def _telling(mechanism: GroupUnit, answers: float) -> tuple[float, float]:
 
 def _variance(part: Part, answers: int) -> tuple[float, float]:
     """The variance of one message's estimate, and the useful error."""
-    mechanism, question = part.mechanism, part.question
+    mechanism = part.mechanism
+    question = part.question
     if isinstance(mechanism, Frequencies):
         if isinstance(question, Mean):
             return part.item_variance, _USEFUL_MEAN

@@ -29,8 +29,10 @@ from sstq.mechanisms.survey.estimates import GroupMeans, NumberEstimate, Questio
 from sstq.randomness.secret import unit_interval
 
 NO_ANSWER = "no answer"
-_MOST_BINS, _LARGEST = 512, 1e100
-_MOST_QUESTIONS, _LONGEST_NAME = 1000, 200
+_MOST_BINS = 512
+_LARGEST = 1e100
+_MOST_QUESTIONS = 1000
+_LONGEST_NAME = 200
 
 Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
@@ -166,7 +168,8 @@ class MultiChoice(_Labelled):
         listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
         if not listed and value is not None:
             raise TypeError("lists of labels")
-        chosen, marks = [as_label(label, self.kind) for label in (value if listed else [None])], np.zeros(self.width)
+        chosen = [as_label(label, self.kind) for label in (value if listed else [None])]
+        marks = np.zeros(self.width)
         if strict and any(label is not None and type(label) is not self.kind for label in chosen):
             raise TypeError(f"lists of labels of type {self.kind.__name__}")
         known = [self.numbers[label] for label in chosen if type(label) is self.kind and label in self.numbers]
@@ -247,7 +250,8 @@ class Ranged(SurveyQuestion):
         counted = aggregator.estimator
         covariance = sums @ counted.covariance(aggregator.counted()) @ sums.T
         more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
-        law, exact = counted.sets.law, isinstance(self, Count)
+        law = counted.sets.law
+        exact = isinstance(self, Count)
         return NumberEstimate(**(vars(shares) | more), covariance=covariance, law=law, exact=exact)
 
 
@@ -391,7 +395,8 @@ class Vector(SurveyQuestion):
         return [_number_of(part) for part in text.split(";")]
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
-        axes, first = tuple(map(str, range(self.dim))), estimates[0]
+        axes = tuple(map(str, range(self.dim)))
+        first = estimates[0]
         return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
 
 
@@ -413,7 +418,8 @@ class Mean(AnyQuestion):
 
     def within(self, questions: Mapping[str, "Question"]) -> "Mean":
         """The question with the one that it names."""
-        value, made = questions.get(self.value), Mean(self.value)
+        value = questions.get(self.value)
+        made = Mean(self.value)
         if not isinstance(value, Ranged):
             raise ArgumentError("value", f"must name a Number or a Count of the survey, got {self.value!r}")
         vars(made).update(measured=value)
@@ -446,7 +452,8 @@ class Mean(AnyQuestion):
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:
         between = aggregator.estimator.covariance_with(aggregator.counted(), 2)[:-1]
         shares = _shares(name, ("mean", "low end"), estimates[0].value, estimates[0], between)
-        low, high = self.measured.low, self.measured.high
+        low = self.measured.low
+        high = self.measured.high
         mean = low + (high - low) * shares.estimate[:1]
         stderr = (high - low) * shares.stderr[:1]
         return replace(shares, items=("mean",), estimate=mean, stderr=stderr, limits=(low, high))
@@ -471,7 +478,9 @@ class By(AnyQuestion):
 
     def within(self, questions: Mapping[str, "Question"]) -> "By":
         """The question with the two that it names."""
-        group, value, made = questions.get(self.group), questions.get(self.value), By(self.group, self.value)
+        group = questions.get(self.group)
+        value = questions.get(self.value)
+        made = By(self.group, self.value)
         if not isinstance(group, Choice):
             raise ArgumentError("group", f"must name a Choice of the survey, got {self.group!r}")
         if not isinstance(value, Ranged | Vector):
@@ -487,7 +496,8 @@ class By(AnyQuestion):
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
-        group, values = held[self.group], held[self.value]
+        group = held[self.group]
+        values = held[self.value]
         if isinstance(self.measured, Ranged):
             values = values - self.measured.middle
         none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
@@ -503,16 +513,20 @@ class By(AnyQuestion):
         return [f"{problem}: the share is not clearly above zero; merge labels or collect more messages"]
 
     def _result(self, name: str, estimates: list[Estimate], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
-        value, first = self.measured, estimates[0]
+        value = self.measured
+        first = estimates[0]
         places = [""] if isinstance(value, Ranged) else [f" [{place}]" for place in range(value.dim)]
         items = tuple(f"{label}{place}" for label in self.choice.labels for place in places)
         if not isinstance(first, GroupEstimate):
             unknown = np.full(len(items), np.nan)
             return QuestionEstimate(name, items, unknown, unknown, 0, "answers")
-        middle, limits = 0.0, (-math.inf, math.inf)
+        middle = 0.0
+        limits = (-math.inf, math.inf)
         if isinstance(value, Ranged):
-            middle, limits = value.middle, (value.low, value.high)
-        means, errors = middle + first.means[:-1].ravel(), first.means_stderr[:-1].ravel()
+            middle = value.middle
+            limits = (value.low, value.high)
+        means = middle + first.means[:-1].ravel()
+        errors = first.means_stderr[:-1].ravel()
         answered = 1 - float(first.shares[-1]), float(first.shares_stderr[-1])
         known = name, items, means, errors, first.count, "answers", answered, limits
         return GroupMeans(*known, raw=first, middle=middle)
@@ -564,11 +578,13 @@ def _shares(name: str, labels: Sequence[Label], values: Floats, raw: Estimate, b
     A ratio s/(1 − s₀) has to first order the variance of s + r·s₀, over (1 − s₀)²; `between` are the covariances of s
     and s₀. Where too few people have an answer for a ratio, it is nan.
     """
-    answered, error = float(1 - values[-1]), float(raw.stderr[-1])
+    answered = float(1 - values[-1])
+    error = float(raw.stderr[-1])
     divisor = answered if answered > 2 * error else math.nan
     shares = values[:-1] / divisor
     variance = raw.stderr[:-1] ** 2 + (shares * error) ** 2 + 2 * shares * between
-    stderr, items = np.sqrt(np.maximum(variance, 0.0)) / divisor, tuple(map(str, labels))
+    stderr = np.sqrt(np.maximum(variance, 0.0)) / divisor
+    items = tuple(map(str, labels))
     return QuestionEstimate(name, items, shares, stderr, raw.count, "answers", (answered, error), (0.0, 1.0), raw)
 
 
