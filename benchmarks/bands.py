@@ -98,7 +98,7 @@ def groups() -> Iterator[tuple[str, int, Round]]:
             made, rows, drawn, wanted, number = kept
             who = rows[rng.choice(len(drawn), number, p=drawn)]
             low, high = (
-                made.aggregator().update(made._encode_slots(who, bit_source(rng), None, 1)).mean()["q"].interval()
+                made.aggregator().update(made.encode_slots(who, bit_source(rng), None, 1)).mean()["q"].interval()
             )
             if np.isnan(low).all():
                 return None
