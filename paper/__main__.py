@@ -134,7 +134,8 @@ def _named(changes: Mapping[str, Any]) -> str:
 def _reproduce(
     name: str, scale: Scale, changes: Mapping[str, Any], workers: int | None, data: Path | None, output: Path
 ) -> None:
-    jobs, results = list(dict.fromkeys(EXPERIMENTS[name].jobs(scale))), output / "results"
+    jobs = list(dict.fromkeys(EXPERIMENTS[name].jobs(scale)))
+    results = output / "results"
     done = sum(read_result(job, results) is not None for job in jobs)
     typer.echo(f"{done} of {len(jobs)} pieces were done before", err=True)
 
@@ -228,7 +229,8 @@ def train(
     problem = _problem(dataset, model, settings, seed=seed, start=start, data=data, **chosen)
     histories = {}
     for label, built in _mechanisms(mechanism, problem, epsilon, settings, answers).items():
-        rows, began = [], time.perf_counter()
+        rows = []
+        began = time.perf_counter()
         noise = math.sqrt(built.typical_error(len(problem.parts)).variance)
         for report in rounds_of(
             problem,
@@ -335,7 +337,8 @@ def _problem(
         return regression_problem(dim or 200, settings.clients, seed=seed)
     images = load(dataset, data)
     if held_out:
-        train, test = images.train_images, images.train_labels
+        train = images.train_images
+        test = images.train_labels
         images = replace(
             images,
             train_images=train[:-held_out],

@@ -14,7 +14,9 @@ import sstq
 from paper.reproduction.methods import find_method
 from sstq.frames.kashin import represent
 
-CLIENTS, CLIP, BITS = 100, 0.1, 4
+CLIENTS = 100
+CLIP = 0.1
+BITS = 4
 DIMS: Mapping[str, int] = {"Fashion-MNIST": 25_450, "CIFAR-10": 98_666}
 _METHODS = ("sstq-uniform", "sqkr", "vqsgd", "privunit", "sstq-certified", "frameunit")
 _REPEATS = 5

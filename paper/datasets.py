@@ -151,7 +151,8 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
 
 def fetch(name: str) -> Path:
     """Download a data set into the cache unless it is there, check it, and return its folder."""
-    folder, release = cached_folder(name), RELEASES[name]
+    folder = cached_folder(name)
+    release = RELEASES[name]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         load(name, folder)
@@ -217,16 +218,19 @@ def _read(folder: Path, release: Release, name: str) -> bytes:
 
 def _assemble(name: str, contents: Mapping[str, bytes]) -> Dataset:
     release = RELEASES[name]
-    size, raw = int(np.prod(release.image_shape)), {file: np.frombuffer(c, np.uint8) for file, c in contents.items()}
+    size = int(np.prod(release.image_shape))
+    raw = {file: np.frombuffer(c, np.uint8) for file, c in contents.items()}
     parts: dict[str, Any] = {}
     for kind, start in (("train", ("train", "data")), ("test", ("t10k", "test"))):
         own = {file: content for file, content in raw.items() if file.startswith(start)}
         if name == "cifar-10":
             records = np.concatenate(list(own.values())).reshape(-1, 1 + size)
-            pixels, labels = records[:, 1:], records[:, 0]
+            pixels = records[:, 1:]
+            labels = records[:, 0]
         else:
             images, numbers = own.values()
-            pixels, labels = images[16:].reshape(-1, size), numbers[8:]
+            pixels = images[16:].reshape(-1, size)
+            labels = numbers[8:]
         parts[f"{kind}_images"] = pixels.astype(np.float32) / np.float32(255)
         parts[f"{kind}_labels"] = labels.astype(np.int64)
     return Dataset(name, **parts, classes=release.classes, image_shape=release.image_shape)
@@ -236,7 +240,9 @@ def _load_digits() -> Dataset:
     from sklearn.datasets import load_digits
 
     pixels, digits = load_digits(return_X_y=True)
-    images, labels = (pixels / 16).astype(np.float32), digits.astype(np.int64)
-    train, test = slice(None, _DIGITS_FOR_TRAINING), slice(_DIGITS_FOR_TRAINING, None)
+    images = (pixels / 16).astype(np.float32)
+    labels = digits.astype(np.int64)
+    train = slice(None, _DIGITS_FOR_TRAINING)
+    test = slice(_DIGITS_FOR_TRAINING, None)
     classes = tuple(map(str, range(10)))
     return Dataset("digits", images[train], labels[train], images[test], labels[test], classes, (8, 8))

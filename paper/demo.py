@@ -38,7 +38,9 @@ Labelled = tuple[Floats, NDArray[np.int64]]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 COPIES = (1, 100)
 ROUNDS = 40
-WEEKS, INHABITANTS, YEAR_EPSILON = 52, 100_000, 1.0
+WEEKS = 52
+INHABITANTS = 100_000
+YEAR_EPSILON = 1.0
 TRAINED = (
     "clean",
     "sstq-uniform",
@@ -141,10 +143,13 @@ def split_digits(rng: np.random.Generator) -> Digits:
         [863, 287, 287]
     """
     digits = load("digits")
-    images, labels = digits.train_images.astype(np.float64), digits.train_labels
+    images = digits.train_images.astype(np.float64)
+    labels = digits.train_labels
     order = rng.permutation(len(labels))
     fifth = len(labels) // 5
-    teach, check, test = order[2 * fifth :], order[:fifth], order[fifth : 2 * fifth]
+    teach = order[2 * fifth :]
+    check = order[:fifth]
+    test = order[fifth : 2 * fifth]
     return Digits(*((images[part], labels[part]) for part in (teach, check, test)))
 
 
@@ -168,7 +173,8 @@ def run_demo(
         for epsilon in epsilons:
             crowds.append(_ask(epsilon, number, digits, source))
             progress(f"{crowds[-1].people:,} people, total ε = {epsilon:g}: {crowds[-1].accuracy:.0%}")
-    images, labels = unit_rows(digits.teach[0]), digits.teach[1]
+    images = unit_rows(digits.teach[0])
+    labels = digits.teach[1]
     return Demo(
         truth=np.stack([images[labels == digit].mean(axis=0) for digit in range(10)]),
         exact=_score(exact, digits.test),
@@ -232,7 +238,8 @@ def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator |
             return estimate
 
     model = Watched(epsilon, features=Pixels(), check_people=0, random_state=rng).fit(*_repeat(digits.teach, copies))
-    report, classes = model.report_, cast(GroupEstimate, seen["classes"])
+    report = model.report_
+    classes = cast(GroupEstimate, seen["classes"])
     predicted, stderr, check_bits = _check(model, epsilon, copies, digits.check, rng)
     counts = [(count, report.message_bits[cohort]) for cohort, count in report.people.items()]
     counts.append((copies * len(digits.check[1]), check_bits))

@@ -184,7 +184,9 @@ def _page(demo: Demo, folder: Path) -> str:
 
 # Colours and marks that differ without colour, one per crowd.
 _STYLES = ((ACCENT, "o"), (SECOND, "s"), ("#3c7d3c", "^"), (FAINT, "D"))
-_WIDTH, _ROW, _HEADING = 11.2, 0.5, 0.34
+_WIDTH = 11.2
+_ROW = 0.5
+_HEADING = 0.34
 
 
 def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:

@@ -19,7 +19,10 @@ import sstq
 from sstq.files.atomic import write_csv
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
-DIM, EPSILON, PEOPLE, RUNS = 200, 3.0, 20_000, 5
+DIM = 200
+EPSILON = 3.0
+PEOPLE = 20_000
+RUNS = 5
 RECORD = Path(__file__).parents[1] / "experiments" / "errors" / "errors.csv"
 # Messages longer than this have their own panel.
 _LONG = 100
@@ -99,7 +102,8 @@ def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     for family, (label, _, _, colour, mark) in FAMILIES.items():
         own = [row for row in rows if row["family"] == family]
         axes = short if own[0]["bits"] < _LONG else long
-        bits, size = [row["bits"] for row in own], 14 if family == "frameunit" else 7
+        bits = [row["bits"] for row in own]
+        size = 14 if family == "frameunit" else 7
         axes.plot(bits, [row["predicted"] for row in own], color=colour, linewidth=1.4, zorder=2)
         measured = [row["measured"] for row in own]
         axes.plot(bits, measured, mark, color=colour, markersize=size, markeredgecolor="white", zorder=3, label=label)

@@ -11,7 +11,9 @@ import sstq
 from sstq.frames.kashin import represent
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
-DIM, EPSILON, BITS = 200, 3.0, 4
+DIM = 200
+EPSILON = 3.0
+BITS = 4
 
 
 def draw_glance(path: str | os.PathLike[str]) -> None:

@@ -31,10 +31,12 @@ from sstq.planning import plan
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 
 LIBRARY = Path("/usr/lib/R/site-library")
-_MOST_PUBLIC, _MOST_TESTED = 1000, 10_000
+_MOST_PUBLIC = 1000
+_MOST_TESTED = 10_000
 
 # The ε of the answers to the check of a classifier that was learned without privacy.
-_NO_PRIVACY, _DELTA = 20.0, 1e-6
+_NO_PRIVACY = 20.0
+_DELTA = 1e-6
 # Rounds and rate of softmax regression in cohorts, as in the experiment `once`.
 _COHORTS: Mapping[str, Any] = {"rounds": 5, "rate": 30.0}
 # Tables whose features have a scale already.
@@ -72,7 +74,8 @@ def _diamonds(library: Path) -> Table:
     """R's lazy data: an index of (place, length) in a file of zlib blocks, each behind four bytes of its length."""
     import pandas as pd
 
-    rdata, folder = _r_files(), library / "ggplot2" / "data"
+    rdata = _r_files()
+    folder = library / "ggplot2" / "data"
     index = rdata.conversion.convert(rdata.parser.parse_data(gzip.decompress((folder / "Rdata.rdx").read_bytes())))
     place, length = (int(number) for number in index["variables"]["diamonds"])
     block = (folder / "Rdata.rdb").read_bytes()[place : place + length]
@@ -151,13 +154,19 @@ class _Split:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        self.name, self.seed = name, seed
+        self.name = name
+        self.seed = seed
         X, y = TABLES[name](library)
         order = np.random.default_rng(seed).permutation(len(X))
-        tested, public = min(_MOST_TESTED, len(X) // 5), min(_MOST_PUBLIC, len(X) // 10)
+        tested = min(_MOST_TESTED, len(X) // 5)
+        public = min(_MOST_PUBLIC, len(X) // 10)
         test, known, people = np.split(order, [tested, tested + public])
-        self.public, self.X, self.y = X[known], X[people], y[people]
-        self.test, self.truth, self.classes = X[test], y[test], np.unique(y)
+        self.public = X[known]
+        self.X = X[people]
+        self.y = y[people]
+        self.test = X[test]
+        self.truth = y[test]
+        self.classes = np.unique(y)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a hundred steps are enough for a line to compare with
             plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100)).fit(self.X, self.y)
@@ -191,7 +200,8 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
 
     split = _split(name, seed, library)
     model = split.classifier(epsilon).fit(split.X, split.y)
-    report, said = model.report_, model.predict(split.test)
+    report = model.report_
+    said = model.predict(split.test)
     mapped = apply_features(model.features_, split.test)
     rows = model._main.unit_features(unit_rows(mapped))
     forms: dict[str, float] = {
@@ -199,7 +209,8 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
         for form, found in model._discriminants.items()
     }
     _, counts = np.unique(split.truth, return_counts=True)
-    majority, accuracy = float(counts.max() / len(split.truth)), float(np.mean(said == split.truth))
+    majority = float(counts.max() / len(split.truth))
+    accuracy = float(np.mean(said == split.truth))
     error = math.sqrt(accuracy * (1 - accuracy) / len(split.truth))
     return {
         "table": name,

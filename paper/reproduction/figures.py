@@ -65,7 +65,8 @@ def draw_mse(rows: Sequence[Row]) -> Any:
     figure = new_figure(9.6, 5.8, layout="constrained")
     axes = figure.subplots()
     for method, own in _by_method(rows).items():
-        dims, style = [row["dim"] for row in own], _style(method)
+        dims = [row["dim"] for row in own]
+        style = _style(method)
         axes.plot(dims, [row["mse"] for row in own], label=find_method(method).label, **style)
         axes.errorbar(
             dims,
@@ -99,7 +100,8 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
     for (above, below), setting in zip(panels.T, settings, strict=True):
         shown = [row for row in rows if row["setting"] == setting]
         limit = _DIVERGED * shown[0]["loss"]
-        lowest, highest = limit, limit
+        lowest = limit
+        highest = limit
         for (method, scaling), own in grouped(shown, lambda row: (row["method"], row["scaling"])).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
             paper = paper_number(experiment, setting, method) if scaling == "clip" else None
@@ -143,7 +145,8 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
             _band(loss, own, "train_loss", style, None)
             _band(accuracy, own, "accuracy", style, None)
             last = own[-1]
-            sent, half = last["bits"] / max(last["round"], 1), last["accuracy_half_width"]
+            sent = last["bits"] / max(last["round"], 1)
+            half = last["accuracy_half_width"]
             bits.errorbar(
                 [sent],
                 [last["accuracy"]],
@@ -304,7 +307,8 @@ def _band(
     axes: Any, rows: Sequence[Row], name: str, style: dict[str, Any], label: str | None, width: str | None = None
 ) -> None:
     """Draw a line with the band of `width`, which is half an interval."""
-    x, y = [row["round"] for row in rows], [row[name] for row in rows]
+    x = [row["round"] for row in rows]
+    y = [row[name] for row in rows]
     axes.plot(x, y, label=label, **style)
     half = [row.get(width or f"{name}_half_width", math.nan) for row in rows]
     if not any(map(math.isnan, half)):

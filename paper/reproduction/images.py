@@ -86,7 +86,8 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
     mean, half = interval(finals)
     gaps = [reference - final for reference, final in zip(clean, finals, strict=True)]
     gap, gap_half = interval(gaps)
-    paper, base = paper_number(kind, "accuracy", method), paper_number(kind, "accuracy", "clean")
+    paper = paper_number(kind, "accuracy", method)
+    base = paper_number(kind, "accuracy", "clean")
     compared = mean if base is None or method == "clean" else base.value - gap
     setting = f"accuracy at a total ε of {group[0].count * scale.epsilon:g} (Clean: not private)"
     line = Line(setting, method, find_method(method).label, mean, half, scale.seeds, compared, paper)
@@ -124,7 +125,8 @@ def _loss_line(kind: str, results: Results, group: list[Job], setting: str = "lo
 
 def _seed_0_lines(kind: str, results: Results, group: list[Job]) -> list[Line]:
     """One seed, as the paper has: how far single seeds go, so its numbers are not judged again."""
-    method, final = group[0].method, _accuracy(results[group[0]])
+    method = group[0].method
+    final = _accuracy(results[group[0]])
     paper = paper_number(kind, "accuracy", method)
     verdict = NOT_COMPARED if paper else ""
     label = find_method(method).label

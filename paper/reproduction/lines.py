@@ -13,7 +13,9 @@ from paper.reproduction.jobs import Job
 from paper.reproduction.printed import PaperNumber
 from sstq.files.atomic import atomic_file, write_csv
 
-AGREES, DIFFERS, NOT_COMPARED = "agrees", "differs", "not compared"
+AGREES = "agrees"
+DIFFERS = "differs"
+NOT_COMPARED = "not compared"
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
@@ -138,7 +140,8 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of an experiment's page, from the rows of its results.csv."""
     lines = [f"| {' | '.join(_HEADER)} |", "|" + "---|" * len(_HEADER)]
     for row in rows:
-        ours, half = float(row["ours"]), float(row["half_width"] or 0)
+        ours = float(row["ours"])
+        half = float(row["half_width"] or 0)
         cells = [row["setting"], row["label"], _plain(ours), _plain(half) if half > 1e-6 * abs(ours) else ""]
         is_printed = row["paper"] not in ("", None)
         cells += [_plain(float(row["compared"])), _plain(float(row["paper"]))] if is_printed else ["", ""]

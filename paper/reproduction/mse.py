@@ -101,7 +101,8 @@ def _row(scale: Scale, results: Results, method: str, dim: int) -> dict[str, Any
 
 
 def _line(scale: Scale, row: dict[str, Any]) -> Line:
-    setting, method = f"d = {row['dim']}", row["method"]
+    setting = f"d = {row['dim']}"
+    method = row["method"]
     paper = paper_number("mse", setting, method)
     verdict = judge(row["mse"], paper, relative=_TOLERANCE)
     remark = _REMARKS.get((setting, method), "") if verdict == DIFFERS or method == "vqsgd" else ""

@@ -96,7 +96,8 @@ def run_once(job: Job, data: Path | None) -> dict[str, Any]:
     if job.method in _COHORTS:
         accuracy, known = _train(job, found, public, people)
     elif job.method == "logistic":
-        accuracy, known = _logistic(found, people), {"directions": found.train_images.shape[1]}
+        accuracy = _logistic(found, people)
+        known = {"directions": found.train_images.shape[1]}
     else:
         accuracy, known = _learn(job, found, public, people)
     return {"accuracy": accuracy, "people": len(people), **known, "seconds": time.perf_counter() - start}
@@ -199,7 +200,8 @@ predict the accuracy without any test data.
 
 def once_section(scale: Scale, results: Results) -> Section:
     """Write the accuracies by total ε and method."""
-    lines, curves = [], []
+    lines = []
+    curves = []
     for (epsilon, method), jobs in grouped(once_jobs(scale), lambda job: (_epsilon(job), job.method)).items():
         found = [results[job] for job in jobs]
         mean, half = interval([100 * result["accuracy"] for result in found])

@@ -68,7 +68,8 @@ def bitwidth_jobs(scale: Scale) -> list[Job]:
 
 def regression_section(scale: Scale, results: Results) -> Section:
     """Compare final errors at every dimension with the paper's."""
-    lines, curves = [], []
+    lines = []
+    curves = []
     for dim in scale.regression_dims:
         setting = f"d = {dim}"
         jobs = _jobs(scale, scale.methods, dim, scale.bits or _BITS)
@@ -80,7 +81,8 @@ def regression_section(scale: Scale, results: Results) -> Section:
 
 def bitwidth_section(scale: Scale, results: Results) -> Section:
     """Compare final errors at every bit width with the paper's."""
-    lines, curves = [], []
+    lines = []
+    curves = []
     for bits in scale.bit_widths:
         jobs = _jobs(scale, scale.bitwidth_methods, BITWIDTH_DIM, bits)
         lines += _lines("bitwidth", f"b = {bits}", scale, results, jobs)

@@ -39,7 +39,8 @@ class ExactClassifier(PrivateClassifier):
             return Estimate(vectors.mean(axis=0), np.zeros(vectors.shape[1]), len(vectors))
         if question.kind != "classes" or not isinstance(question.mechanism, GroupUnit):
             return super()._answers(question, mapped, y, rng)
-        count, groups = len(mapped), question.mechanism.groups
+        count = len(mapped)
+        groups = question.mechanism.groups
         own = question.labels(y, count)
         sums = np.zeros((groups, question.mechanism.dim))
         np.add.at(sums, own, question.vectors(mapped))

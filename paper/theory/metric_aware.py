@@ -238,7 +238,8 @@ def refined_mse_bound(
 
 
 def _mse_bound(setting: Setting, epsilon: float, bits: int, squared_constant: float, norm: float | None) -> float:
-    epsilon, bits = check_epsilon(epsilon), check_argument("bits", bits)
+    epsilon = check_epsilon(epsilon)
+    bits = check_argument("bits", bits)
     length = setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
     rounding = 2 * squared_constant / ((1 << bits) - 1) ** 2
     return setting.scale * (1 + rounding + 16 / epsilon + 256 / epsilon**2) - length**2

@@ -27,7 +27,8 @@ def rounding_variance(codebook: Codebook, density: Density) -> float:
 
     Coordinates at exactly ±B are codewords and are not rounded, so the point masses add nothing.
     """
-    lower, upper = codebook.values[:-1], codebook.values[1:]
+    lower = codebook.values[:-1]
+    upper = codebook.values[1:]
     mass, first, second = density.integrals(lower, upper)
     return float(np.sum((lower + upper) * first - lower * upper * mass - second))
 

@@ -17,7 +17,8 @@ from sstq.frames.tight import Frame, default_frame_size
 __all__ = ["Recipe", "least_level", "least_level_of", "run_recipe", "uncertainty", "uncertainty_level"]
 
 # Sets of rows that `uncertainty` tries at most, in all and at a time.
-_SETS_MAX, _SETS_AT_A_TIME = 1_000_000, 20_000
+_SETS_MAX = 1_000_000
+_SETS_AT_A_TIME = 20_000
 
 
 def least_level(dim: int, frame_size: int, *, vector: str = "any") -> float:
@@ -179,7 +180,9 @@ def make_setting(dim: int, **options: Unpack[SettingOptions]) -> Setting:
         sstq.checks.ArgumentError: level must be a number in [2.02386, 1e+06], got 2.0
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
-    size, level, clip = options.get("frame_size"), options.get("level"), options.get("clip", 1.0)
+    size = options.get("frame_size")
+    level = options.get("level")
+    clip = options.get("clip", 1.0)
     size = check_number("frame_size", default_frame_size(dim) if size is None else size, dim, 2**32, integer=True)
     level = default_level(dim, size) if level is None else check_number("level", level, math.sqrt(size / dim), 1e6)
     return Setting(dim, size, level, check_number("clip", clip, 1e-100, 1e100))

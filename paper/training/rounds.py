@@ -131,7 +131,8 @@ def train(
     if mechanism.dim != problem.model.dim:
         raise ValueError(f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}")
     cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
-    model, parameters = problem.model, problem.model.initial(seed)
+    model = problem.model
+    parameters = problem.model.initial(seed)
     train_loss = mean_norm = true_norm = nan
     for number in range(rounds + 1):
         members = np.arange(0)

@@ -146,7 +146,8 @@ def check_options(mechanism: Mechanism, seed: int) -> None:  # noqa: ARG001
         return type(mechanism)(**{**mechanism.options, **change})
 
     for change in changes:
-        variant, anew = mechanism.replace(**change), built(**change)
+        variant = mechanism.replace(**change)
+        anew = built(**change)
         same = (variant.options, repr(variant), variant.digest()) == (anew.options, repr(anew), anew.digest())
         _require(same, f"replace must give what is built anew with {change}")
         _require_alike(variant, anew, 3)
@@ -192,7 +193,8 @@ def check_bits(mechanism: Mechanism, seed: int) -> None:
     """Messages take exactly `message_bits` each; damaged bytes are refused."""
     for count in (0, 1, 9):
         messages = some_messages(mechanism, count, seed)
-        raw, sent = messages.to_bytes(), count * mechanism.messages
+        raw = messages.to_bytes()
+        sent = count * mechanism.messages
         _require(len(messages) == sent, "there must be `messages` messages per row")
         _require(len(raw) == -(-sent * mechanism.message_bits // 8), "messages must take message_bits each")
         again = mechanism.messages_from_bytes(raw, sent)
@@ -321,7 +323,8 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
         every = single
         if not any(isinstance(field, FloatField) for field in mechanism.layout.fields):
             every = np.concatenate([single, _estimates(mechanism, person, count, _Stretched(seed))], axis=1)
-        expected, target = mechanism.row_error(person)[0], mechanism.input.truth(person)
+        expected = mechanism.row_error(person)[0]
+        target = mechanism.input.truth(person)
         if mechanism.unbiased:
             off = np.linalg.norm(expected - target)
             _require(off <= 1e-3 * mechanism.clip, f"{name}: it says that it is unbiased, but it is off by {off:g}")
@@ -355,12 +358,16 @@ def check_privacy(mechanism: Mechanism, seed: int) -> None:
 def check_aggregation(mechanism: Mechanism, seed: int) -> None:
     """The mean is that of the estimates, from shards, files and saved states alike; what is foreign is refused."""
     messages = some_messages(mechanism, min(300, mechanism.clients or 300), seed)
-    whole, merged, sixth, half = mechanism.aggregator(), mechanism.aggregator(), len(messages) // 6, len(messages) // 2
+    whole = mechanism.aggregator()
+    merged = mechanism.aggregator()
+    sixth = len(messages) // 6
+    half = len(messages) // 2
     _raises(ValueError, whole.mean)
     whole.update(messages)
     for part in (messages[half:], messages[:sixth], messages[sixth:half]):
         merged.merge(mechanism.aggregator().update(part))
-    alike, other = [merged], _variant(mechanism, 0.625)
+    alike = [merged]
+    other = _variant(mechanism, 0.625)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("messages.sstq", "messages.parquet") if find_spec("pyarrow") else ("messages.sstq",):
             write_messages(Path(folder) / name, messages)

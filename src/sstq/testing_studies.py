@@ -50,7 +50,8 @@ def _asked(study: Study, values: Sequence[Any], seed: int) -> Iterator[tuple[str
     left = rng.permutation(len(values))
     while study.cohorts_left:
         size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
-        who, left = left[:size], left[size:]
+        who = left[:size]
+        left = left[size:]
         _require(len(who), "values must be enough people for every cohort")
         yield study.question(len(who)), study.asked
         study.learn([answer_of(study.asked, values[place], rng) for place in who])
@@ -125,11 +126,13 @@ def check_restarts(make: Callable[[], Study], values: Sequence[Any], seed: int) 
     begun = make().to_json()
     ends = []
     for restarts in (False, True):
-        study, rng = Study.from_json(begun), np.random.default_rng(seed)
+        study = Study.from_json(begun)
+        rng = np.random.default_rng(seed)
         left = rng.permutation(len(values))
         while study.cohorts_left:
             size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
-            who, left = left[:size], left[size:]
+            who = left[:size]
+            left = left[size:]
             # What a question draws must not differ between the two.
             document = study.question(len(who))
             study = _again(study) if restarts else study

@@ -37,9 +37,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Relative widths of a group of c and of a cell of r.
-_CLONES_WIDTH, _REST_WIDTH = 0.002, 0.02
+_CLONES_WIDTH = 0.002
+_REST_WIDTH = 0.02
 # Steps of the grid per standard deviation, and its length at most.
-_STEPS, _POINTS_MAX = 40, 1 << 16
+_STEPS = 40
+_POINTS_MAX = 1 << 16
 _WEIGHT_SPARE = 1e-9
 
 
@@ -90,8 +92,11 @@ class Blanket:
         infinite += float(groups @ (missed * (self.ratio + 1) / 2 + tail * (weights * (rest + self.ratio)).sum(axis=1)))
         keep = (first > second) & (likely > 0)
         rows = np.nonzero(keep)[0]
-        first, second, likely = first[keep], second[keep], likely[keep]
-        losses, masses = np.empty((rest.shape[1], len(rows))), np.empty((rest.shape[1], len(rows)))
+        first = first[keep]
+        second = second[keep]
+        likely = likely[keep]
+        losses = np.empty((rest.shape[1], len(rows)))
+        masses = np.empty((rest.shape[1], len(rows)))
         for column in range(rest.shape[1]):
             others = rest[rows, column]
             in_first = others + self.ratio * first + second
@@ -119,13 +124,15 @@ def _clones(inside: float, clients: int, tail: float) -> tuple[Ints, Ints, Float
     """The number c of clones in groups: the smallest and largest, the masses Σ B(c)·c/n, and what is left out."""
     from scipy.stats import binom
 
-    others, chance = clients - 1, 2 * inside
+    others = clients - 1
+    chance = 2 * inside
     low, high = _central(others, chance, tail)
     starts = [int(low) + 1]
     while starts[-1] <= high + 1:
         starts.append(starts[-1] + max(1, math.floor(starts[-1] * _CLONES_WIDTH)))
     ends = np.minimum(np.array(starts) - 2, others)
-    below, above = binom.cdf(ends, others, chance), binom.sf(ends, others, chance)
+    below = binom.cdf(ends, others, chance)
+    above = binom.sf(ends, others, chance)
     # Differences of whichever tail is small, so that they keep their digits.
     masses = np.where(ends[1:] < others * chance, np.diff(below), -np.diff(above))
     return ends[:-1] + 2, ends[1:] + 1, chance * masses, float(below[0] + above[-1])
@@ -157,7 +164,8 @@ def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Fl
     cells = np.ceil(np.max((high - low) / (_REST_WIDTH * (low + clones + (blanket.ratio - 1) * fewest))))
     width = np.maximum(np.ceil((high - low) / max(1.0, cells)), 1.0)
     nodes = low[:, None] + width[:, None] * np.arange(int(np.max(np.ceil((high - low) / width))) + 1)
-    all_trials, mean = trials[:, None], trials[:, None] * chance
+    all_trials = trials[:, None]
+    mean = trials[:, None] * chance
     # E(k − r)⁺ is convex in k, and its second differences are the weights that keep the mean of r.
     partial = nodes * binom.cdf(nodes - 1, all_trials, chance)
     partial -= mean * binom.cdf(nodes - 2, np.maximum(all_trials - 1, 0), chance)
@@ -169,7 +177,8 @@ def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Fl
 
 def _central(trials: Any, chance: float, tail: float) -> tuple[Any, Any]:
     """The interval outside of which a binomial number has about `tail` of its mass, by Bernstein's inequality."""
-    mean, log = trials * chance, -math.log(tail)
+    mean = trials * chance
+    log = -math.log(tail)
     reach = np.sqrt(2 * log * mean * (1 - chance)) + log
     return np.maximum(np.floor(mean - reach), 0.0), np.minimum(np.ceil(mean + reach), trials)
 

@@ -65,6 +65,7 @@ def greatest_count(fits: Callable[[int], bool], low: int, limit: int) -> int:
     """
     step = 1
     while low + step <= limit and fits(low + step):
-        low, step = low + step, 2 * step
+        low = low + step
+        step = 2 * step
     untried = range(low + 1, min(low + step, limit + 1))
     return low + bisect_left(untried, True, key=lambda count: not fits(count))

@@ -19,9 +19,11 @@ _EPSILON_MIN, _EPSILON_MAX, _ = RANGES["round_epsilon"]
 ROUNDS_MAX = int(RANGES["rounds"][1])
 
 # Losses further than this many standard deviations (and steps) from their mean have a mass below 1e-170.
-_DEVIATIONS, _STEPS = 40.0, 1000
+_DEVIATIONS = 40.0
+_STEPS = 1000
 # SciPy's binomial masses have relative errors of about 1e-13, and losses of some units in the last place.
-_SPARE, _ROUND_UP = 1 + 1e-9, 1 + 2.0**-50
+_SPARE = 1 + 1e-9
+_ROUND_UP = 1 + 2.0**-50
 
 
 def compose(epsilon: float, rounds: int = 1, delta: float = 0.0) -> float:
@@ -44,8 +46,10 @@ def compose(epsilon: float, rounds: int = 1, delta: float = 0.0) -> float:
     References:
         Kairouz, Oh, Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.
     """
-    epsilon, rounds = check_argument("epsilon", epsilon, of="round_epsilon"), check_argument("rounds", rounds)
-    basic, delta = round_up(rounds * Fraction(epsilon)), check_delta(delta)
+    epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
+    rounds = check_argument("rounds", rounds)
+    basic = round_up(rounds * Fraction(epsilon))
+    delta = check_delta(delta)
     return _walk(epsilon, rounds).epsilon(delta, basic) if delta else basic
 
 
@@ -61,7 +65,8 @@ def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0) -> 
         2
     """
     epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
-    total, delta = check_argument("total_epsilon", total_epsilon), check_delta(delta)
+    total = check_argument("total_epsilon", total_epsilon)
+    delta = check_delta(delta)
     basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
     return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta), basic, ROUNDS_MAX)
 
@@ -75,7 +80,8 @@ def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0) -> 
         >>> epsilon_per_round(100, 8.0, delta=1e-6)
         0.156...
     """
-    rounds, total = check_argument("rounds", rounds), check_argument("total_epsilon", total_epsilon)
+    rounds = check_argument("rounds", rounds)
+    total = check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
     basic = min(_EPSILON_MAX, round_down(Fraction(total) / rounds))
     if basic < _EPSILON_MIN:

@@ -28,7 +28,8 @@ from sstq.files.strict_json import read_json
 if TYPE_CHECKING:
     from sstq.mechanisms import Mechanism
 
-_FORMAT, _VERSION = "sstq-ledger", 4
+_FORMAT = "sstq-ledger"
+_VERSION = 4
 _ID_LENGTH_MAX = 256
 
 
@@ -152,7 +153,8 @@ class Ledger:
         Each `round_id`, a string or an integer, can be spent once. A `LedgerError` (a ValueError: `BudgetExhausted`,
         `RoundAlreadySpent` or `LedgerDamaged`) means that nothing was spent.
         """
-        epsilon, name = check_argument("epsilon", epsilon, of="answer_epsilon"), check_round_id(round_id)
+        epsilon = check_argument("epsilon", epsilon, of="answer_epsilon")
+        name = check_round_id(round_id)
         if epsilon > (self.round_cap or epsilon):
             raise BudgetExhausted(
                 f"epsilon must be at most round_cap = {self.round_cap!r}, got {epsilon!r}; the cap is fixed when a "
@@ -163,7 +165,8 @@ class Ledger:
             for paid in entries:
                 if paid.round_id == name:
                     raise RoundAlreadySpent(f"round {name!r} was already spent at {paid.time}")
-            spent, total = _sum(entries), Fraction(self.epsilon)
+            spent = _sum(entries)
+            total = Fraction(self.epsilon)
             if spent + Fraction(epsilon) > total:
                 left = f"{round_down(total - spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
                 raise BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")

@@ -31,7 +31,8 @@ Floats = NDArray[np.float64]
 _MASS_SPARE = 1e-7
 _LOSS_SPARE = 1e-14
 # Above the relative error of a sum of twice `_POINTS` products, and far above all that may underflow in one.
-_SUM_SPARE, _UNDERFLOW = 2.0**-38, 1e-290
+_SUM_SPARE = 2.0**-38
+_UNDERFLOW = 1e-290
 # Convolutions of longer distributions are done on a coarser grid.
 _POINTS = 1 << 12
 
@@ -78,16 +79,21 @@ class Losses:
     def times(self, count: int, tail: float) -> "Losses":
         """The sum of `count` independent losses, of which about `tail` counts as infinite; for steps of powers of 2."""
         total = self._cut(tail / count)
-        power, left, done = total, count - 1, 1
+        power = total
+        left = count - 1
+        done = 1
         while left:
             if left & done:
-                total, left = total.plus(power, tail), left - done
-            power, done = power.plus(power, tail * done / count) if left else power, 2 * done
+                total = total.plus(power, tail)
+                left = left - done
+            power = power.plus(power, tail * done / count) if left else power
+            done = 2 * done
         return total
 
     def plus(self, other: "Losses", tail: float) -> "Losses":
         """The sum of two independent losses."""
-        first, second = self, other
+        first = self
+        second = other
         while first.step != second.step or max(len(first.masses), len(second.masses)) > _POINTS:
             if first.step > second.step:
                 first, second = second, first
@@ -110,7 +116,8 @@ class Losses:
         """The same on a grid of twice the step: what is between two points is split."""
         odd_start = round(self.lowest / self.step) % 2
         masses = np.pad(self.masses, (odd_start, 1 - (odd_start + len(self.masses)) % 2)) * (1 + _SUM_SPARE)
-        coarse, between = masses[::2].copy(), masses[1::2]
+        coarse = masses[::2].copy()
+        between = masses[1::2]
         coarse[:-1] += between / (1 + math.exp(self.step))
         coarse[1:] += between / (1 + math.exp(-self.step))
         return Losses(2 * self.step, self.lowest - odd_start * self.step, coarse, self.infinite)
@@ -140,7 +147,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
 
-    epsilon, delta = check_argument("epsilon", epsilon, of="round_epsilon"), check_delta(delta, positive=True)
+    epsilon = check_argument("epsilon", epsilon, of="round_epsilon")
+    delta = check_delta(delta, positive=True)
 
     def excess(log_sigma: float) -> float:
         sigma = math.exp(log_sigma)

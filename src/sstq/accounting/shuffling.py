@@ -91,9 +91,11 @@ def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, de
     """
     from scipy.optimize import brentq
 
-    total, delta = check_argument("total_epsilon", total_epsilon), check_delta(delta, positive=True)
+    total = check_argument("total_epsilon", total_epsilon)
+    delta = check_delta(delta, positive=True)
     least, most, _ = RANGES["round_epsilon"]
-    slots, wanted = check_slots("messages", messages), -math.log(delta)
+    slots = check_slots("messages", messages)
+    wanted = -math.log(delta)
 
     @cache
     def excess(epsilon: float) -> float:
@@ -158,7 +160,8 @@ class Crowd:
         clients = check_argument("clients", clients, of="crowd")
         blanket = None
         if not isinstance(message, float | int) and hasattr(message, "privacy_loss"):
-            blanket, local = law_blanket(message), message.privacy_loss()
+            blanket = law_blanket(message)
+            local = message.privacy_loss()
             messages = getattr(message, "messages", 1) if messages is None else messages
         else:
             local = check_argument("epsilon", message, of="round_epsilon")

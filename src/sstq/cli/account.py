@@ -78,7 +78,8 @@ def _show_shuffled(path: Path, clients: int, delta: float, messages: int | None,
     from sstq.accounting import shuffled_epsilon
 
     mechanism = read_mechanism(path)
-    messages, epsilon = messages or mechanism.messages, mechanism.privacy_loss()
+    messages = messages or mechanism.messages
+    epsilon = mechanism.privacy_loss()
     by_law, generic = (
         shuffled_epsilon(m, clients, delta, messages=messages, rounds=rounds) for m in (mechanism, epsilon)
     )

@@ -60,7 +60,8 @@ def aggregate(
     """
     from sstq.aggregation.counts import known_simulated
 
-    shared, tables = read_mechanism(mechanism), counts or query is not None
+    shared = read_mechanism(mechanism)
+    tables = counts or query is not None
     if tables:
         with check_usage():
             _ = shared.counted_layout
@@ -133,7 +134,8 @@ def _add_counts(
     from sstq.inputs.tables import column_names
     from sstq.messages.count_tables import read_count_table
 
-    table, layout = read_count_table(path, query, by), mechanism.counted_layout
+    table = read_count_table(path, query, by)
+    layout = mechanism.counted_layout
     try:
         if by is not None and by not in column_names(table):
             raise ValueError(f"there is no column {by!r}")

@@ -125,7 +125,8 @@ def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Fa
 
 def _errors(mechanism: "Mechanism", clients: int | None) -> Facts:
     """The errors of means of typical vectors of norm clip."""
-    error, clip = mechanism.typical_error(), mechanism.clip
+    error = mechanism.typical_error()
+    clip = mechanism.clip
     facts: Facts = [("error of one client", f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)")]
     if clients is not None:
         total = mechanism.typical_error(clients).total

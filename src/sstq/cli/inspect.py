@@ -21,7 +21,8 @@ from sstq.cli.terminal import Facts, complain, progress, show_facts, warn
 if TYPE_CHECKING:
     from sstq import Mechanism
 
-_SECRET, _SEED = "secret", "a seed: simulated, not private"
+_SECRET = "secret"  # noqa: S105
+_SEED = "a seed: simulated, not private"
 _UNKNOWN = "unknown: tables of counts do not say it"
 
 
@@ -58,7 +59,8 @@ def inspect(
         facts = describe_mechanism(read_mechanism(path))
     else:
         facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(path, shared)
-    digest, simulated = str(dict(facts)["digest"]), dict(facts).get("randomness") == _SEED
+    digest = str(dict(facts)["digest"])
+    simulated = dict(facts).get("randomness") == _SEED
     matches = shared is not None and digest == shared.digest()
     if shared is not None:
         facts.append(("matches the mechanism", matches))

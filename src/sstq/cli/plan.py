@@ -75,7 +75,9 @@ def plan(
 
 
 def _facts(chosen: "Plan") -> Facts:
-    asked, mechanism, shuffled = chosen.request, chosen.mechanism, chosen.request.trust == "shuffler"
+    asked = chosen.request
+    mechanism = chosen.mechanism
+    shuffled = chosen.request.trust == "shuffler"
     delta = f", delta {asked.delta:g}" if asked.delta else ""
     total = f"{safe_figure(chosen.total_epsilon)}{delta}"
     if shuffled:
@@ -110,5 +112,6 @@ def _facts(chosen: "Plan") -> Facts:
             ("instead: trust nobody", f"{chosen.local_error:.3g} of clip"),
             ("instead: trust the server", f"{chosen.central_error:.3g} of clip, Gaussian noise"),
         ]
-    built, simulated = f"sstq.{mechanism!r}", chosen.python()
+    built = f"sstq.{mechanism!r}"
+    simulated = chosen.python()
     return [*facts, ("mechanism in python", built), ("simulate in python", simulated if simulated != built else None)]

@@ -111,7 +111,8 @@ def report_groups(
         {"label": label, "clients": round(mean.people), **_numbers(mean.value, mean.stderr, mean.count < _FEW)}
         for label, mean in zip(labels, ordered, strict=True)
     ]
-    count, noted = sum(mean.count for mean in ordered), [label for label in labels if means[label].note]
+    count = sum(mean.count for mean in ordered)
+    noted = [label for label in labels if means[label].note]
     summary: dict[str, Any] = {
         "count": count,
         "column": by,

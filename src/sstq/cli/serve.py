@@ -149,7 +149,8 @@ def kept_token(folder: Path) -> tuple[str, str]:
     """
     from sstq.service.security import new_token
 
-    given, path = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN"), folder / _TOKEN_FILE
+    given = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN")
+    path = folder / _TOKEN_FILE
     if given:
         return given, "as given"
     if path.exists():

@@ -28,7 +28,8 @@ class RequestError(ValueError):
 
     def __init__(self, problem: str, status: int | None = None, retry_after: float = 0.0) -> None:
         super().__init__(problem)
-        self.status, self.retry_after = status, retry_after
+        self.status = status
+        self.retry_after = retry_after
 
 
 class Answer(NamedTuple):

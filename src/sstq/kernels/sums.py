@@ -65,7 +65,9 @@ def count_walks(first: Any, step: Any, times: Any, length: int, counts: Any) -> 
     """counts[(first[i] + j·step[i]) mod size] += times[i] for j < length and every walk i; all are below the size."""
     size = counts.size
     for i in range(first.size):
-        place, stride, many = first[i], step[i], times[i]
+        place = first[i]
+        stride = step[i]
+        many = times[i]
         for _ in range(length):
             counts[place] += many
             place += stride

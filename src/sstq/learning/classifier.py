@@ -36,7 +36,8 @@ from sstq.mechanisms.groupunit.estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
 
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
-_CENTRE_PEOPLE, _PILOT_PEOPLE = 0.15, 0.1
+_CENTRE_PEOPLE = 0.15
+_PILOT_PEOPLE = 0.1
 # Of the people who judge: those who choose the form, who tell its accuracy, and who tell that of every class.
 _JUDGES = {"check": 0.25, "accuracy": 0.25, "classes": 0.5}
 # The directions at which the noise of a message is predicted; it hardly depends on them.
@@ -44,7 +45,8 @@ _USUAL_DIRECTIONS = 32
 # The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
 _SHRINKAGE_DECAY = 0.5
 # The largest ε of a message, and the relative precision of the one that a shuffler allows.
-_MOST_EPSILON, _PRECISION = 20.0, 1e-5
+_MOST_EPSILON = 20.0
+_PRECISION = 1e-5
 
 
 class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
@@ -156,8 +158,10 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
         check_number("check_people", self.check_people, 0, 0.5)
         self._begin_features(columns)
-        first, last = ["centre"] * (self.public is None), [*_JUDGES] * bool(self.check_people)
-        self._cohorts, self._asked = [*first, "pilot", "main", *last], None
+        first = ["centre"] * (self.public is None)
+        last = [*_JUDGES] * bool(self.check_people)
+        self._cohorts = [*first, "pilot", "main", *last]
+        self._asked = None
         self._basis: Basis | None = None
         self._sharpness = 1.0
         self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
@@ -215,7 +219,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         return replace(self._main, kind="recall", mechanism=mechanism, scores=scores)
 
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
-        features, groups = self._map, len(self.classes_)
+        features = self._map
+        groups = len(self.classes_)
         if self._basis is None:
             self._basis = public_basis(apply_features(features, cast(ArrayLike, self.public)))
         # The pilot is asked along the directions that all people would be asked along.
@@ -257,7 +262,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     # --- and what its answers tell
 
     def _take(self, cohort: str, question: Question, estimate: Any) -> None:
-        people, known = round(estimate.people), self._report
+        people = round(estimate.people)
+        known = self._report
         if self.trust == "shuffler" and people < self._expected:
             raise ValueError(
                 f"messages must be those of {self._expected} people, for whom the total ε holds, got those of "
@@ -290,9 +296,11 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             **facts,
         )
         if self._discriminants:
-            self.report_, self.features_ = self._report, self._map
+            self.report_ = self._report
+            self.features_ = self._map
             chosen = self._discriminants[self._report.form]
-            self.coef_, self.intercept_ = chosen.coef, chosen.intercept
+            self.coef_ = chosen.coef
+            self.intercept_ = chosen.intercept
 
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
@@ -303,14 +311,16 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
 
     def _discriminate(self, main: ClassSums) -> dict[str, Any]:
-        pooled, sent = pooled_sums(self._pilot, main), self._directions
+        pooled = pooled_sums(self._pilot, main)
+        sent = self._directions
         if sent.examples is None:
             self._discriminants = {"nearest": Discriminant.nearest(pooled, sent.weights)}
         else:
             decay = _SHRINKAGE_DECAY * cast(Basis, self._basis).decay
             energies = energy_profile(len(sent.rows), decay, pooled.level(decay))
             self._discriminants = Discriminant.forms(pooled, sent.weights, energies, sent.examples)
-        form, majority = next(iter(self._discriminants)), float(np.max(pooled.shares))
+        form = next(iter(self._discriminants))
+        majority = float(np.max(pooled.shares))
         return {"directions": len(sent.rows), "majority": majority, "form": form}
 
     # --- use

@@ -76,13 +76,15 @@ class CohortEstimator(BaseEstimator):  # type: ignore[misc]
         if not self._cohorts:
             raise ValueError("all cohorts have answered; use sklearn.base.clone(estimator) to start again")
         seed = int((rng or np.random.default_rng()).integers(2**63))
-        self._asked, self._expected = self._ask(self._cohorts[0], people, seed), people
+        self._asked = self._ask(self._cohorts[0], people, seed)
+        self._expected = people
         return self._asked
 
     def _learn(self, estimate: Estimate) -> None:
         if self._asked is not None:
             self._take(self._cohorts[0], self._asked, estimate)
-            self._asked, self._cohorts = None, self._cohorts[1:]
+            self._asked = None
+            self._cohorts = self._cohorts[1:]
 
     # --- a simulation
 

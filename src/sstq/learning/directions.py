@@ -22,7 +22,9 @@ import numpy as np
 from sstq.learning.features import FeatureMap, Floats, unit_rows
 
 # How fast the energy of classes falls along directions: principal directions, fixed cosines, any others.
-_PRINCIPAL_DECAY, _COSINE_DECAY, _PLAIN_DECAY = 1.0, 0.35, 0.0
+_PRINCIPAL_DECAY = 1.0
+_COSINE_DECAY = 0.35
+_PLAIN_DECAY = 0.0
 # Features spread less at high frequencies, about as (1 + frequency)^−0.9.
 _COSINE_SPREAD = 0.9
 # This many public examples per direction suffice to estimate its spread.
@@ -69,7 +71,8 @@ class Basis:
     def weighted(self, noise: float, level: float) -> Weighted:
         """The directions worth their noise, for a level of energy."""
         shares = length_shares(energy_profile(len(self.rows), self.decay, level), noise)
-        count, roots = len(shares), np.sqrt(shares)
+        count = len(shares)
+        roots = np.sqrt(shares)
         rows = self.rows[:count] * roots[:, None]
         if self.public is None:
             return Weighted(rows, roots, None)

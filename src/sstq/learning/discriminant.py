@@ -60,7 +60,8 @@ def shrunk_shares(estimate: GroupEstimate) -> Floats:
     if np.isnan(estimate.shares).any():
         return np.full(len(estimate.shares), equal)
     apart = estimate.shares - equal
-    spread, noise = float(np.sum(apart**2)), float(np.sum(estimate.shares_stderr**2))
+    spread = float(np.sum(apart**2))
+    noise = float(np.sum(estimate.shares_stderr**2))
     kept = max(0.0, 1 - noise / spread) if spread else 0.0
     return replace(estimate, shares=equal + kept * apart).simplex_shares()
 
@@ -68,7 +69,8 @@ def shrunk_shares(estimate: GroupEstimate) -> Floats:
 def pooled_sums(first: ClassSums, second: ClassSums) -> ClassSums:
     """Pool two cohorts with the least variance, in the directions of the second one."""
     count = min(first.sums.shape[1], second.sums.shape[1])
-    one, two = np.zeros(len(second.noise)), 1 / second.noise
+    one = np.zeros(len(second.noise))
+    two = 1 / second.noise
     one[:count] = 1 / first.noise[:count]
     padded = np.zeros_like(second.sums)
     padded[:, :count] = first.sums[:, :count]
@@ -114,7 +116,8 @@ class Discriminant:
     def forms(cls, pooled: ClassSums, weights: Floats, energies: Floats, public: Floats) -> dict[Form, Discriminant]:
         """Both forms, from the energies of the directions, (p,), and the unit features of public examples, (n, p)."""
         groups, size = pooled.sums.shape
-        centred, noise = pooled.centred * weights, pooled.noise * weights**2
+        centred = pooled.centred * weights
+        noise = pooled.noise * weights**2
         covariance = public.T @ public / len(public)
         ridge = np.diag(groups**2 * noise / energies + _RIDGE * np.trace(covariance) / size)
         inverse = np.linalg.inv(covariance + ridge).astype(np.float64)
@@ -135,7 +138,8 @@ class Discriminant:
         """The factor of the scores in the softmax at which the predicted accuracy is the given one, on average."""
         from scipy.special import softmax
 
-        scores, factors = self.scores(self.examples), np.geomspace(1e-3, 1e3, 4096)
+        scores = self.scores(self.examples)
+        factors = np.geomspace(1e-3, 1e3, 4096)
         place = bisect_left(
             factors[:-1], accuracy, key=lambda factor: softmax(factor * scores, axis=1).max(axis=1).mean()
         )
@@ -155,7 +159,8 @@ def _canonical(shares: Floats, centred: Floats, noise: Floats, inverse: Floats) 
     correlations, axes = np.linalg.eigh((between + between.T) / 2)
     axes = axes[:, correlations > _LEAST_CORRELATION]
     correlations = np.minimum(correlations[correlations > _LEAST_CORRELATION], _MOST_CORRELATION)
-    places, weights = axes / np.sqrt(shares)[:, None], 1 / (1 - correlations)
+    places = axes / np.sqrt(shares)[:, None]
+    weights = 1 / (1 - correlations)
     constants = np.log(shares) - np.sum(weights * correlations * places**2, axis=1) / 2
     return (places * weights) @ axes.T @ scaled, constants
 

@@ -155,7 +155,8 @@ class GradientHistograms:
 
     def _of(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         grey = images.mean(axis=1)
-        across, down = np.zeros_like(grey), np.zeros_like(grey)
+        across = np.zeros_like(grey)
+        down = np.zeros_like(grey)
         across[:, :, 1:-1] = grey[:, :, 2:] - grey[:, :, :-2]
         down[:, 1:-1] = grey[:, 2:] - grey[:, :-2]
         length = np.hypot(across, down)
@@ -187,7 +188,8 @@ class GradientHistograms:
         from scipy.linalg import block_diag
 
         # Angles are a circle: the constant, then a cosine and a sine of every frequency.
-        turns, place = np.arange(1, self.angles + 1) // 2, np.arange(self.angles)
+        turns = np.arange(1, self.angles + 1) // 2
+        place = np.arange(self.angles)
         shift = np.where((turns > 0) & (place % 2 == 0), np.pi / 2, 0.0)
         waves = np.cos(2 * np.pi / self.angles * np.outer(turns, place) - shift[:, None])
         channels = block_diag(unit_rows(waves), np.eye(self._channels))
@@ -247,7 +249,8 @@ class FourierFeatures:
         columns = len(self.centre)
         random = streams.words(self.seed, "cosines", self.count * (columns + 1)).reshape(self.count, -1)
         uniform = ((random >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
-        weights, phases = ndtri(uniform[:, :columns]) / math.sqrt(columns), 2 * math.pi * uniform[:, columns]
+        weights = ndtri(uniform[:, :columns]) / math.sqrt(columns)
+        phases = 2 * math.pi * uniform[:, columns]
         cosines: Floats = np.cos(self._columns(X) @ weights.T + phases)
         return cosines
 

@@ -36,7 +36,8 @@ from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
-_FORMAT, _VERSION = "sstq-question", 2
+_FORMAT = "sstq-question"
+_VERSION = 2
 _LARGEST = 1e30
 Kind = Literal["centre", "classes", "check", "recall", "moments", "errors"]
 # The mechanism of each kind, and how many classifiers or regressions the question may judge.
@@ -83,13 +84,16 @@ class Question:
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kind, mechanism, judged = self.kind, self.mechanism, len(self.scores)
+        kind = self.kind
+        mechanism = self.mechanism
+        judged = len(self.scores)
         wanted, fitting = _KINDS[check_option("kind", kind, tuple(_KINDS))]
         _require(isinstance(mechanism, wanted), f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}")
         of_targets = kind in ("moments", "errors")
         _require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
         _require(judged in fitting, f"scores must be given exactly to judge them, got {judged} for {kind!r}")
-        groups, width = len(self.scores[0][0]) if judged else mechanism.groups or 0, self._width
+        groups = len(self.scores[0][0]) if judged else mechanism.groups or 0
+        width = self._width
         columns = width if self.directions is None else self.directions.shape[-1]
         arrays = [(self.directions, (width, columns)), (self.centre, (columns,))]
         for coef, intercept in self.scores:

@@ -88,7 +88,8 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         """Simulate devices and server: encode one message per example, and learn from these alone."""
         X, y = validate_data(self, X, y, dtype="numeric", y_numeric=True)
         self._begin(X.shape[1])
-        mapped, rng = apply_features(self._map, X), generator_of(self.random_state)
+        mapped = apply_features(self._map, X)
+        rng = generator_of(self.random_state)
         checking = round(check_number("check_people", self.check_people, 0, 0.5) * len(mapped))
         self._teach(mapped, y, rng, {"errors": checking, "moments": len(mapped) - checking})
         return self
@@ -104,7 +105,8 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         self._map = replace(scaled, constant=0)
         norm = _LONG_ROW * math.sqrt(self._map.width)
         self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
-        self._cohorts, self._asked = ["moments", "errors"], None
+        self._cohorts = ["moments", "errors"]
+        self._asked = None
 
     def _ask(self, cohort: str, people: int, seed: int) -> Question:
         if cohort == "errors":
@@ -119,9 +121,11 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
             self._solve(question, estimate)
 
     def _solve(self, asked: Question, estimate: Estimate) -> None:
-        mechanism, people = asked.mechanism, round(estimate.people)
+        mechanism = asked.mechanism
+        people = round(estimate.people)
         matrix = 3 * symmetric(estimate.value)
-        products, along = matrix[:-1, :-1], matrix[:-1, -1]
+        products = matrix[:-1, :-1]
+        along = matrix[:-1, -1]
         products[-1, -1] = 1.0  # the constant's own, which is known
         noise = 3 * math.sqrt(mechanism.typical_error(people).total / mechanism.dim)
         self.ridge_ = noise * math.sqrt(2 * len(products))
@@ -134,7 +138,8 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         norm, middle, half = self._bounds
         self.coef_ = solution[:-1] * half / norm / self._map.spread
         self.intercept_ = float(middle + half * solution[-1] - self.coef_ @ self._map.centre)
-        self.people_, self.message_bits_ = people, mechanism.message_bits
+        self.people_ = people
+        self.message_bits_ = mechanism.message_bits
         self.r2_ = self.r2_stderr_ = math.nan
         self.r2_interval_ = (-math.inf, 1.0)
         # Noise may leave nothing of the variance; a target's spread is rarely below a twentieth of its range.

@@ -14,7 +14,8 @@ from sstq.learning.discriminant import Form
 from sstq.mechanisms.frequencies import FrequencyEstimate
 
 # A column that uses less of its range is told of, by name up to so many.
-_NARROW, _LISTED = 0.25, 6
+_NARROW = 0.25
+_LISTED = 6
 # A class whose share is below this many standard errors has no accuracy of its own.
 _LEAST_SHARE_ERRORS = 2.0
 
@@ -154,7 +155,8 @@ def used_ranges(centre: Estimate) -> tuple[float, ...]:
     # A unit of spread is that of numbers drawn evenly between the ends, half a range over √3; the constant is √D.
     scale = math.sqrt(len(columns)) / constant
     means = np.maximum(np.abs(columns) - 2 * np.array(errors), 0.0) * scale / math.sqrt(3)
-    length2, noise2 = float(centre.value @ centre.value), float(centre.stderr @ centre.stderr)
+    length2 = float(centre.value @ centre.value)
+    noise2 = float(centre.stderr @ centre.stderr)
     varying = 1 - length2 + noise2 + 4 * math.sqrt(length2) * float(np.max(centre.stderr))
     together = math.sqrt(max(varying, 0.0)) * scale
     return tuple(float(min(max(0.0, 1 - mean), together, 1.0)) for mean in means)
@@ -164,7 +166,8 @@ def accuracy_by_class(estimate: Estimate, classes: Sequence[Any]) -> dict[Any, t
     """The accuracy of every class, a ratio of shares, and its standard error to first order."""
     wrong, right = estimate.value.reshape(-1, 2).T
     wrong_error, right_error = estimate.stderr.reshape(-1, 2).T
-    share, share_error = wrong + right, np.hypot(wrong_error, right_error)
+    share = wrong + right
+    share_error = np.hypot(wrong_error, right_error)
     share = np.where(share > _LEAST_SHARE_ERRORS * share_error, share, math.nan)
     recall = np.clip(right / share, 0.0, 1.0)
     stderr = np.hypot((1 - recall) * right_error, recall * wrong_error) / share

@@ -146,7 +146,9 @@ class Law:
         boxes: list[Box] = []
         for place in places:
             run = bisect_right(firsts, place) - 1
-            (members, weight), within, start = runs[run], place - firsts[run], starts[run]
+            (members, weight) = runs[run]
+            within = place - firsts[run]
+            start = starts[run]
             if two_level:
                 low, high = (-(-TOTAL * position // members) for position in (within, within + 1))
                 boxes.append(((start, start + weight - 1), (low, high - 1)))

@@ -68,7 +68,8 @@ def _norm(mechanism: Mechanism, estimate: Estimate, level: float) -> str:
     clip = getattr(mechanism, "clip", None)
     if clip is None:
         return "not tested: the mechanism has no clip"
-    norm, radius = float(np.linalg.norm(estimate.value)), estimate.region(1 - level).radius
+    norm = float(np.linalg.norm(estimate.value))
+    radius = estimate.region(1 - level).radius
     if not np.isfinite(norm + radius):
         return "not tested: the error of the mean is not known yet"
     if norm - clip > radius:

@@ -26,10 +26,12 @@ from sstq.service.store import Store, UnknownCampaign
 _PURGE_SECONDS = 3600.0
 # While messages arrive, an estimate that took one second is renewed after this many seconds, but at the latest after
 # the maximum: most of the time is for folding, but a page should not show numbers that are minutes old.
-_ESTIMATE_PAUSE, _LONGEST_PAUSE = 5.0, 30.0
+_ESTIMATE_PAUSE = 5.0
+_LONGEST_PAUSE = 30.0
 # An estimate from more rows than this, in all frames together, takes more than about half a second; one of more
 # coordinates takes as long to write as JSON.
-_QUICK_ROWS, _QUICK_DIM = 1 << 22, 1 << 13
+_QUICK_ROWS = 1 << 22
+_QUICK_DIM = 1 << 13
 
 logger = logging.getLogger("sstq.service")
 
@@ -101,7 +103,8 @@ class Workers(Executor):
     """Processes that are started when they are first needed, and again if one dies."""
 
     def __init__(self, count: int | None = None) -> None:
-        self._count, self._ended = count, False
+        self._count = count
+        self._ended = False
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
@@ -154,7 +157,8 @@ class Folding(Rounds):
 
     def round(self) -> None:
         """Fold waiting uploads, renew and release the estimates that changed, and delete expired keys."""
-        store, known = self._node.store, self._node.entries
+        store = self._node.store
+        known = self._node.entries
         entries = {name: entry for name, entry in known.items() if _is_slow(entry.campaign.mechanism) == self._slow}
         if entries:
             # Uploads that arrive meanwhile wait for the next round: folding many costs little more than folding a few.

@@ -113,7 +113,8 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
 
     Returns False if a different batch has this name. UnknownCampaign if there is no such campaign.
     """
-    name, identity = manifest.campaign, bytes.fromhex(manifest.batch)
+    name = manifest.campaign
+    identity = bytes.fromhex(manifest.batch)
     described = {field: getattr(manifest, field) for field in ("crowd", "slot", "size", "tokens", "parts")}
     part = {"campaign": name, "batch": identity, "part": manifest.part}
     here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
@@ -145,13 +146,16 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
     `secret_of` has the secret sealing keys by crowd. Memory: about 200 bytes per message of the batch, plus one part of
     envelopes.
     """
-    table, part = batches.c, envelopes.c
+    table = batches.c
+    part = envelopes.c
     arrived = sa.select(sa.func.count()).where(part.campaign == table.campaign, part.batch == table.batch)
     complete = sa.and_(sa.not_(table.opened), arrived.scalar_subquery() == table.parts)
     batch: Any
     for batch in database.rows(sa.select(batches).where(table.campaign == campaign.name, complete).limit(1)):
-        secret, info = secret_of.get(batch.crowd), envelope_info(bytes.fromhex(batch.crowd), batch.slot)
-        here, size = _is(batch.campaign, batch.batch, envelopes), campaign.envelope_bytes
+        secret = secret_of.get(batch.crowd)
+        info = envelope_info(bytes.fromhex(batch.crowd), batch.slot)
+        here = _is(batch.campaign, batch.batch, envelopes)
+        size = campaign.envelope_bytes
         good: dict[bytes, bytes] = {}  # messages by the hashes of their envelopes
         refused: Counter[str] = Counter()
         for number in range(batch.parts):
@@ -197,7 +201,8 @@ def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes,
     One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
     the campaign was deleted meanwhile.
     """
-    name, mine = batch.campaign, _is(batch.campaign, batch.batch)
+    name = batch.campaign
+    mine = _is(batch.campaign, batch.batch)
     # An envelope opens in one slot only. The hashes of a few batches are in memory at a time.
     alike = sa.and_(batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch)
     earlier = sa.select(seen.c.digests).join_from(seen, batches, alike)
@@ -248,7 +253,8 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
     smallest = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted), sa.func.max(batches.c.tokens))
     smallest = smallest.where(batches.c.campaign == campaign.name, batches.c.opened, batches.c.accepted > 0)
     rows = store.rows(smallest.group_by(sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES)))
-    crowds, local = [], price(campaign.mechanism)
+    crowds = []
+    local = price(campaign.mechanism)
     for size, people, tokens in sorted(map(tuple, rows), reverse=True):
         hidden = campaign.senders == "single-use" and size >= terms.threshold
         epsilon, half = (

@@ -14,7 +14,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-_JUMP_SECONDS, _LASTING_SECONDS = 300.0, 3600.0
+_JUMP_SECONDS = 300.0
+_LASTING_SECONDS = 3600.0
 _MACHINE = Path("/proc/sys/kernel/random/boot_id")
 
 logger = logging.getLogger("sstq.service")

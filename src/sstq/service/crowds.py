@@ -75,7 +75,8 @@ def settle(
 
 def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: int, bodies: Iterable[bytes]) -> None:
     """Store a crowd's envelopes as batches, one per slot."""
-    name, size = secrets.token_bytes(CROWD_NAME_BYTES), campaign.envelope_bytes
+    name = secrets.token_bytes(CROWD_NAME_BYTES)
+    size = campaign.envelope_bytes
     each = LARGEST_PART // size
     tokens = connection.execute(sa.select(campaigns.c.issued).where(campaigns.c.name == campaign.name)).scalar_one()
     for slot, part, body in mixed(bodies, (people, campaign.slots, size), each):

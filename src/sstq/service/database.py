@@ -20,7 +20,11 @@ from sstq.service.migrations import migrate
 
 metadata = sa.MetaData()
 
-_TEXT, _BYTES, _NUMBER, _SMALL, _FLAG = sa.Text, sa.LargeBinary, sa.BigInteger, sa.Integer, sa.Boolean
+_TEXT = sa.Text
+_BYTES = sa.LargeBinary
+_NUMBER = sa.BigInteger
+_SMALL = sa.Integer
+_FLAG = sa.Boolean
 _CAMPAIGN = {"campaign": _TEXT}
 _BATCH = _CAMPAIGN | {"batch": _BYTES}
 
@@ -126,7 +130,9 @@ class Database:
         self.sqlite = self.url.drivername in ("sqlite", "sqlite+pysqlite")
         # In the order of asking: a lock of the standard library may starve a thread.
         self._writing = ThreadPoolExecutor(1, "sstq-writer")
-        self.failing, self.stored = False, time.monotonic()  # whether the database stored last, and when it did
+        # whether the database stored last, and when it did
+        self.failing = False
+        self.stored = time.monotonic()
         self._lock: sqlite3.Connection | None = None
         if self.sqlite:
             if not self.url.database or self.url.database == ":memory:":
@@ -201,7 +207,8 @@ class Database:
         except DatabaseUnavailable:
             self.failing = True
             raise
-        self.failing, self.stored = False, time.monotonic()
+        self.failing = False
+        self.stored = time.monotonic()
         return found
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
@@ -247,7 +254,9 @@ def put(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> N
 
 def delete_keys(connection: sa.Connection, column: sa.Column[Any], name: str, keys: Iterable[bytes]) -> int:
     """Delete rows of a campaign by a column of the primary key; returns how many there were."""
-    table, found, gone = column.table, list(keys), 0
+    table = column.table
+    found = list(keys)
+    gone = 0
     for start in range(0, len(found), 4096):
         some = column.in_(found[start : start + 4096])
         gone += connection.execute(sa.delete(table).where(table.c.campaign == name, some)).rowcount

@@ -27,7 +27,8 @@ MOST_BYTES = 1 << 26
 """A sparse piece of this size in memory is not merged any more: values of a database are limited to one gigabyte."""
 
 # What is unpacked at a time; several of these go into one piece if states are large.
-_TAKEN_UPLOADS, _TAKEN_BYTES = 4096, 1 << 22
+_TAKEN_UPLOADS = 4096
+_TAKEN_BYTES = 1 << 22
 _STREAM = {"yield_per": 8}  # rows in memory, each of up to 32 MB
 _STATE_SHARE = 4  # a fold reads a quarter as many bytes of messages as the state it writes
 
@@ -103,7 +104,9 @@ def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
 
 def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
     """Merge two pieces of one level; None if no two are alike."""
-    form, level, mine = Form(mechanism.aggregator()), pieces.c.level, pieces.c.campaign == name
+    form = Form(mechanism.aggregator())
+    level = pieces.c.level
+    mine = pieces.c.campaign == name
     small = level < MOST_BYTES.bit_length() if form.sparse else sa.true()
     alike = sa.select(level).where(mine, small).group_by(level).having(sa.func.count() > 1).order_by(level).limit(1)
     query = sa.select(pieces).where(mine, level == alike.scalar_subquery()).limit(2)
@@ -147,7 +150,8 @@ def _count_arrivals(connection: sa.Connection, name: str, hour: int, messages: i
 
 def _waiting(connection: sa.Connection, name: str) -> Iterator[list[sa.Row[Any]]]:
     """Iterate over a campaign's waiting uploads, in groups that are unpacked at once."""
-    taken, size = [], 0
+    taken = []
+    size = 0
     query = sa.select(uploads).where(uploads.c.campaign == name)
     with connection.execute(query, execution_options=_STREAM) as found:
         for row in found:
@@ -155,6 +159,7 @@ def _waiting(connection: sa.Connection, name: str) -> Iterator[list[sa.Row[Any]]
             size += len(row.body)
             if len(taken) == _TAKEN_UPLOADS or size >= _TAKEN_BYTES:
                 yield taken
-                taken, size = [], 0
+                taken = []
+                size = 0
     if taken:
         yield taken

@@ -13,10 +13,13 @@ from sstq.service.security import Problem
 from sstq.service.store import Store
 
 # Limits of one transaction, and of what may wait for it.
-_BATCH_UPLOADS, _BATCH_BYTES = 2_000, 1 << 20
-_QUEUE_UPLOADS, _QUEUE_BYTES = 20_000, 1 << 28
+_BATCH_UPLOADS = 2_000
+_BATCH_BYTES = 1 << 20
+_QUEUE_UPLOADS = 20_000
+_QUEUE_BYTES = 1 << 28
 # A campaign leaves out one transaction per so many bytes of its last one, and at most so many.
-_REST_BYTES, _MOST_RESTS = 1 << 13, 64
+_REST_BYTES = 1 << 13
+_MOST_RESTS = 64
 
 _Waiting = tuple[Upload, asyncio.Future[Answer]]
 

@@ -17,7 +17,8 @@ from sstq.service.database import DatabaseUnavailable
 from sstq.service.security import Problem
 from sstq.service.store import Store
 
-_IDLE_SECONDS, _STALE_SECONDS = 10.0, 30.0
+_IDLE_SECONDS = 10.0
+_STALE_SECONDS = 30.0
 _LEAST_FREE_BYTES = 1 << 24
 _BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -75,7 +76,8 @@ class PrivateFormatter(logging.Formatter):
         """Format a line of text, or of JSON."""
         if self._form == "text":
             return super().format(record)
-        hour, level = self.formatTime(record, self.datefmt), record.levelname
+        hour = self.formatTime(record, self.datefmt)
+        level = record.levelname
         error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
         return json.dumps({"hour": hour, "level": level, "message": record.getMessage()} | error, ensure_ascii=False)
 

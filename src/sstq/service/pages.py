@@ -30,7 +30,8 @@ _QUESTIONS = {
     "How many hours do you work per week?": Number(0, 60, bins=12),
     "My workload is too high": Choice(["strongly disagree", "disagree", "no opinion", "agree", "strongly agree"]),
 }
-_EPSILON, _VISITORS = 2.0, 100_000
+_EPSILON = 2.0
+_VISITORS = 100_000
 
 # The files of the page, in a wheel and in a checkout.
 _PACKED = Path(__file__).with_name("demo_page")

@@ -139,7 +139,8 @@ def reading_routes(collector: Collector) -> APIRouter:
 
 def _statuses(collector: Collector, entries: list[RunningCampaign], audience: results.Audience) -> list[Status]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
-    now, seen = collector.clock.now(), audience == "owner"
+    now = collector.clock.now()
+    seen = audience == "owner"
     counts = collector.store.counts()
     covered = results.covered(collector.store, audience)
     released = results.covered(collector.store, "public")
@@ -147,7 +148,8 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
     for entry in entries:
         name = entry.campaign.name
         if name in counts:
-            own, shown = counts[name], covered.get(name, 0)
+            own = counts[name]
+            shown = covered.get(name, 0)
             status = Status(
                 name=name,
                 status="closed" if entry.stored.closed else entry.campaign.status(now),

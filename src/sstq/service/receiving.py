@@ -129,7 +129,8 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
     for number in sorted(range(len(batch)), key=[upload.key for upload in batch].__getitem__):
         by_name.setdefault(batch[number].campaign, []).append(number)
     answers: list[Answer] = [Refusal.UNKNOWN] * len(batch)
-    receipts, messages = [], []
+    receipts = []
+    messages = []
     table = tables.campaigns.c
     query = sa.select(table.name, table.closed, table.mechanism).where(table.name.in_(list(by_name)))
     for name, closed, text in connection.execute(query).all():
@@ -196,7 +197,8 @@ def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload])
 
 def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
     """Count new messages against the quotas of their senders; refuses uploads that these do not cover."""
-    table, refused = tables.senders, {}
+    table = tables.senders
+    refused = {}
     for sender in {upload.sender for upload in fresh if upload.sender is not None}:
         mine = (table.c.campaign == name, table.c.digest == sender)
         row = connection.execute(sa.select(table.c.quota, table.c.used).where(*mine)).one_or_none()

@@ -36,7 +36,9 @@ def describe(
     if estimate is None:
         unknown = dict.fromkeys(("value", "stderr", "region", "groups", "questions", "checks"))
         return known | unknown | {"note": ""}
-    region, grouped, questions = estimate.region(LEVEL), isinstance(estimate, GroupEstimate), None
+    region = estimate.region(LEVEL)
+    grouped = isinstance(estimate, GroupEstimate)
+    questions = None
     if isinstance(campaign.mechanism, Survey) and isinstance(estimate, SurveyEstimate):
         asked = campaign.mechanism.questions
         questions = [_question(asked[name].type, found) for name, found in estimate.results.items()]
@@ -105,7 +107,8 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
         for row in _survey_rows(described["questions"] or []):
             writer.writerow([_cell(cell) if isinstance(cell, str) else cell for cell in row])
         return text.getvalue()
-    dim, groups = getattr(campaign.mechanism, "categories", campaign.mechanism.dim), described["groups"]
+    dim = getattr(campaign.mechanism, "categories", campaign.mechanism.dim)
+    groups = described["groups"]
     names = [_cell(label) for label in campaign.labels] or [""] * dim
     if campaign.mechanism.groups is None:
         writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])

@@ -47,7 +47,8 @@ class Renewed(NamedTuple):
 def renewed(store: Store, campaign: Campaign) -> Renewed | None:
     """Compute the estimate of the folded messages; None if there are none."""
     _typical_error(campaign.mechanism)  # cached from here on: it may take a second, and no page should wait
-    name, aggregator = campaign.name, store.state(campaign.name)
+    name = campaign.name
+    aggregator = store.state(campaign.name)
     if not aggregator.count:
         return None
     estimate = aggregator.mean()
@@ -73,7 +74,8 @@ def refresh(store: Store, campaign: Campaign, release_every: int = 1, run: Calla
 def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
     """Store an estimate, unless its campaign was deleted."""
     row, error, found = made
-    name, messages = row["campaign"], row["messages"]
+    name = row["campaign"]
+    messages = row["messages"]
     if totals(connection, pieces).get(name, 0) < messages:
         return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
     put(connection, estimates, row)

@@ -40,9 +40,11 @@ DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-o
 _ALWAYS, _DEFAULTS = ([(name.encode(), own.encode()) for name, own in some.items()] for some in (HEADERS, DEFAULTS))
 _HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
-_MOST_BYTES, _MOST_BYTES_PER_ADDRESS = 1 << 28, 1 << 26
+_MOST_BYTES = 1 << 28
+_MOST_BYTES_PER_ADDRESS = 1 << 26
 # A body may take this long, and then as long as it takes at the slowest rate.
-_BODY_SECONDS, _SLOWEST_BYTES_PER_SECOND = 10.0, 1 << 14
+_BODY_SECONDS = 10.0
+_SLOWEST_BYTES_PER_SECOND = 1 << 14
 # A campaign with 2^21 labels is larger, but nobody reads that many.
 _LARGEST_JSON = 1 << 22
 BODY = "sstq.body"  # where `Guard` puts it in the scope
@@ -125,7 +127,8 @@ class AddressLimits:
     _MOST_ADDRESSES = 100_000
 
     def __init__(self, per_second: float, burst: int) -> None:
-        self._rate, self._burst = per_second, float(burst)
+        self._rate = per_second
+        self._burst = float(burst)
         # When the bucket of each address will be full again, which determines how full it is at any time.
         self._full_at: dict[str, float] = {}
 
@@ -247,14 +250,17 @@ class Guard:
     """The outermost layer: limits how fast an address may read, and adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp, limits: AddressLimits, shares: BodyShares) -> None:
-        self._app, self._limits, self._shares = app, limits, shares
+        self._app = app
+        self._limits = limits
+        self._shares = shares
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limits, address = self._limits, address_of(scope)
+        limits = self._limits
+        address = address_of(scope)
         reads = scope["method"] in ("GET", "HEAD") and scope["path"] != "/health"
 
         async def guarded(message: Message) -> None:

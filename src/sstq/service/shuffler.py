@@ -88,7 +88,8 @@ class Shuffler(Node):
 
     def unpacked(self, entry: RunningCampaign, raw: bytes) -> bytes:
         """Open the cover of a person's envelopes, which the shuffler cannot open."""
-        crowd, cover = raw[:CROWD_BYTES], raw[CROWD_BYTES:]
+        crowd = raw[:CROWD_BYTES]
+        cover = raw[CROWD_BYTES:]
         if crowd.hex() not in entry.crowds:
             raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
         (envelopes,) = open_envelopes(self.sealing_key.secret, cover_info(crowd), [cover])
@@ -237,7 +238,9 @@ class Work(Rounds):
 
         Too small a crowd waits until the campaign is closed for good, after hours of service.
         """
-        store, campaign, terms = self._node.store, entry.campaign, entry.campaign.shuffling
+        store = self._node.store
+        campaign = entry.campaign
+        terms = entry.campaign.shuffling
         if terms is None or not self._node.has_ended(entry):
             return
         least = 0 if entry.stored.closed or terms.below_threshold == "local" else terms.threshold
@@ -263,7 +266,8 @@ class Work(Rounds):
 
     def _forward(self, entry: RunningCampaign) -> bool:
         """Send the waiting parts of a campaign; returns False if one must be sent again later."""
-        store, name = self._node.store, entry.campaign.name
+        store = self._node.store
+        name = entry.campaign.name
         while not self._stopping.is_set() and (part := next_part(store, name)) is not None:
             body = bytes(part["body"])
             manifest = Manifest(
@@ -303,7 +307,8 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
     @router.get("/v1/campaigns/{name}/status")
     def status(entry: Named) -> ShufflerStatus:
         """Count the people whose envelopes are waiting."""
-        campaign, counts = entry.campaign, shuffler.store.counts()[entry.campaign.name]
+        campaign = entry.campaign
+        counts = shuffler.store.counts()[entry.campaign.name]
         return ShufflerStatus(
             name=campaign.name,
             status=campaign.status(shuffler.clock.now()),

@@ -186,7 +186,8 @@ class Store(Database):
     def issue(self, name: str, digests: Iterable[bytes]) -> None:
         """Add single-use tokens by their SHA-256, once each; ValueError if there is no such campaign."""
         rows = [{"campaign": name, "digest": digest} for digest in sorted(digests)]
-        own, table = tables.tokens.c, tables.campaigns
+        own = tables.tokens.c
+        table = tables.campaigns
         first = sa.select(own.digest).where(own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]]))
         more = table.update().where(table.c.name == name).values(issued=table.c.issued + len(rows))
 
@@ -243,7 +244,8 @@ class Store(Database):
 
         `run` calls a function of a store and further arguments elsewhere.
         """
-        run, mechanism = run or self.run, self._mechanism(name)
+        run = run or self.run
+        mechanism = self._mechanism(name)
         found = step = run(folding.fold, name, mechanism)
         while step is not None:
             self.write(lambda connection, step=step: folding.keep(connection, name, step, hour))  # type: ignore[misc]

@@ -58,7 +58,8 @@ class Uploads:
     """
 
     def __init__(self, app: ASGIApp, node: Node) -> None:
-        self._app, self._node = app, node
+        self._app = app
+        self._node = node
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an upload; pass on any other request."""
@@ -112,9 +113,11 @@ class Uploads:
 
     async def _take(self, entry: RunningCampaign, scope: Scope, body: RequestBody) -> int:
         """Read, check and store an upload; returns its number of messages once they are durable."""
-        campaign, headers = entry.campaign, _headers(scope)
+        campaign = entry.campaign
+        headers = _headers(scope)
         self._check_direct(campaign)
-        key, count = unhexlify(headers[b"idempotency-key"]), int(headers[b"sstq-count"])
+        key = unhexlify(headers[b"idempotency-key"])
+        count = int(headers[b"sstq-count"])
         if headers[b"sstq-digest"] != campaign.digest.encode():
             told = f"the digest of this campaign is {campaign.digest}. Fetch it again."
             raise Problem(409, f"The messages come from another mechanism: {told}")

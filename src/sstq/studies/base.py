@@ -22,7 +22,8 @@ from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
 from sstq.studies.questions import Question, require
 
-FORMAT, VERSION = "sstq-study", 1
+FORMAT = "sstq-study"
+VERSION = 1
 _MOST_SHOWN = 12
 _STUDIES: dict[str, type[Study]] = {}
 
@@ -235,7 +236,8 @@ class Study(ABC):
         left = generator.permutation(len(values))
         while study.cohorts_left:
             size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
-            who, left = left[:size], left[size:]
+            who = left[:size]
+            left = left[size:]
             require(len(who) > 0, f"values must be enough for every cohort, got {len(values)}")
             study.question(len(who))
             study.learn(study.asked.encode(_some(values, who), None if rng is None else generator))

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LOW, HIGH, BINS = 1e-9, 1e9, 240
+LOW = 1e-9
+HIGH = 1e9
+BINS = 240
 EDGES = np.geomspace(LOW, HIGH, BINS + 1)
 _LEFT = (0.05, 0.15, 0.4, 1.0)
-_NORMAL, _EXPONENTIAL = (0.05, 0.15, 0.4, 1.0), (0.1, 0.25, 0.45, 0.8)
+_NORMAL = (0.05, 0.15, 0.4, 1.0)
+_EXPONENTIAL = (0.1, 0.25, 0.45, 0.8)
 # By chance one of all shapes and places is so many errors above in one of 50,000 studies. One false bin ruins a mean.
 _SURE = 5.6
 _BUMPS = 2
@@ -59,7 +62,8 @@ def read_histogram(shares: Floats, error: float) -> tuple[Floats, Floats]:
     zero = float(shares[0]) if shares[0] > _SURE * error else 0.0
     rest = np.concatenate([[0.0], shares[1:]])
     shapes, squares = _shapes()
-    along, mass = shapes @ rest, 1 - zero
+    along = shapes @ rest
+    mass = 1 - zero
     fit = (mass * along - mass**2 * squares / 2) / error**2
     best = int(np.argmax(fit))
     chosen = np.eye(BINS)[0]

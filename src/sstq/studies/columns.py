@@ -21,9 +21,12 @@ from sstq.studies.results import BoundsResult
 from sstq.studies.vectors import LARGEST
 
 # Bins of a factor 2 from 1e-9 to 1e9, for each sign, and one for what is nearer to zero; then bins of equal width.
-_SMALLEST, _DOUBLINGS, _FINE = 1e-9, 60, 64
+_SMALLEST = 1e-9
+_DOUBLINGS = 60
+_FINE = 64
 # The share of people who tell the order of magnitude, and what counts as surely there among all bins and their sums.
-_ORDERS, _SURE = 0.3, 4.75
+_ORDERS = 0.3
+_SURE = 4.75
 # The share of the people beyond each end, if it can be told so exactly.
 _BEYOND = 0.005
 # Orders beyond those that are surely there, where a tail may be.
@@ -131,12 +134,15 @@ class ColumnRange(Range):
     def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
         """Keep the ends of what is surely there, or the ends that leave few people beyond."""
         result: Any = aggregator.mean()
-        ends, left = {}, {}
+        ends = {}
+        left = {}
         find = _sure_ends if cohort == "orders" else _likely_ends
         for name, edges in question.edges.items():
-            shares, error = result[name].estimate, float(np.max(result[name].stderr))
+            shares = result[name].estimate
+            error = float(np.max(result[name].stderr))
             if not (np.all(np.isfinite(shares)) and math.isfinite(error)):
-                shares, error = np.zeros(len(edges) - 1), 1.0
+                shares = np.zeros(len(edges) - 1)
+                error = 1.0
             first, end = find(shares, error)
             ends[name] = [float(edges[first]), float(edges[end])]
             left[name] = [float(1 - shares[first:end].sum()), error * math.sqrt(end - first)]
@@ -153,7 +159,8 @@ class ColumnRange(Range):
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of the share of people beyond an end."""
-        people, sizes = check_argument("people", people, of="clients"), self.cohort_sizes(people)
+        sizes = self.cohort_sizes(people)
+        people = check_argument("people", people, of="clients")
         asked: Any = self.ask("orders", 1).mechanism.parts[0].mechanism
         rates = asked.sets.rates
         error = math.sqrt(rates.variance_at(0.0) * len(self.options["columns"]) / max(1, sizes["orders"]))
@@ -173,7 +180,8 @@ def _sure_ends(shares: Floats, error: float) -> tuple[int, int]:
     if not sure.any():
         sure[int(np.argmax(shares))] = True
     places = np.flatnonzero(sure)
-    start, stop = max(0, int(places[0]) - _TAIL), min(len(shares), int(places[-1]) + 1 + _TAIL)
+    start = max(0, int(places[0]) - _TAIL)
+    stop = min(len(shares), int(places[-1]) + 1 + _TAIL)
     first, end = _likely_ends(shares[start:stop], error)
     return start + first, start + end
 

@@ -22,7 +22,9 @@ from sstq.studies.panel_results import PanelResult
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.vectors import into_ball, read_vectors
 
-_MOST_PERIODS, _LONGEST_NAME, _MOST_CATEGORIES = 1000, 40, 1 << 20
+_MOST_PERIODS = 1000
+_LONGEST_NAME = 40
+_MOST_CATEGORIES = 1 << 20
 LATE = ("skip", "answer")
 # Intervals of quantiles become standard errors by this level.
 _LEVEL = 0.95
@@ -172,8 +174,10 @@ class Panel(Study):
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of one period before smoothing, of the question with the largest one."""
-        people, sizes = check_argument("people", people, of="clients"), self.cohort_sizes(people)
-        mechanism, each = self.options["mechanism"], max(1, people // self.options["periods"])
+        sizes = self.cohort_sizes(people)
+        people = check_argument("people", people, of="clients")
+        mechanism = self.options["mechanism"]
+        each = max(1, people // self.options["periods"])
         if isinstance(mechanism, Survey):
             works = mechanism.plan(people).works
             error = max(one.error for one in mechanism.plan(each).values())

@@ -23,7 +23,8 @@ from sstq.mechanisms.answers import answer as encode_or_substitute
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
-FORMAT, VERSION = "sstq-study-question", 1
+FORMAT = "sstq-study-question"
+VERSION = 1
 _KINDS: dict[str, type[Question]] = {}
 
 

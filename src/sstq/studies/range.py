@@ -21,11 +21,15 @@ from sstq.studies.results import RangeResult
 from sstq.studies.vectors import LARGEST, into_ball, read_vectors
 
 # The shares of people in the first two cohorts, and of those who tell their distance from the centre.
-_NORMS, _CENTRE, _DISTANCES = 0.06, 0.14, 0.06
+_NORMS = 0.06
+_CENTRE = 0.14
+_DISTANCES = 0.06
 # How much of what clipping may bias it usually does, before and after a centre is subtracted.
-_BIAS, _BIAS_CENTRED = 0.5, 0.3
+_BIAS = 0.5
+_BIAS_CENTRED = 0.3
 # A centre is subtracted if it is this much of the mean square of the norms, and sure.
-_WORTH, _SURE = 0.35, 2.8
+_WORTH = 0.35
+_SURE = 2.8
 _KEPT = ("count", "simulated", "frame_bias", "directions", "bias_directions", "messages", "longest")
 
 
@@ -156,7 +160,8 @@ class Range(Study):
         centre = self._centre[1].tolist() if len(self.learned) > 1 and self._centred else []
         if cohort in ("norms", "distances"):
             return NormQuestion(**options, centre=centre, mechanism=Frequencies(BINS, self.options["epsilon"]))
-        counted, bias = people, _BIAS_CENTRED if centre else _BIAS
+        counted = people
+        bias = _BIAS_CENTRED if centre else _BIAS
         if cohort == "centre":
             counted = round(people * (1 - _NORMS) / _CENTRE)
         elif not centre:
@@ -187,7 +192,8 @@ class Range(Study):
 
     def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:  # noqa: ARG002
         """Keep the shares of the bins, or the mean with its error."""
-        estimate, people = aggregator.mean(), aggregator.count
+        estimate = aggregator.mean()
+        people = aggregator.count
         if isinstance(question, NormQuestion):
             error = math.sqrt(question.mechanism.sets.rates.variance_at(0.0) / people)
             return {"people": people, "shares": estimate.value.tolist(), "error": error}
@@ -200,9 +206,11 @@ class Range(Study):
 
     def conclude(self) -> Any:
         """Return the mean around the centre, or the mean of both cohorts that sent vectors, by their errors."""
-        last, likely = self.learned[-1], _histograms(self._last_bins)[0]
+        last = self.learned[-1]
+        likely = _histograms(self._last_bins)[0]
         place = int(np.argmin(np.abs(EDGES - last["clip"])))
-        mean, bias = _estimate(last), float(bins.excess(likely)[place])
+        mean = _estimate(last)
+        bias = float(bins.excess(likely)[place])
         centre = np.zeros(self.options["dim"])
         if self._centred:
             centre = self._centre[1]
@@ -220,7 +228,8 @@ class Range(Study):
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of the mean in units of the norm that most vectors have."""
-        people, sizes = check_argument("people", people, of="clients"), self.cohort_sizes(people)
+        sizes = self.cohort_sizes(people)
+        people = check_argument("people", people, of="clients")
         rates = Frequencies(BINS, self.options["epsilon"]).sets.rates
         needed = math.ceil((2 * _SURE) ** 2 * 4 * rates.variance_at(0.0) / _NORMS)
         if people < needed:

@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 
 # Variances of the drift and sizes of a jump, relative to the error of one period; how likely there is a jump.
 _DRIFTS = np.array([1e-6, 1e-5, *np.logspace(-4, 0, 9)])
-_JUMPS, _JUMP_PROBABILITY = (1.0, 3.0), 0.7
+_JUMPS = (1.0, 3.0)
+_JUMP_PROBABILITY = 0.7
 # Bands are this much wider than a normal one, which makes up for curves that are no random walks.
 _WIDER = 1.35
 _NEVER = 1e12

@@ -21,17 +21,23 @@ from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import WordsResult
 from sstq.studies.spelling import END, LETTERS, Spelling
 
-_FIRST, _STEP = 3, 2  # symbols of the first cohort, and how many more of each later one
-_LONGEST, _MOST_WORDS = 64, 1 << 16
+# symbols of the first cohort, and how many more of each later one
+_FIRST = 3
+_STEP = 2
+_LONGEST = 64
+_MOST_WORDS = 1 << 16
 # A message of so many categories has 37 bits. With sets of so many members a million messages take less than a minute.
-_MOST_CATEGORIES, _WIDEST_SET = 1 << 19, 1 << 15
+_MOST_CATEGORIES = 1 << 19
+_WIDEST_SET = 1 << 15
 # Prefixes and strings are asked about again from so many standard errors on; at the end a share of the strings that are
 # listed may be false.
-_GATE, _FALSE_SHARE = 2.5, 0.01
+_GATE = 2.5
+_FALSE_SHARE = 0.01
 # Each cohort has so many people for each one of the cohort before.
 _DECLINE = 0.7
 # Behind a shuffler: the largest ε of a message, and the relative precision of the one that it allows.
-_MOST_EPSILON, _PRECISION = 16.0, 1e-4
+_MOST_EPSILON = 16.0
+_PRECISION = 1e-4
 
 
 @register_question
@@ -203,7 +209,8 @@ class Words(Study):
         words: list[str] = self.options["candidates"]
         prefixes: list[list[int]] = [[]]
         if self.learned:
-            words, prefixes = self.learned[-1]["words"], self.learned[-1]["prefixes"]
+            words = self.learned[-1]["words"]
+            prefixes = self.learned[-1]["prefixes"]
         step = max(1, end - len(prefixes[0])) if prefixes else 1
         categories = len(words) + len(prefixes) * 2 * self.spelling.size**step + 1
         return WordsQuestion(
@@ -219,7 +226,8 @@ class Words(Study):
 
     def _frequencies(self, categories: int, people: int) -> Frequencies:
         """The mechanism; behind a shuffler that of the largest local ε."""
-        epsilon, delta = self.options["epsilon"], self.options["delta"]
+        epsilon = self.options["epsilon"]
+        delta = self.options["delta"]
         if self.options["trust"] == "local":
             return Frequencies(categories, epsilon)
 
@@ -233,7 +241,8 @@ class Words(Study):
         people = aggregator.count
         enough = self.options["trust"] == "local" or people >= self.people_asked
         require(enough, f"messages must be those of {self.people_asked} people, for whom the ε is, got {people}")
-        rates, end = question.mechanism.sets.rates, int(cohort.rpartition(" ")[2])
+        rates = question.mechanism.sets.rates
+        end = int(cohort.rpartition(" ")[2])
         shares = aggregator.mean().value[:-1]
         gate = _GATE * math.sqrt(rates.variance_at(0.0) / people)
         words = list(zip(question.words, shares, strict=False))

@@ -14,7 +14,9 @@ _CAMPAIGNS = sa.table("campaigns", sa.column("name"), sa.column("terms"))
 
 def upgrade() -> None:
     """Change the tables; campaigns keep what they allowed before."""
-    text, number, raw = sa.Text(), sa.BigInteger(), sa.LargeBinary()
+    text = sa.Text()
+    number = sa.BigInteger()
+    raw = sa.LargeBinary()
     new: dict[str, tuple[tuple[str, Any], ...]] = {
         "senders": (("digest", raw), ("quota", number), ("used", number)),
         "releases": (("stage", text), ("messages", number), ("result", raw)),

@@ -9,7 +9,9 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
-_TEXT, _NUMBER, _RAW = sa.Text(), sa.BigInteger(), sa.LargeBinary()
+_TEXT = sa.Text()
+_NUMBER = sa.BigInteger()
+_RAW = sa.LargeBinary()
 
 
 def upgrade() -> None:
