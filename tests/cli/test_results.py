@@ -64,7 +64,12 @@ def test_a_folder_without_results_is_not_drawn(tmp_path):
         ("x.csv", b"a,b\n1,2\n3\n", ("encode",), "x.csv: line 3 has 1 values, the first line has 2"),
         ("x.csv", b"row,messages\n0,3\n1,-2\n", ("aggregate", "--counts"), "counts must be from 0 to 2^32, got -2"),
         ("x.npy", np.array([{}], dtype=object), ("encode",), "holds Python objects (dtype object), not numbers"),
-        ("https://example.org/x.npy", None, ("encode",), "must be files on this machine, got https:/"),
+        (
+            "https://example.org/x.npy",
+            None,
+            ("encode",),
+            "must be files on this machine, got https://example.org/x.npy;",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(tmp_path, monkeypatch, name, content, arguments, words):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -41,6 +42,19 @@ def test_words_from_a_new_study_to_a_picture(tmp_path):
     assert abs(float(rows["tea"]["share"]) - 0.5) < 6 * float(rows["tea"]["stderr"])
     assert picture.read_bytes().startswith(b"\x89PNG")
     run("study", "plan", state, "--people", 1, code=1)
+
+
+def test_words_above_longest_are_told(tmp_path):
+    state, table = tmp_path / "words.json", people(tmp_path / "people.csv", DRINKS)
+    run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 5)
+    none = tmp_path / "none.sstq"
+    assert "sstq study question" in run("study", "learn", state, none, code=1).stderr
+    assert "; cohorts left: 1" in round_of(tmp_path, state, table, 0, "--column", "drink")
+    round_of(tmp_path, state, table, 1, "--column", "drink")
+    shown = run("study", "result", state)
+    others = int(re.search(r"(\d+)% of the people hold others", shown.stderr)[1])
+    assert "coffee" not in shown.output.split()
+    assert 25 < others < 65  # 40 % hold coffee, which has six letters
 
 
 @pytest.mark.slow
@@ -91,11 +105,22 @@ def test_wrong_usage(tmp_path):
     assert "study.json: the JSON must be of format" in run("study", "plan", state, "--people", 9, code=1).stderr
 
 
+def _question(folder):
+    state, asked = folder / "words.json", folder / "question.json"
+    run("study", "new", state, "--kind", "words", "--epsilon", 6)
+    run("study", "question", state, "--people", 9, "--output", asked)
+    return asked
+
+
 def test_try_words(tmp_path):
     table = people(tmp_path / "people.csv", DRINKS * 10)
     output = run("try", table, "--epsilon", 6, "--words", "drink").output
     assert "tea" in output
     assert "50.00%" in output
+    assert (
+        "the column must be one of drink, got none: pass --column"
+        in run("study", "answer", _question(tmp_path), table, "--most-epsilon", 6, "-o", tmp_path / "m", code=2).stderr
+    )
     assert (
         "the column must be one of drink, got city"
         in run("try", table, "--epsilon", 6, "--words", "city", code=2).stderr

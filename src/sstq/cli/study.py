@@ -22,6 +22,7 @@ from sstq.cli.terminal import note, show_table
 
 if TYPE_CHECKING:
     from sstq.studies import Question, Study
+    from sstq.studies.results import WordsResult
 
 HELP = """
 Ask cohorts in turn; everybody answers once, so the ε of a message is a person's total.
@@ -150,7 +151,7 @@ def learn(
     study.learn(aggregator)
     _replace(file, study)
     left = len(study.cohorts_left)
-    note(f"learned from {aggregator.count:,} people; {left} cohorts are left" if left else "the result is there")
+    note(f"learned from {aggregator.count:,} people; cohorts left: {left}" if left else "the result is there")
 
 
 def result(
@@ -166,6 +167,7 @@ def result(
     """
     from sstq.plots.canvas import save
     from sstq.studies.panel_results import PanelResult
+    from sstq.studies.results import WordsResult
 
     for path in (output, plot):
         check_output(path, force, inputs=[file])
@@ -174,6 +176,8 @@ def result(
     rows = list(zip(*columns.values(), strict=True))
     shown = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
     show_table(repr(found), list(columns), shown, caption="")
+    if isinstance(found, WordsResult):
+        note_others(found)
     if output is not None:
         with io.StringIO() as text:
             csv.writer(text, lineterminator="\n").writerows([list(columns), *rows])
@@ -182,6 +186,11 @@ def result(
         chosen = {"question": question} if isinstance(found, PanelResult) else {}
         save(found.plot(**chosen), plot)
         note(f"wrote {plot}")
+
+
+def note_others(found: "WordsResult") -> None:
+    """Say how many people hold strings that are not listed."""
+    note(f"{max(0.0, found.others[0]):.0%} of the people hold others: rare strings, or longer than the study asks for")
 
 
 def _read(file: Path) -> "Study":
@@ -240,7 +249,8 @@ def read_texts(path: Path, column: str | None) -> list[str | None]:
         place = names.index(column) if column in names else 0
         cells = [row[place] if place < len(row) else None for row in rows]
     if column not in names:
-        raise WrongUsage(f"the column must be one of {', '.join(names)}, got {column}")
+        given = "none: pass --column" if column is None else column
+        raise WrongUsage(f"the column must be one of {', '.join(names)}, got {given}")
     return cells
 
 

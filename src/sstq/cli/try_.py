@@ -106,7 +106,7 @@ def _try_words(table: Path, epsilon: float, column: str) -> None:
     """Find the strings that many people hold, and compare their shares with the true ones."""
     from collections import Counter
 
-    from sstq.cli.study import read_texts
+    from sstq.cli.study import note_others, read_texts
     from sstq.studies import Words
 
     texts = read_texts(table, column)
@@ -119,4 +119,5 @@ def _try_words(table: Path, epsilon: float, column: str) -> None:
     cells = zip(found.words, found.shares, found.stderr, strict=True)
     rows = [(word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}") for word, share, error in cells]
     show_table(f"words, ε = {epsilon:g}: {len(texts):,} people", ("string", "share", "±", "true"), rows, caption="")
-    note(f"{plan.of}: {plan.error:.2%}; {max(0.0, found.others[0]):.0%} of the people hold others")
+    note(f"{plan.of}: {plan.error:.2%}")
+    note_others(found)

@@ -99,7 +99,8 @@ def listed(paths: Path | Sequence[Path]) -> list[Path]:
     for path in given:
         name = os.fspath(path)
         if re.match("[a-z][a-z0-9+.-]+:/", name):
-            raise ArgumentError("vectors", f"must be files on this machine, got {name}; download it first")
+            address = re.sub(":/+", "://", name, count=1)  # a Path keeps one slash only
+            raise ArgumentError("vectors", f"must be files on this machine, got {address}; download it first")
         status = os.stat(path)
         place = (status.st_dev, status.st_ino)
         if place in seen:

@@ -147,7 +147,9 @@ class Study(ABC):
     def asked(self) -> Question:
         """The question that waits for answers."""
         if self._asked is None:
-            raise ValueError("there is no question to learn from: call question(people) first")
+            raise ValueError(
+                "there is no question to learn from: call question(people), or run sstq study question, first"
+            )
         return self._asked
 
     def learn(self, messages: Messages | Aggregator | Iterable[bytes]) -> Self:
