@@ -282,6 +282,8 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     pale = [colour.endswith("40") for colour in page.evaluate(COLOURS)]
     assert pale == [low <= 0 for low in described["country"]["low"]] == [False, False, True]  # nobody is in DE
     told = [page.text_content(f"#estimate-figures figure:nth-child({place}) .text") for place in (2, 4)]
+    told_mean = page.text_content("#estimate-figures figure:nth-child(5) .text")
+    assert re.search(r"\. Mean [0-9.]+ \([0-9.]+ to [0-9.]+\)\.", told_mean)
     for text in told:
         assert "Median" in text
     assert re.search(r"Mean between [0-9.]+ and [0-9.]+\.", told[0])

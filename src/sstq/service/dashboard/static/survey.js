@@ -43,10 +43,12 @@ export function summary(question) {
   if (!isKnown(question)) return `${messages}: too few for an estimate.`;
   const share = answered === null ? "" : ` (about ${Math.round(100 * within(answered, [0, 1]))} % of people)`;
   const told = [`${messages}, over ${over === "people" ? "all people" : `those who have an answer${share}`}.`];
+  const between = ({ value, low, high }) =>
+    `${number(within(value, [low, high]))} (${number(low)} to ${number(high)})`;
+  if (question.type === "mean" && question.low[0] !== null)
+    told.push(`Mean ${between({ value: question.estimate[0], low: question.low[0], high: question.high[0] })}.`);
   if (mean) {
     const [first, median, third] = quantiles;
-    const between = ({ value, low, high }) =>
-      `${number(within(value, [low, high]))} (${number(low)} to ${number(high)})`;
     if (tellsMedian(question))
       told.push(`Median ${between(median)}, quartiles ${number(first.value)} and ${number(third.value)}.`);
     if (mean.value !== null && mean.low !== null) told.push(`Mean ${between(mean)}.`);
