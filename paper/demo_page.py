@@ -113,7 +113,10 @@ def write_demo(demo: Demo, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     save(draw_networks({"handwritten digits, d = 2,410": demo.training}), folder / "figure-1.png")
     draw_demo(demo, folder / "digits.png")
-    save(demo.year.result.plot(items=[0, 1], truth=demo.year.truth), folder / "year.png")
+    year = demo.year.result.plot(items=[0, 1], truth=demo.year.truth)
+    for axes, habit in zip(year.axes, _HABITS, strict=True):
+        axes.set_title(f"share with a habit {habit}", fontsize=10, color=INK)
+    save(year, folder / "year.png")
     rows = [asdict(row) | {"shares": row.shares.tolist(), "images": None} for row in demo.crowds]
     numbers = {"simulated": demo.simulated, "exact": demo.exact, "tested": demo.tested}
     document = numbers | {"crowds": rows, "training": demo.training}
@@ -126,6 +129,7 @@ def write_demo(demo: Demo, folder: Path) -> Path:
 
 
 _STYLE = """
+* { box-sizing: border-box; }
 body { margin: 0; background: #fafaf8; color: #222; font: 16px/1.5 system-ui, sans-serif; }
 main { max-width: 1080px; margin: 0 auto; padding: 24px 16px 48px; }
 h2 { margin: 40px 0 8px; }
@@ -197,13 +201,11 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     heights = [_HEADING, _ROW]
     for crowd in crowds:
         heights += [_HEADING] + [_ROW] * len(crowd)
-    height = max(sum(heights) + 1.25, 4.5)
+    height = max(sum(heights) + 0.97, 4.5)
     figure = new_figure(_WIDTH, height)
-    title = "Handwritten digits learned from one private message per person"
-    figure.text(0.5, 1 - 0.25 / height, title, ha="center", va="center", fontsize=14, color=INK)
     epsilons = ", ".join(f"{row.epsilon:g}" for row in crowds[0])
     subtitle = f"Everybody answers once, so ε is the person's total: {epsilons}. Digit and image are both secret."
-    figure.text(0.5, 1 - 0.53 / height, subtitle, ha="center", va="center", fontsize=9.5, color=FAINT)
+    figure.text(0.5, 1 - 0.25 / height, subtitle, ha="center", va="center", fontsize=10.5, color=FAINT)
     grid = figure.add_gridspec(
         len(heights),
         12,
@@ -213,7 +215,7 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
         hspace=0.08,
         left=0.005,
         right=0.61,
-        top=1 - 0.72 / height,
+        top=1 - 0.44 / height,
         bottom=0.5 / height,
     )
     _write(figure, grid[0, 1:11], "mean image of each digit")
@@ -230,7 +232,7 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
         line += 1
     note = "Images are scaled to length 1 and drawn on one scale. Hatched: the digit's share is within two errors of 0."
     figure.text(0.31, 0.2 / height, note, ha="center", va="center", fontsize=8, color=FAINT)
-    axes = figure.add_axes((0.675, 1.15 / height, 0.315, 1 - 2.15 / height))
+    axes = figure.add_axes((0.675, 1.15 / height, 0.315, 1 - 1.87 / height))
     _draw_accuracy(axes, crowds, demo)
     save(figure, path)
 

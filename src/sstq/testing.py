@@ -14,7 +14,7 @@ Examples:
     >>> check_mechanism(sstq.FrameUnit(dim=6, epsilon=2.0, frame_size=8), seed=1)
     {}
     >>> check_mechanism(sstq.Frequencies(categories=3, epsilon=2.0), seed=1)
-    {'check_bad_inputs': 'people hold no vectors'}
+    {}
 """
 
 import copy
