@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,3 +127,12 @@ def test_try_words(tmp_path):
         "the column must be one of drink, got city"
         in run("try", table, "--epsilon", 6, "--words", "city", code=2).stderr
     )
+
+
+def test_the_commands_of_the_page(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "first.csv", ["tea"] * 23_500)
+    lines = page.split("```sh\n")[1].split("```")[0].splitlines()
+    told = [run(*shlex.split(line, comments=True)[1:]).stderr for line in lines]
+    assert told[-1].strip() == "learned from 23,500 people; cohorts left: 1"
