@@ -105,7 +105,7 @@ class NoisyAggregator(DenseAggregator):
             self.close()
         return super().mean()
 
-    def merge(self, other: Aggregator) -> None:
+    def merge(self, other: Aggregator[Estimate]) -> None:
         """Take over the sums of another open aggregator of the same round, which is then closed and empty."""
         super().merge(other)
         other._count = 0

@@ -6,7 +6,7 @@ The state is an array of integers, so the result is the same bit for bit in any 
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +38,11 @@ class StateInfo:
     simulated: bool | None
 
 
-class Aggregator(ABC):
-    """An exact sum of the messages of one mechanism.
+Found = TypeVar("Found", bound=Estimate, covariant=True)
+
+
+class Aggregator(ABC, Generic[Found]):
+    """An exact sum of the messages of one mechanism; its type names that of the estimate.
 
     Examples:
         >>> import sstq
@@ -68,7 +71,7 @@ class Aggregator(ABC):
         """Add checked messages, each this many times, or once; a refused message changes nothing."""
 
     @abstractmethod
-    def _merge_state(self, other: "Aggregator") -> None:
+    def _merge_state(self, other: "Aggregator[Estimate]") -> None:
         """Add the sums of another aggregator."""
 
     @abstractmethod
@@ -170,7 +173,7 @@ class Aggregator(ABC):
         self._sources.add(info.file_id)
         return True
 
-    def merge(self, other: "Aggregator") -> None:
+    def merge(self, other: "Aggregator[Estimate]") -> None:
         """Add another aggregator of the same mechanism, as if all its messages had been added here.
 
         Aggregators that contain the same file are refused: its messages would count twice.
@@ -186,11 +189,11 @@ class Aggregator(ABC):
         self._count += other._count
         self._simulated |= other._simulated
 
-    def mean(self) -> Estimate:
+    def mean(self) -> Found:
         """Return the mean so far with its standard error, in the units of the vectors."""
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
-        return self.estimator.source.finished(self.estimator.estimate(self.counted()))
+        return cast("Found", self.estimator.source.finished(self.estimator.estimate(self.counted())))
 
     def counted(self) -> Sums:
         """The sums with the number of their messages, for an estimator."""

@@ -6,11 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from sstq.aggregation.aggregator import Aggregator
+from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.estimator import Estimator, Ints, Sums
 from sstq.messages.batch import Messages
 
 
-class DenseAggregator(Aggregator):
+class DenseAggregator(Aggregator[Estimate]):
     """An aggregator whose state has all rows."""
 
     estimator: "DenseEstimator"
@@ -22,7 +23,7 @@ class DenseAggregator(Aggregator):
     def _add(self, messages: Messages, times: Ints | None) -> None:
         self.estimator.add(self._state, messages, times)
 
-    def _merge_state(self, other: Aggregator) -> None:
+    def _merge_state(self, other: Aggregator[Estimate]) -> None:
         self._state += other.sums()
 
     def sums(self) -> Ints:
@@ -39,7 +40,7 @@ class DenseAggregator(Aggregator):
 class DenseEstimator(Estimator):
     """An estimator whose state has all rows."""
 
-    aggregator_class: ClassVar[type[Aggregator]] = DenseAggregator
+    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = DenseAggregator
 
     @property
     @abstractmethod

@@ -58,7 +58,7 @@ class Estimator(ABC):
 
     averages: ClassVar[bool] = True
     sparse: ClassVar[bool] = False
-    aggregator_class: ClassVar[type["Aggregator"]]
+    aggregator_class: ClassVar[type["Aggregator[Estimate]"]]
 
     source: Source
 

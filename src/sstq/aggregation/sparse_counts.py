@@ -7,6 +7,7 @@ import numpy as np
 
 from sstq.aggregation.aggregator import Aggregator
 from sstq.aggregation.counts import MOST_MESSAGES
+from sstq.aggregation.estimates import Estimate
 from sstq.aggregation.estimator import Estimator, Ints, Sums
 from sstq.messages.batch import Messages
 
@@ -15,7 +16,7 @@ _PENDING = 1 << 20
 _COLUMNS = 3
 
 
-class SparseAggregator(Aggregator):
+class SparseAggregator(Aggregator[Estimate]):
     """An aggregator that keeps only the messages that were sent."""
 
     estimator: "SparseEstimator"
@@ -52,7 +53,7 @@ class SparseAggregator(Aggregator):
             self._merged = []
         return self._state
 
-    def _merge_state(self, other: Aggregator) -> None:
+    def _merge_state(self, other: Aggregator[Estimate]) -> None:
         self._merged.append(other.sums())
         self._settle_if_many()
 
@@ -71,7 +72,7 @@ class SparseEstimator(Estimator):
     """
 
     sparse = True
-    aggregator_class: ClassVar[type[Aggregator]] = SparseAggregator
+    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = SparseAggregator
 
     @property
     @abstractmethod

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sstq.aggregation import Estimate
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
@@ -76,7 +77,7 @@ def aggregate(
     resumed = by is None and state_path.exists()
     for name in RESULTS:
         check_output(output / name, force or resumed)
-    sums: dict[str, Aggregator] = defaultdict(shared.aggregator)
+    sums: dict[str, Aggregator[Estimate]] = defaultdict(shared.aggregator)
     if by is None:
         sums[""] = shared.load_aggregator(state_path) if resumed else shared.aggregator()
     sources = sums[""]._sources if by is None else set()
@@ -105,7 +106,9 @@ def aggregate(
     report_mean(shared, means[""], simulated, output, verbose)
 
 
-def _add_messages(sums: "dict[str, Aggregator]", sources: set[str], mechanism: "Mechanism", path: str, by: str) -> bool:
+def _add_messages(
+    sums: "dict[str, Aggregator[Estimate]]", sources: set[str], mechanism: "Mechanism", path: str, by: str
+) -> bool:
     """Add the messages of a Parquet file to the sums of their labels; returns whether it was new."""
     from sstq.messages.files import open_messages
 
@@ -120,7 +123,7 @@ def _add_messages(sums: "dict[str, Aggregator]", sources: set[str], mechanism: "
 
 
 def _add_counts(
-    sums: "dict[str, Aggregator]",
+    sums: "dict[str, Aggregator[Estimate]]",
     sources: set[str],
     mechanism: "Mechanism",
     path: str,

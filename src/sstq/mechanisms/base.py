@@ -183,11 +183,11 @@ class Mechanism(Encoder):
             raise ValueError(f"{self.name} cannot be estimated from counts of messages: {self.uncountable}")
         return self.layout
 
-    def aggregator(self) -> Aggregator:
+    def aggregator(self) -> Aggregator[Estimate]:
         """Create an empty aggregator for this mechanism's messages."""
         return self.estimator.aggregator_class(self.estimator)
 
-    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator:
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Estimate]:
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
         return self.estimator.aggregator_class.load(path, self.estimator)
 

@@ -50,7 +50,7 @@ class Cells(NamedTuple):
     what: str = "message"
 
 
-def look(mechanism: Mechanism, aggregator: Aggregator, estimate: Estimate) -> dict[str, str]:
+def look(mechanism: Mechanism, aggregator: Aggregator[Estimate], estimate: Estimate) -> dict[str, str]:
     """Return what the tests say of the sums of a campaign; nothing below 100 messages."""
     if aggregator.count < _FIRST:
         return {}
@@ -119,7 +119,7 @@ def noticed_share(cells: Cells, count: int) -> float:
     return max(0.0, (noticed * cells.frames / count - lower) / (1 - lower))
 
 
-def cells_of(mechanism: Mechanism, aggregator: Aggregator) -> Cells | None:
+def cells_of(mechanism: Mechanism, aggregator: Aggregator[Estimate]) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
     sums = aggregator.sums()
     estimator = aggregator.estimator

@@ -17,7 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.aggregation.sparse_counts import condensed
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
@@ -50,7 +50,7 @@ class Form:
     name the types. The messages of all pieces add up to the campaign's.
     """
 
-    def __init__(self, aggregator: Aggregator) -> None:
+    def __init__(self, aggregator: Aggregator[Estimate]) -> None:
         self.sparse = aggregator.estimator.sparse
         self._columns = aggregator.sums().shape[1]
 
@@ -131,7 +131,7 @@ def keep(connection: sa.Connection, name: str, step: Step, hour: int) -> None:
         _count_arrivals(connection, name, hour, step.folded)
 
 
-def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator:
+def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Estimate]:
     """Return the sum of a campaign's pieces, one of which is in memory at a time."""
     total = mechanism.aggregator()
     form = Form(total)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.mechanisms import Mechanism
 from sstq.service import database as tables
 from sstq.service import folding
@@ -252,7 +252,7 @@ class Store(Database):
             step = run(folding.merge, name, mechanism)
         return 0 if found is None else int(found.folded)
 
-    def state(self, name: str) -> Aggregator:
+    def state(self, name: str) -> Aggregator[Estimate]:
         """Return the sums of all folded messages of a campaign."""
         mechanism = self._mechanism(name)
         return self.read(lambda connection: folding.state(connection, name, mechanism))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument, check_option
 from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
@@ -94,7 +94,7 @@ class Study(ABC):
         """Return the question for a cohort of so many people."""
 
     @abstractmethod
-    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
+    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:
         """Return what the answers of a cohort tell, as JSON values, which are appended to `learned`."""
 
     @abstractmethod
@@ -152,7 +152,7 @@ class Study(ABC):
             )
         return self._asked
 
-    def learn(self, messages: Messages | Aggregator | Iterable[bytes]) -> Self:
+    def learn(self, messages: Messages | Aggregator[Estimate] | Iterable[bytes]) -> Self:
         """Learn from the answers to the question: messages, their aggregator, or the bytes of each answer."""
         mechanism = self.asked.mechanism
         aggregator = mechanism.aggregator()
@@ -170,7 +170,7 @@ class Study(ABC):
         """Learn from a table of counts, as `Aggregator.update_counts` takes it: how often each message occurred."""
         return self._learn(self.asked.mechanism.aggregator().update_counts(columns, counts))
 
-    def _learn(self, aggregator: Aggregator) -> Self:
+    def _learn(self, aggregator: Aggregator[Estimate]) -> Self:
         enough = aggregator.count > 0 or self.may_be_empty
         require(enough, "messages must be those of at least one person, got none: ask again")
         # What a subclass returns is JSON: a restart must not change it.

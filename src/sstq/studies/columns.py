@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument
 from sstq.mechanisms.survey import Number, Survey
 from sstq.studies.base import Study, StudyPlan, register_study
@@ -131,7 +131,7 @@ class ColumnRange(Range):
         survey = Survey(self.options["epsilon"], numbers, people=people)
         return ColumnsQuestion(study=self.identifier, mechanism=survey, columns=names, ends=ends)
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
+    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:
         """Keep the ends of what is surely there, or the ends that leave few people beyond."""
         result: Any = aggregator.mean()
         ends = {}

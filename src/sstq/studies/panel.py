@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import FrameUnit, Frequencies, Mechanism, from_json
 from sstq.mechanisms.survey import Survey
@@ -148,7 +148,7 @@ class Panel(Study):
         own = {name: self.options[name] for name in ("mechanism", "periods", "period", "late")}
         return PeriodQuestion(study=self.identifier, number=len(self.learned) + 1, **own)
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:  # noqa: ARG002
+    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:  # noqa: ARG002
         """Keep the estimate of every item, and its standard error; None for what nobody told."""
         if not aggregator.count:
             return {"people": 0, "items": []}

@@ -190,7 +190,7 @@ class Range(Study):
         """The squared error of the mean of so many people, with a clip of 1."""
         return float(self._vectors(people, 1.0).typical_error(people).variance)
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:  # noqa: ARG002
+    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:  # noqa: ARG002
         """Keep the shares of the bins, or the mean with its error."""
         estimate = aggregator.mean()
         people = aggregator.count

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.bounds import check_delta, furthest
-from sstq.aggregation import Aggregator
+from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Frequencies
 from sstq.studies.base import Study, StudyPlan, register_study
@@ -236,7 +236,7 @@ class Words(Study):
 
         return Frequencies(categories, furthest(private, epsilon, max(epsilon, _MOST_EPSILON), _PRECISION))
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator) -> dict[str, Any]:
+    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:
         """Keep what may be there, and how often messages hit the strings that are complete."""
         people = aggregator.count
         enough = self.options["trust"] == "local" or people >= self.people_asked

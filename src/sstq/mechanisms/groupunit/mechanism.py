@@ -1,14 +1,16 @@
 """GroupUnit: a private group and a vector in one message, by FrameUnit's draw over blocks of groups."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from sstq.aggregation import Aggregator
 from sstq.checks import check_number
 from sstq.inputs import GroupedVectors, Input
 from sstq.mechanisms.base import Floats, Ints
@@ -20,7 +22,7 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
     usual_size,
 )
-from sstq.mechanisms.groupunit.estimates import GroupUnitEstimator
+from sstq.mechanisms.groupunit.estimates import GroupEstimate, GroupUnitEstimator
 from sstq.mechanisms.solved import MOST_ROWS_PER_DIM, Word
 from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
@@ -185,6 +187,14 @@ class GroupUnit(RowMechanism):
             return None
         draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
         return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
+
+    def aggregator(self) -> Aggregator[GroupEstimate]:
+        """Create an empty aggregator, whose means are a `GroupEstimate`."""
+        return cast("Aggregator[GroupEstimate]", super().aggregator())
+
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[GroupEstimate]:
+        """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
+        return cast("Aggregator[GroupEstimate]", super().load_aggregator(path))
 
     @cached_property
     def estimator(self) -> GroupUnitEstimator:

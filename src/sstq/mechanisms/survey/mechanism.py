@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from sstq.aggregation import Estimate, SparseEstimator, Sums
+from sstq.aggregation import Aggregator, Estimate, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
@@ -217,6 +217,14 @@ class Survey(Mechanism):
         limits = {"answer": max(part.size for part in self.parts), "question": len(self.parts)}
         wanted = {name: limit for name, limit in limits.items() if name == "answer" or limit > 1}
         return Layout(tuple(Field(name, limit) for name, limit in wanted.items()))
+
+    def aggregator(self) -> Aggregator[SurveyEstimate]:
+        """Create an empty aggregator, whose means are a `SurveyEstimate`."""
+        return cast("Aggregator[SurveyEstimate]", super().aggregator())
+
+    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[SurveyEstimate]:
+        """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
+        return cast("Aggregator[SurveyEstimate]", super().load_aggregator(path))
 
     @property
     def estimator(self) -> SurveyEstimator:
