@@ -12,8 +12,11 @@ def test_from_a_table_to_results(tmp_path):
     table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
     rows = [["country", "age"], *([["AT", 30], ["DE", 50], ["", ""]] * 400)]
     table.write_text("".join(f"{country},{age}\n" for country, age in rows))
-    assert "must not come from the data" in run("survey", "init", table, "--epsilon", 4, "--output", schema).stderr
+    told = run("survey", "init", table, "--epsilon", 4, "--output", schema).stderr
+    assert "must not come from the data" in told
     data = json.loads(schema.read_text())
+    # What it says about means can be pasted.
+    data["questions"] |= json.loads("{" + told.rpartition("such as ")[2].strip() + "}")
     assert "AT" not in schema.read_text()
     # Labels that nobody filled in are refused by every command.
     run("inspect", schema, code=1)
@@ -33,6 +36,8 @@ def test_from_a_table_to_results(tmp_path):
     for item, truth in (("AT", 0.5), ("DE", 0.5)):
         row = found["country", item]
         assert abs(float(row["estimate"]) - truth) < 6 * float(row["stderr"])
+    mean = found["mean age", "mean"]
+    assert abs(float(mean["estimate"]) - 40) < 6 * float(mean["stderr"])
     # The mean of bins is an interval, and no one number.
     assert found["age", "mean"]["estimate"] == "nan"
     low, high = (float(found["age", "mean"][name]) for name in ("low", "high"))

@@ -271,7 +271,7 @@ def _show_estimate(name: str, count: int, url: str, token: str) -> None:
     from sstq.client.http import request
 
     if not count:
-        note("There is no estimate yet.")
+        note("There is no estimate yet: messages are counted a few seconds after they arrive.")
         return
     content = request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}/estimate?format=csv", token=token).content
     columns, *rows = csv.reader(io.StringIO(content.decode()))

@@ -47,6 +47,10 @@ def init(
     if to_fill:
         note(f"fill in the bounds and labels of {', '.join(to_fill)}, and check all others")
     note("bounds and labels must not come from the data: use what everybody knows")
+    numbers = [name for name, entry in schema["questions"].items() if entry["type"] == "number"]
+    if numbers:
+        asked = json.dumps({f"mean {numbers[0]}": {"type": "mean", "value": numbers[0]}}, ensure_ascii=False)
+        note(f"a number has quantiles; for a mean as one number, add a question such as {asked[1:-1]}")
 
 
 def plan(

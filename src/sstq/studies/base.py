@@ -183,7 +183,7 @@ class Study(ABC):
     def result(self) -> Any:
         """The result; ValueError as long as cohorts are left."""
         if self.cohorts_left:
-            raise ValueError(f"there is no result yet: {len(self.cohorts_left)} cohorts have to answer first")
+            raise ValueError(f"there is no result yet; still to answer: {', '.join(self.cohorts_left)}")
         return self.conclude()
 
     def to_json(self) -> str:
