@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sstq.aggregation import Estimate
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
@@ -22,7 +21,7 @@ from sstq.cli.results import RESULTS, report_groups, report_mean
 from sstq.cli.terminal import note, progress, warn
 
 if TYPE_CHECKING:
-    from sstq import Aggregator, Mechanism
+    from sstq import Aggregator, Estimate, Mechanism
 
 
 def aggregate(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -188,13 +188,15 @@ class GroupUnit(RowMechanism):
         draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
         return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
 
-    def aggregator(self) -> Aggregator[GroupEstimate]:
-        """Create an empty aggregator, whose means are a `GroupEstimate`."""
-        return cast("Aggregator[GroupEstimate]", super().aggregator())
+    if TYPE_CHECKING:
+        # The base's, whose estimates are more here.
+        def aggregator(self) -> Aggregator[GroupEstimate]:
+            """Create an empty aggregator."""
+            raise NotImplementedError
 
-    def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[GroupEstimate]:
-        """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
-        return cast("Aggregator[GroupEstimate]", super().load_aggregator(path))
+        def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[GroupEstimate]:
+            """Load an aggregator that was saved to a file."""
+            raise NotImplementedError
 
     @cached_property
     def estimator(self) -> GroupUnitEstimator:
