@@ -29,6 +29,9 @@ LIST = ROOT / "tests" / "mutants.toml"
 PATIENCE = 300
 NOT_COPIED = shutil.ignore_patterns(".*", "dist", "site", "demo", "node_modules", "*.egg-info")
 
+# A string without its line breaks, a word, or a sign.
+_TOKEN = re.compile(r"""'[^']*'|"[^"]*"|\w+|[^\w\s]""")
+
 KILLED = "killed"
 SURVIVED = "SURVIVED"
 
@@ -54,12 +57,28 @@ class Mutant:
     def __str__(self) -> str:
         return f"{self.file} {self.name}"
 
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        """The old text, however its line is broken and whether or not a comma ends it."""
+        pattern = ""
+        for part in _TOKEN.findall(self.old):
+            if part in ")]}":
+                pattern += r",?\s*"
+            elif pattern:
+                pattern += r"\s*"
+            pattern += re.escape(part)
+        return re.compile(pattern)
+
+    def applied(self, text: str) -> str:
+        """The text with the mutant in it."""
+        return self._pattern.sub(lambda _: self.new, text)
+
     def problem(self, root: Path = ROOT) -> str | None:
         """What keeps the entry from being applied to this tree, or None."""
         path = root / self.file
         if not path.is_file():
             return f"there is no file {self.file}"
-        occurrences = path.read_text(encoding="utf-8").count(self.old)
+        occurrences = len(self._pattern.findall(path.read_text(encoding="utf-8")))
         if occurrences != 1:
             return f"the old text must occur once, got {occurrences} times: {self.old!r}"
         if self.old == self.new:
@@ -103,7 +122,7 @@ class Copy:
             return "NOT APPLIED", problem
         path = self.root / mutant.file
         original = path.read_text(encoding="utf-8")
-        self._write(path, original.replace(mutant.old, mutant.new))
+        self._write(path, mutant.applied(original))
         try:
             code, output = self.test(mutant.tests, "-n0")
         except subprocess.TimeoutExpired:
