@@ -202,7 +202,7 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     for crowd in crowds:
         heights += [_HEADING] + [_ROW] * len(crowd)
     height = max(sum(heights) + 0.97, 4.5)
-    figure = new_figure(_WIDTH, height)
+    figure = new_figure(_WIDTH, height, layout=None)
     epsilons = ", ".join(f"{row.epsilon:g}" for row in crowds[0])
     subtitle = f"Everybody answers once, so ε is the person's total: {epsilons}. Digit and image are both secret."
     figure.text(0.5, 1 - 0.25 / height, subtitle, ha="center", va="center", fontsize=10.5, color=FAINT)

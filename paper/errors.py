@@ -87,7 +87,7 @@ def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) 
 def write_errors(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as CSV with four digits."""
     short = [{name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows]
-    write_csv(path, tuple(short[0]), short)
+    write_csv(path, short)
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:
@@ -97,7 +97,7 @@ def headline(rows: Sequence[Row]) -> list[Row]:
 
 def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     """Draw errors against bits, PrivUnit with its thousands of bits in a panel of its own."""
-    figure = new_figure(8.4, 4.9, layout="constrained")
+    figure = new_figure(8.4, 4.9)
     short, long = figure.subplots(1, 2, width_ratios=(7, 1), sharey=True)
     for family, (label, _, _, colour, mark) in FAMILIES.items():
         own = [row for row in rows if row["family"] == family]

@@ -18,7 +18,7 @@ BITS = 4
 
 def draw_glance(path: str | os.PathLike[str]) -> None:
     """Draw the four steps of a message for d = 200, ε = 3 and b = 4, all from the implemented mechanisms."""
-    figure = new_figure(11.6, 6.6, layout="constrained")
+    figure = new_figure(11.6, 6.6)
     grid = figure.add_gridspec(2, 12)
     vector = 0.03 * np.random.default_rng(0).standard_normal(DIM)
     vector[[20, 90, 150]] = 0.8, -0.5, 0.33

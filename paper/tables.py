@@ -248,7 +248,7 @@ def draw_tables(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str])
     """Draw the accuracies of all tables: a line of marks per table and ε, the mean of all seeds."""
     tables = list(dict.fromkeys(row["table"] for row in rows))
     epsilons = list(dict.fromkeys(row["epsilon"] for row in rows))
-    figure = new_figure(4.0 * len(epsilons), 1.2 + 0.36 * len(tables), layout="constrained")
+    figure = new_figure(4.0 * len(epsilons), 1.2 + 0.36 * len(tables))
     panels = figure.subplots(1, len(epsilons), sharey=True, squeeze=False)[0]
     marks = {
         "majority": ("most frequent class", "|", FAINT),

@@ -62,7 +62,7 @@ def draw_section(section: Section, folder: Path) -> None:
 
 def draw_mse(rows: Sequence[Row]) -> Any:
     """Draw the paper's Figure 2: the error of one message against the dimension."""
-    figure = new_figure(9.6, 5.8, layout="constrained")
+    figure = new_figure(9.6, 5.8)
     axes = figure.subplots()
     for method, own in _by_method(rows).items():
         dims = [row["dim"] for row in own]
@@ -95,7 +95,7 @@ def draw_mse(rows: Sequence[Row]) -> Any:
 def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
     """Draw the paper's Figure 3 or 4: a column per setting, with what diverges in a panel above the others."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
-    figure = new_figure(4.3 * len(settings) + 1.2, 6.4, layout="constrained")
+    figure = new_figure(4.3 * len(settings) + 1.2, 6.4)
     panels = figure.subplots(2, len(settings), squeeze=False, height_ratios=(1, 2.2), sharex=True)
     for (above, below), setting in zip(panels.T, settings, strict=True):
         shown = [row for row in rows if row["setting"] == setting]
@@ -135,7 +135,7 @@ _DATASETS = {"fashion-mnist": "Fashion-MNIST, d = 25,450", "cifar-10": "CIFAR-10
 
 def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
     """Draw the paper's Figure 1, a row per data set: loss and accuracy by round, and accuracy against bits."""
-    figure = new_figure(13.2, 4.2 * len(experiments) + 1.0, layout="constrained")
+    figure = new_figure(13.2, 4.2 * len(experiments) + 1.0)
     for (name, rows), panels in zip(
         experiments.items(), figure.subplots(len(experiments), 3, squeeze=False), strict=True
     ):
@@ -186,7 +186,7 @@ def draw_training(histories: Mapping[str, Sequence[Row]], path: Path) -> None:
     names = ["loss", "accuracy"]
     if any(row["accuracy"] is None for rows in histories.values() for row in rows):
         names = ["loss"]
-    figure = new_figure(4.6 * len(names) + 0.6, 4.2, layout="constrained")
+    figure = new_figure(4.6 * len(names) + 0.6, 4.2)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         for label, rows in histories.items():
             total = rows[-1]["epsilon"]
@@ -220,7 +220,7 @@ _ONCE_COLOURS = {
 
 
 def _draw_once(section: Section) -> Any:
-    figure = new_figure(8.6, 5.6, layout="constrained")
+    figure = new_figure(8.6, 5.6)
     axes = figure.subplots()
     for method, rows in _by_method(section.curves).items():
         if method in _ONCE_COLOURS:
@@ -249,7 +249,7 @@ _TRUST_NAMES = {
 
 def _draw_trust(section: Section) -> Any:
     """Draw accuracy against total ε, by trust."""
-    figure = new_figure(8.2, 4.4, layout="constrained")
+    figure = new_figure(8.2, 4.4)
     axes = figure.subplots()
     curves = _by_method(section.curves)
     for method in TRUST_METHODS:

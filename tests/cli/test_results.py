@@ -1,6 +1,7 @@
-"""What `sstq aggregate` writes beside .npy, `sstq plot`, and errors that say what is wrong."""
+"""What `sstq aggregate` writes and draws beside .npy, and errors that say what is wrong."""
 
 import csv
+import json
 import subprocess
 import sys
 
@@ -46,16 +47,28 @@ def test_results_are_tables_and_pictures(tmp_path, name):
         assert [row["label"] for row in rows] == (list(BOUNDS) if name == "bounds" else [""] * len(rows))
         assert all(float(row["half_width"]) > float(row["stderr"]) for row in rows)
     pytest.importorskip("matplotlib")
-    run("plot", result)
-    assert (result / "result.png").read_bytes().startswith(b"\x89PNG")
-    assert "already exists" in run("plot", result, code=2).stderr
-    run("plot", result, "-o", tmp_path / "picture.svg")
+    again = ("aggregate", tmp_path / "m.sstq", "-m", tmp_path / "m.json", "-o", result, "--plot")
+    run(*again, tmp_path / "result.png")
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+    assert "--plot" in run(*again, tmp_path / "result.png", code=2).stderr
+    run(*again, tmp_path / "picture.svg")
     assert "<svg" in (tmp_path / "picture.svg").read_text()
+    assert "must end in .png, .svg, .pdf" in run(*again, tmp_path / "picture.txt", code=2).stderr
 
 
-def test_a_folder_without_results_is_not_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    assert "must have survey.csv, groups.csv or mean.csv" in run("plot", tmp_path, code=1).stderr
+def test_a_survey_s_summary_has_the_estimates_and_no_cell_is_nan(tmp_path):
+    mechanism = MECHANISMS["survey"]
+    result = saved(tmp_path, mechanism, mechanism.input.trial(np.random.default_rng(1), 2000))
+    found = mechanism.aggregator().update(next(sstq.read_messages(tmp_path / "m.sstq", mechanism))).mean()
+    told = json.loads((result / "summary.json").read_text())["questions"]
+    assert [one["estimate"] for one in told["os"].values()] == found["os"].estimate.tolist()
+    assert told["age"]["mean"]["estimate"] is None
+    assert told["age"]["mean"]["low"] < told["age"]["mean"]["high"]
+    text = (result / "survey.csv").read_text()
+    assert "nan" not in text
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["status"] for row in rows[:2]] == ["ok", "ok"]
+    assert {row["status"] for row in rows if row["item"] == "mean"} == {"interval only"}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_from_a_table_to_results(tmp_path):
     mean = found["mean age", "mean"]
     assert abs(float(mean["estimate"]) - 40) < 6 * float(mean["stderr"])
     # The mean of bins is an interval, and no one number.
-    assert found["age", "mean"]["estimate"] == "nan"
+    assert (found["age", "mean"]["estimate"], found["age", "mean"]["status"]) == ("", "interval only")
     low, high = (float(found["age", "mean"][name]) for name in ("low", "high"))
     width = high - low
     assert low - width < 40 < high + width
@@ -83,9 +83,10 @@ def test_a_question_that_nobody_answered(tmp_path):
         found = {(row["question"], row["item"]): row for row in csv.DictReader(file)}
     # Everybody drew the other question.
     assert float(found["country", "AT"]["stderr"]) < 0.05
-    assert found["age", "mean"]["estimate"] == found["age", "0–27.5"]["estimate"] == "nan"
+    assert found["age", "mean"]["estimate"] == found["age", "0–27.5"]["estimate"] == ""
+    assert found["age", "mean"]["status"] == found["age", "0–27.5"]["status"] == "too few answers"
     middle = found["age", "quantile 0.5"]
-    assert (middle["estimate"], middle["low"], middle["high"]) == ("nan", "0.0", "110.0")
+    assert (middle["estimate"], middle["low"], middle["high"]) == ("", "0.0", "110.0")
 
 
 def test_other_mechanisms_are_no_surveys(tmp_path):

@@ -310,7 +310,7 @@ def test_the_tidy_table_and_the_picture():
     pytest.importorskip("pandas")
     result = results(sstq.Survey(epsilon=4.0, questions=QUESTIONS), some_table(5000))
     frame = result.to_frame()
-    assert list(frame.columns) == ["question", "item", "estimate", "stderr", "low", "high"]
+    assert list(frame.columns) == ["question", "item", "estimate", "stderr", "low", "high", "status"]
     assert set(frame["question"]) == set(QUESTIONS)
     assert (frame["low"] <= frame["high"]).all()
     # The bias of the frames is in the intervals of means by group.

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sstq.inputs.bounds import Bounds
 
@@ -85,6 +85,15 @@ class Estimate:
             "half_width": self.region(level).half_width.tolist(),
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def summary(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (a hook)
+        """Return what one glance tells, as JSON values: the norms of the mean and of its standard errors."""
+        norms = norms_of(self.value, self.stderr)
+        return {"mean_norm": norms["norm"], "measured_error_norm": norms["error"]}
+
+    def files(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what `sstq aggregate` writes, by name: arrays and tables, of which it shows the last."""
+        return {"mean.npy": self.value, "stderr.npy": self.stderr, "mean.csv": self.table(level)}
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`).
@@ -213,3 +222,14 @@ def student(level: float, items: int, count: int) -> float:
     if not 0 < level < 1:
         raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
     return -float(stdtrit(count - 1, -math.expm1(math.log(level) / items) / 2)) if count > 1 else math.nan
+
+
+def norms_of(value: ArrayLike, stderr: ArrayLike) -> dict[str, float | None]:
+    """Return the norms of a mean and of its standard errors (root mean square); None for those of nan.
+
+    Examples:
+        >>> norms_of([3.0, 4.0], [float("nan")] * 2)
+        {'norm': 5.0, 'error': None}
+    """
+    norms = {"norm": float(np.linalg.norm(value)), "error": float(np.linalg.norm(stderr))}
+    return {name: None if math.isnan(norm) else norm for name, norm in norms.items()}

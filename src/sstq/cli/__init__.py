@@ -22,7 +22,6 @@ from sstq.cli.compare import compare
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
 from sstq.cli.plan import plan
-from sstq.cli.plot import plot
 from sstq.cli.send import send
 from sstq.cli.serve import serve, shuffler
 from sstq.cli.spec import spec
@@ -135,7 +134,7 @@ file; 130 interrupted. SSTQ_DEBUG=1 shows the traceback of an error.
 app = _group(
     _HELP,
     {
-        "Collect": (spec, encode, sql, aggregate, plot, inspect),
+        "Collect": (spec, encode, sql, aggregate, inspect),
         "Plan": (plan, try_, compare, clip),
         "Serve": (serve, send, shuffler),
         "Check": (account,),

@@ -1,6 +1,5 @@
 """`sstq aggregate`: estimates the mean and its error from message files or tables of counts."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sstq.cli.common import (
     ForceOption,
     MechanismOption,
+    PlotOption,
     VerboseOption,
     WrongUsage,
     argument,
     check_output,
+    check_picture,
     check_usage,
     option,
     output_option,
     read_mechanism,
+    save_picture,
 )
-from sstq.cli.results import RESULTS, report_groups, report_mean
+from sstq.cli.results import RESULTS, report
 from sstq.cli.terminal import note, progress, warn
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def aggregate(
         str | None, option("Read the counts of this query of DuckDB or SQLite files.", metavar="SQL")
     ] = None,
     by: Annotated[str | None, option("Estimate one mean per group of this column.", metavar="COLUMN")] = None,
+    plot: PlotOption = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -61,106 +64,116 @@ def aggregate(
     from sstq.aggregation.counts import known_simulated
 
     shared = read_mechanism(mechanism)
+    _check_options(shared, by, state)
     tables = counts or query is not None
     if tables:
         with check_usage():
             _ = shared.counted_layout
-    if by is not None and "by" not in shared.input.file_options:
-        takes = f"this mechanism takes {shared.input.takes}"
-        raise WrongUsage(f"--by must be left out: {takes}; count each group by itself, with WHERE")
-    if by is not None and state is not None:
-        raise WrongUsage("--state is for one mean; with --by pass all files at once")
+    check_picture(plot, force)
     output.mkdir(parents=True, exist_ok=True)
-    state_path = output / "state.npz" if state is None else state
+    state_path = state or output / "state.npz"
     check_output(state_path, True, "--state")
     resumed = by is None and state_path.exists()
     for name in RESULTS:
         check_output(output / name, force or resumed)
-    sums: dict[str, Aggregator[Estimate]] = defaultdict(shared.aggregator)
-    if by is None:
-        sums[""] = shared.load_aggregator(state_path) if resumed else shared.aggregator()
-    sources = sums[""]._sources if by is None else set()
+    sums = _Sums(shared, by, state_path if resumed else None)
     repeated = 0
     with progress("Aggregating", len(messages)) as advance:
         for path in messages:
-            if tables:
-                added = _add_counts(sums, sources, shared, path, query, by)
-            elif by is None:
-                added = sums[""].update_from_file(path)
-            else:
-                added = _add_messages(sums, sources, shared, path, by)
+            added = sums.add_table(path, query) if tables else sums.add_messages(path)
             repeated += not added
             if added and by is None:
-                sums[""].save(state_path)
+                sums.of[""].save(state_path)
             advance(1)
     if repeated:
         note(f"{repeated} of {len(messages)} files were already counted and skipped")
-    if not sums:
-        raise ValueError("a mean needs at least one message, got none")
-    means = {label: part.mean() for label, part in sums.items()}
-    simulated = known_simulated(any(mean.simulated for mean in means.values()), sources)
-    if by is not None:
-        report_groups(shared, means, simulated, by, output)
-        return
-    report_mean(shared, means[""], simulated, output, verbose)
+    means = {label: part.mean() for label, part in sums.of.items()}
+    simulated = known_simulated(any(mean.simulated for mean in means.values()), sums.sources)
+    report(shared, means, by, simulated, output, verbose)
+    if plot is not None:
+        from sstq.plots.estimates import draw_means
+
+        save_picture(draw_means(means), plot)
 
 
-def _add_messages(
-    sums: "dict[str, Aggregator[Estimate]]", sources: set[str], mechanism: "Mechanism", path: str, by: str
-) -> bool:
-    """Add the messages of a Parquet file to the sums of their labels; returns whether it was new."""
-    from sstq.messages.files import open_messages
-
-    with open_messages(path) as opened:
-        if opened.info.file_id in sources:
-            return False
-        for messages in opened.read(mechanism, by):
-            for label, rows in _split(messages.labels):
-                sums[label].update(messages[rows])
-    sources.add(opened.info.file_id)
-    return True
+def _check_options(mechanism: "Mechanism", by: str | None, state: Path | None) -> None:
+    if by is not None and "by" not in mechanism.input.file_options:
+        takes = f"this mechanism takes {mechanism.input.takes}"
+        raise WrongUsage(f"--by must be left out: {takes}; count each group by itself, with WHERE")
+    if by is not None and state is not None:
+        raise WrongUsage("--state is for one mean; with --by pass all files at once")
 
 
-def _add_counts(
-    sums: "dict[str, Aggregator[Estimate]]",
-    sources: set[str],
-    mechanism: "Mechanism",
-    path: str,
-    query: str | None,
-    by: str | None,
-) -> bool:
-    """Add a table of counts to the sums of each label, or to those of all; returns whether its rows were new."""
-    import numpy as np
+class _Sums:
+    """The sums of each label of the column `by`; without one, those of all people, whose label is empty."""
 
-    from sstq.aggregation.counts import COUNT, fingerprint
-    from sstq.inputs.tables import column_names
-    from sstq.messages.count_tables import read_count_table
-
-    table = read_count_table(path, query, by)
-    layout = mechanism.counted_layout
-    try:
-        if by is not None and by not in column_names(table):
-            raise ValueError(f"there is no column {by!r}")
-        source = fingerprint(table, layout, by)
-        if source in sources:
-            warn(
-                f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
-                "messages, unite both tables with UNION ALL, and add that one to a new --output"
-            )
-            return False
+    def __init__(self, mechanism: "Mechanism", by: str | None, state: Path | None) -> None:
+        self.mechanism = mechanism
+        self.by = by
+        self.of: dict[str, Aggregator[Estimate]] = {}
+        self.sources: set[str] = set()
         if by is None:
-            sums[""].update_counts(table)
-        else:
-            labels = table[by].to_pylist() if hasattr(table[by], "to_pylist") else list(table[by])
-            if None in labels or "" in labels:
-                raise ValueError(f"the column {by!r} must not have nulls or empty labels; fill or drop them first")
-            arrays = {name: np.asarray(table[name]) for name in (COUNT, *(field.name for field in layout.fields))}
-            for label, rows in _split(np.array([str(label) for label in labels], dtype=object)):
-                sums[label].update_counts({name: array[rows] for name, array in arrays.items()})
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    sources.add(source)
-    return True
+            self.of[""] = mechanism.aggregator() if state is None else mechanism.load_aggregator(state)
+            self.sources = self.of[""]._sources
+
+    def add_messages(self, path: str) -> bool:
+        """Add the messages of a file; returns whether it was new."""
+        from sstq.messages.files import open_messages
+
+        if self.by is None:
+            return self.of[""].update_from_file(path)
+        with open_messages(path) as opened:
+            if opened.info.file_id in self.sources:
+                return False
+            for messages in opened.read(self.mechanism, self.by):
+                for label, rows in _split(messages.labels):
+                    self._of_label(label).update(messages[rows])
+        self.sources.add(opened.info.file_id)
+        return True
+
+    def add_table(self, path: str, query: str | None) -> bool:
+        """Add a table of counts; returns whether its rows were new."""
+        from sstq.aggregation.counts import fingerprint
+        from sstq.inputs.tables import column_names
+        from sstq.messages.count_tables import read_count_table
+
+        table = read_count_table(path, query, self.by)
+        try:
+            if self.by is not None and self.by not in column_names(table):
+                raise ValueError(f"there is no column {self.by!r}")
+            source = fingerprint(table, self.mechanism.counted_layout, self.by)
+            if source in self.sources:
+                warn(
+                    f"{path} has the same rows as a table that was added before, and is skipped. If they count other "
+                    "messages, unite both tables with UNION ALL, and add that one to a new --output"
+                )
+                return False
+            for label, part in self._by_label(table):
+                self._of_label(label).update_counts(part)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        self.sources.add(source)
+        return True
+
+    def _of_label(self, label: str) -> "Aggregator[Estimate]":
+        return self.of.setdefault(label, self.mechanism.aggregator())
+
+    def _by_label(self, table: Any) -> Iterator[tuple[str, Any]]:
+        """Yield each label with its part of a table of counts."""
+        import numpy as np
+
+        from sstq.aggregation.counts import COUNT
+
+        if self.by is None:
+            yield "", table
+            return
+        labels = np.asarray(table[self.by], dtype=object)
+        if any(label is None or label == "" for label in labels):
+            raise ValueError(f"the column {self.by!r} must not have nulls or empty labels; fill or drop them first")
+        names = (COUNT, *(field.name for field in self.mechanism.counted_layout.fields))
+        arrays = {name: np.asarray(table[name]) for name in names}
+        for label, rows in _split(labels.astype(str)):
+            yield label, {name: array[rows] for name, array in arrays.items()}
 
 
 def _split(labels: Any) -> Iterator[tuple[str, Any]]:

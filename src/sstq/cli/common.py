@@ -41,6 +41,7 @@ MechanismOption = Annotated[Path, option("Use the mechanism in this JSON file (s
 ColumnsOption = Annotated[str | None, option("Read these columns, such as age,bmi; or one list column of Parquet.")]
 BoundsOption = Annotated[Path | None, option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')]
 VerboseOption = Annotated[bool, option("Show all facts.", "--verbose", "-v")]
+PlotOption = Annotated[Path | None, option("Draw the result to this picture: .png, .svg or .pdf.")]
 ForceOption = Annotated[bool, option("Overwrite existing files.", "--force")]
 
 
@@ -180,6 +181,23 @@ def check_output(
         raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
     if suffixes and path.suffix.lower() not in suffixes:
         raise WrongUsage(f"{option} {path}: the name must end in {', '.join(suffixes)}")
+
+
+def check_picture(path: Path | None, force: bool) -> None:
+    """Refuse a picture that cannot be drawn, before any work."""
+    if path is not None:
+        from sstq.plots.canvas import require_matplotlib
+
+        check_output(path, force, "--plot", suffixes=(".png", ".svg", ".pdf"))
+        require_matplotlib()
+
+
+def save_picture(figure: Any, path: Path) -> None:
+    """Write a figure, and say so."""
+    from sstq.plots.canvas import save
+
+    save(figure, path)
+    note(f"wrote {path}")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -20,6 +20,7 @@ from sstq.cli.common import (
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
 if TYPE_CHECKING:
+    from sstq.accounting import Ledger
     from sstq.client import Client
     from sstq.inputs import LocalReport, People
 
@@ -64,19 +65,13 @@ def send(
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2 --ledger me.ledger --total-epsilon 4
     """
-    from sstq.accounting import Ledger
     from sstq.client import Client
-    from sstq.mechanisms import LocalReport
+    from sstq.inputs import LocalReport
 
     refuse_empty_variables("SSTQ_COLLECTOR_KEY", "SSTQ_SHUFFLER_KEY", "SSTQ_SEND_TOKEN")
     if "://" not in url:
         raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
-    if total_epsilon is not None and ledger is None:
-        raise WrongUsage("--total-epsilon needs --ledger FILE")
-    if ledger is not None and not ledger.exists() and total_epsilon is None:
-        raise WrongUsage(f"there is no ledger {ledger}; pass --total-epsilon to create it")
-    with check_usage():
-        kept = None if ledger is None else Ledger(ledger, None if ledger.exists() else total_epsilon)
+    kept = _open_ledger(ledger, total_epsilon)
     client = Client(
         url,
         most_epsilon=most_epsilon,
@@ -87,7 +82,6 @@ def send(
         outbox=_state_folder() / "outbox",
         token=token if tokens is None else tokens.read_text().split(),
     )
-    mechanism = client.campaign.mechanism
     names = [_content_hash(path) for path in vectors]
     waited = client.outbox.still_wait(names)
     with _explaining():
@@ -97,10 +91,32 @@ def send(
         client.check_ready()
         if not again:
             _check_new(client, names, vectors)
-        people = mechanism.input.open(vectors, columns=split(columns), groups=groups, answering=True)
+        people = client.campaign.mechanism.input.open(vectors, columns=split(columns), groups=groups, answering=True)
         sent += _encode_and_send(client, people, names, report)
     elif len(waited) < len(names):
         raise ValueError("some of these files waited in the outbox and are sent now; send the others by themselves")
+    _show_sent(client, sent, report, kept)
+    if pinned_key is None and "#" not in url:
+        note(f"The collector's key was not checked; next time pass --collector-key {client.key}")
+
+
+def _open_ledger(path: Path | None, total_epsilon: float | None) -> "Ledger | None":
+    """Open or create a ledger, if there is one."""
+    from sstq.accounting import Ledger
+
+    if path is None:
+        if total_epsilon is not None:
+            raise WrongUsage("--total-epsilon needs --ledger FILE")
+        return None
+    exists = path.exists()
+    if total_epsilon is None and not exists:
+        raise WrongUsage(f"there is no ledger {path}; pass --total-epsilon to create it")
+    with check_usage():
+        return Ledger(path, None if exists else total_epsilon)
+
+
+def _show_sent(client: "Client", sent: int, report: "LocalReport", ledger: "Ledger | None") -> None:
+    mechanism = client.campaign.mechanism
     if report.clipped > 0.05 * report.vectors:
         share = 100 * report.clipped / report.vectors
         warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")
@@ -111,11 +127,9 @@ def send(
         ("epsilon per message", f"{mechanism.epsilon!r}"),
         *several_messages(mechanism),
         ("public key of the collector", client.key),
-        ("epsilon left in the ledger", None if kept is None else repr(kept.remaining)),
+        ("epsilon left in the ledger", ledger and repr(ledger.remaining)),
     ]
     show_facts("sent", facts)
-    if pinned_key is None and "#" not in url:
-        note(f"The collector's key was not checked; next time pass --collector-key {client.key}")
 
 
 def _encode_and_send(client: "Client", people: "People", names: Sequence[str], report: "LocalReport") -> int:

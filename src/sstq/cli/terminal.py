@@ -3,7 +3,7 @@
 On a terminal results are formatted tables. Otherwise they are lines of tab-separated values, for other programs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -13,6 +13,9 @@ import typer
 Facts = list[tuple[str, object]]
 # Of facts, a terminal shows so many unless all are asked for.
 _FIRST = 5
+# Of rows, so many are shown, or so many of each question; the mean and the quartiles of a number come before its bins.
+_ROWS = 12
+_STATISTICS = 4
 
 
 def complain(error: Exception | str) -> None:
@@ -56,6 +59,20 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     _show(title, columns, [[_in_words(cell) for cell in row] for row in rows], caption)
 
 
+def show_rows(title: str, rows: Sequence[Mapping[str, Any]], where: str, caption: str = "") -> None:
+    """Print the first rows, or those of each question, without empty columns; a note says where all of them are."""
+    parts: dict[object, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(row.get("question"), []).append(row)
+    shown = []
+    for part in parts.values():
+        shown += part[: _STATISTICS if part[0].get("item") == "mean" else _ROWS]
+    columns = [name for name in rows[0] if any(row[name] not in ("", None) for row in shown)]
+    show_table(title, columns, [[row[name] for name in columns] for row in shown], caption)
+    if len(shown) < len(rows):
+        note(f"{len(rows) - len(shown):,} more rows: {where}")
+
+
 def _show(title: str, columns: Sequence[str] | None, lines: list[list[str]], caption: str) -> None:
     """Print cells as a table, without columns as names and values."""
     if not _stdout().is_terminal:
@@ -95,7 +112,8 @@ def _in_words(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
-    return str(value)
+    # A line of a table must stay one: tabs and other unprintable characters are escaped.
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value))
 
 
 def safe_figure(value: float, *, up: bool = True) -> str:

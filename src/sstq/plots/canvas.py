@@ -22,15 +22,22 @@ def require_matplotlib() -> None:
         raise ImportError("pictures need matplotlib: pip install 'sstq[plots]'") from error
 
 
-def new_figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Any:
-    """Return an empty figure with its own canvas: no window, no global state."""
+def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Any:
+    """Return an empty figure that notebooks show, without a window and without global state."""
     require_matplotlib()
+    from matplotlib import pyplot
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=160, facecolor="white", layout=layout)
+    # Notebooks show the figures of pyplot, which keeps them until they are closed, and takes their canvas then.
+    figure = pyplot.figure(figsize=(width, height), dpi=160, facecolor="white", layout=layout)
+    pyplot.close(figure)
     FigureCanvasAgg(figure)
     return figure
+
+
+def new_panels(rows: int, height: float) -> Any:
+    """Return the axes of so many panels below each other."""
+    return new_figure(7.0, height * rows).subplots(rows, squeeze=False)[:, 0]
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, clients: int) -> None:
     """Draw the error of the mean, one row per mechanism in the given order; narrow, so that a phone shows it."""
-    figure = new_figure(5.4, 1.9 + 0.42 * len(rows), layout="constrained")
+    figure = new_figure(5.4, 1.9 + 0.42 * len(rows))
     axes = figure.subplots()
     beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "color": INK}
     kinds = {}

@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, tidy
+from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, new_panels, tidy
+from sstq.plots.estimates import draw_intervals
 
 
 def draw_words(result: Any, level: float, most: int) -> Any:
     """Draw the most frequent strings, one bar each, with their intervals; returns the figure."""
     words = [repr(word)[1:-1] or "(empty)" for word in result.words[:most]]
     low, high = (100 * ends[:most] for ends in result.interval(level))
-    figure = new_figure(6.4, 1.3 + 0.26 * max(3, len(words)), layout="constrained")
+    figure = new_figure(6.4, 1.3 + 0.26 * max(3, len(words)))
     axes = figure.subplots()
     places = np.arange(len(words))
     axes.barh(places, 100 * result.shares[:most], height=0.8, color=ACCENT, alpha=0.75)
@@ -20,44 +21,32 @@ def draw_words(result: Any, level: float, most: int) -> Any:
     axes.invert_yaxis()
     axes.set_xlabel("share of the people in %")
     left = len(result.words) - len(words)
-    more = f", {left} more not shown" if left else ""
-    title = (
-        f"{result.people:,} people, total ε = {result.epsilon:g}; others {100 * max(0.0, result.others[0]):.0f} %{more}"
-    )
-    axes.set_title(title, fontsize=10)
-    tidy(axes)
+    more = f", {left} more not shown" * (left > 0)
+    _title(axes, result, f"others {100 * max(0.0, result.others[0]):.0f} %{more}")
     return figure
 
 
 def draw_range(result: Any, level: float) -> Any:
     """Draw the coordinates of a mean with their intervals; returns the figure."""
-    half_width = result.region(level).half_width
-    figure = new_figure(6.4, 3.2, layout="constrained")
-    axes = figure.subplots()
-    places = np.arange(len(result.mean))
-    axes.bar(places, result.mean, width=0.85, color=ACCENT, alpha=0.75)
-    axes.vlines(places, result.mean - half_width, result.mean + half_width, color=INK, linewidth=1)
-    axes.axhline(0, color=INK, linewidth=0.6)
+    reach = result.region(level).half_width
+    (axes,) = new_panels(1, 3.2)
+    draw_intervals(axes, np.arange(len(result.mean)), result.mean, result.mean - reach, result.mean + reach)
     axes.set_xlabel("coordinate")
-    clipped = f"clip {result.clip:.3g}, {100 * result.beyond[0]:.2g} % beyond"
-    axes.set_title(f"{result.people:,} people, total ε = {result.epsilon:g}, {clipped}", fontsize=10)
-    tidy(axes)
-    return figure
+    _title(axes, result, f"clip {result.clip:.3g}, {100 * result.beyond[0]:.2g} % beyond")
+    return axes.figure
 
 
 def draw_bounds(result: Any) -> Any:
     """Draw a line per column between its bounds; returns the figure."""
-    figure = new_figure(6.4, 1.0 + 0.5 * max(2, len(result.bounds)), layout="constrained")
+    figure = new_figure(6.4, 1.0 + 0.5 * max(2, len(result.bounds)))
     axes = figure.subplots()
     for place, (low, high) in enumerate(result.bounds.values()):
         axes.hlines(place, 0, 1, color=ACCENT, linewidth=3)
         for at, end, side in ((0, low, "right"), (1, high, "left")):
-            told = f"{end:,.0f}" if abs(end) >= 1000 else f"{end:.4g}"
-            axes.text(at + 0.02 * (2 * at - 1), place, told, ha=side, va="center", fontsize=10, color=INK)
+            axes.text(at + 0.02 * (2 * at - 1), place, f"{end:,.5g}", ha=side, va="center", fontsize=10, color=INK)
     axes.set_yticks(range(len(result.bounds)), list(result.bounds))
     axes.set(xlim=(-0.35, 1.35), ylim=(len(result.bounds) - 0.5, -0.5), xticks=[])
-    axes.set_title(f"Bounds from {result.people:,} people, total ε = {result.epsilon:g}", fontsize=10)
-    tidy(axes)
+    _title(axes, result, "bounds")
     axes.spines[["bottom", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return figure
@@ -65,7 +54,7 @@ def draw_bounds(result: Any) -> Any:
 
 def draw_curves(curves: Any, result: Any, level: float, truth: Any) -> Any:
     """Draw one panel per curve: periods as dots, the smoothed curve with its band, the truth; returns the figure."""
-    figure = new_figure(7.0, 0.8 + 2.0 * len(curves), layout="constrained")
+    figure = new_figure(7.0, 0.8 + 2.0 * len(curves))
     panels = figure.subplots(len(curves), squeeze=False, sharex=True)[:, 0]
     for place, (axes, curve) in enumerate(zip(panels, curves, strict=True)):
         weeks = np.arange(1, len(curve.raw) + 1)
@@ -85,3 +74,8 @@ def draw_curves(curves: Any, result: Any, level: float, truth: Any) -> Any:
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9
     )
     return figure
+
+
+def _title(axes: Any, result: Any, more: str) -> None:
+    axes.set_title(f"{result.people:,} people, total ε = {result.epsilon:g}, {more}", fontsize=10)
+    tidy(axes)

@@ -1,13 +1,15 @@
 """Estimates from people with private groups: shares, sums and means of every group."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate, Sums
-from sstq.aggregation.estimates import student
+from sstq.aggregation.estimates import norms_of, student
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.mechanisms.base import Floats
 from sstq.mechanisms.frameunit.estimator import RowEstimator
@@ -113,6 +115,21 @@ class GroupEstimate(Estimate):
     @property
     def _divisors(self) -> NDArray[np.float64]:
         return np.where(self.too_few, np.nan, self.shares)[:, None]
+
+    def files(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what `sstq aggregate` writes: also all arrays of groups, and a line per group."""
+        names = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
+        rows = []
+        for group, few in enumerate(self.too_few):
+            norms = norms_of(self.means[group], self.means_stderr[group])
+            share = {"share": float(self.shares[group]), "share_stderr": float(self.shares_stderr[group])}
+            rows.append({"group": str(group)} | share | norms | {"mark": "too few" * bool(few)})
+        arrays = {name: getattr(self, name) for name in names}
+        return super().files(level) | {"groups.npz": arrays, "groups.csv": rows}
+
+    def plot(self, *, labels: Sequence[str] | None = None, level: float = 0.95, axes: Any = None) -> Any:
+        """Draw the shares of the groups with their simultaneous intervals; otherwise as `Estimate.plot`."""
+        return Estimate(self.shares, self.shares_stderr, self.count).plot(labels=labels, level=level, axes=axes)
 
     def simplex_shares(self) -> Floats:
         """Project the shares onto the simplex: not negative, and with sum 1.

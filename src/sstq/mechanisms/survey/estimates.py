@@ -215,13 +215,32 @@ class SurveyEstimate(Estimate):
         return self.results[name]
 
     def table(self, level: float = 0.95) -> list[dict[str, Any]]:
-        """Return tidy rows: question, item, estimate, stderr, low, high."""
-        columns = ("question", "item", "estimate", "stderr", "low", "high")
-        rows = [(name, *row) for name, result in self.results.items() for row in result.rows(level)]
+        """Return tidy rows: question, item, estimate, stderr, low, high and status; unknown numbers are None.
+
+        The status is "ok", "interval only" (of the mean of bins), or "too few answers".
+        """
+        columns = ("question", "item", "estimate", "stderr", "low", "high", "status")
+        rows = []
+        for name, result in self.results.items():
+            missing = "interval only" if np.isfinite(result.estimate).all() else "too few answers"
+            for item, *numbers in result.rows(level):
+                known = [None if math.isnan(number) else float(number) for number in numbers]
+                rows.append((name, item, *known, missing if known[0] is None else "ok"))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
+    def summary(self, level: float = 0.95) -> dict[str, Any]:
+        """Return the estimates and intervals of all items by question, as JSON values."""
+        questions: dict[str, Any] = {name: {} for name in self.results}
+        for row in self.table(level):
+            questions[row["question"]][row["item"]] = {name: row[name] for name in ("estimate", "low", "high")}
+        return {"questions": questions}
+
+    def files(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what `sstq aggregate` writes: the table of all questions, and the numbers as they are encoded."""
+        return {"mean.npy": self.value, "stderr.npy": self.stderr, "survey.csv": self.table(level)}
+
     def to_frame(self, level: float = 0.95) -> Any:
-        """Return a tidy pandas DataFrame: question, item, estimate, stderr, low, high. Needs ``pip install pandas``.
+        """Return `table` as a pandas DataFrame. Needs ``pip install pandas``.
 
         Intervals of one question hold at once with this probability.
         """
