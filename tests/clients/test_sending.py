@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import tarfile
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import sstq
+from sstq.clients import FILES
 from tests.browsing import CHROMIUM, browsing
 from tests.cli.test_cli import run
 from tests.clients.c_client import compilers
@@ -77,10 +79,35 @@ def in_node(folder, program):
     """What a program beside the JavaScript client prints, a line each."""
     for module in ("sstq.js", "sealing.js", "node-files.js"):
         shutil.copy(ROOT / "clients" / "js" / module, folder)
+    return run_program(folder, program)
+
+
+def run_program(folder, program):
     (folder / "send.mjs").write_text(program)
     done = subprocess.run([find_node(), "send.mjs"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """An empty folder in which the npm package is installed, from the archive that would be published."""
+    if shutil.which("npm") is None:
+        pytest.skip("NO NPM: the package of the JavaScript client is not installed")
+    folder = tmp_path_factory.mktemp("npm")
+    npm(folder, "pack", "--silent", ROOT / "clients" / "js")
+    (archive,) = folder.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        names = {name.removeprefix("package/") for name in packed.getnames()}
+    assert names == set(FILES["js"])
+    npm(folder, "install", "--offline", archive)
+    return folder
+
+
+def npm(folder, *arguments):
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund"]
+    command = [shutil.which("npm"), *arguments, *quiet]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +139,41 @@ def page(tmp_path_factory):
 def test_node(server, tmp_path):
     assert in_node(tmp_path, example(server, "js")) == ["1 message sent"]
     assert "rooms" in (tmp_path / "me.ledger").read_text()
+
+
+@pytest.mark.usefixtures("counted")
+def test_the_npm_package_sends(server, installed):
+    program = example(server, "js").replace('"./sstq.js"', '"sstq"')
+    assert run_program(installed, program) == ["1 message sent"]
+    assert "rooms" in (installed / "me.ledger").read_text()
+
+
+_TYPED = """
+import { Client, Ledger, type Campaign } from "sstq";
+import { answer, Question } from "sstq/studies";
+const ledger: Ledger = await Ledger.open("rooms", { epsilon: 8 });
+const client = await Client.open("https://collect.example/rooms", { mostEpsilon: 4, ledger });
+const sent: number = (await client.sendWaiting()) || (await client.send(new Float32Array(16)));
+const { name, shuffling }: Campaign = client.campaign;
+const bytes: Uint8Array = await answer("{}", { city: "Graz" }, { mostEpsilon: 2, ledger });
+export const told = [sent, name, shuffling?.threshold, bytes.length, new Question("{}").kind];
+"""
+
+
+def test_the_types_of_the_npm_package_are_those_that_typescript_expects(installed):
+    try:
+        npm(installed, "install", "typescript")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"NO TYPESCRIPT: the types of the JavaScript client are not checked: {error.stderr[-200:]}")
+    flags = ["--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"]
+    checked = []
+    for name, text in (("right", _TYPED), ("wrong", _TYPED.replace("mostEpsilon: 4", "mostEpsilon: '4'"))):
+        (installed / f"{name}.mts").write_text(text)
+        command = ["node_modules/.bin/tsc", *flags, f"{name}.mts"]
+        checked.append(subprocess.run(command, cwd=installed, capture_output=True, text=True, check=False))
+    right, wrong = checked
+    assert right.returncode == 0, right.stdout
+    assert "TS2322" in wrong.stdout
 
 
 @needs_browser
@@ -179,16 +241,21 @@ _CROWD = """async ([url, pins, people, vector]) => {
 }"""
 
 
-@pytest.mark.parametrize("runtime", ["node", pytest.param("browser", marks=needs_browser)])
+@pytest.mark.parametrize("runtime", ["node", "package", pytest.param("browser", marks=needs_browser)])
 def test_a_crowd_is_counted_behind_a_shuffler(server, shuffler, runtime, tmp_path, request):
     mechanism = sstq.FrameUnit(3, 18.0, frames=10_000, messages=2)
     terms = {"url": shuffler.url, "threshold": _PEOPLE, **shuffler.keys}
     server.create(runtime, mechanism, closes="2100-01-01T00:00:00Z", shuffling=terms, origins=["*"])
     pins = {"pinnedKey": server.http.get("/v1/key").json()["key"], "pinnedShuffler": shuffler.keys["key"]}
     given = [f"{shuffler.url}/{runtime}", pins, _PEOPLE, _VECTOR]
-    if runtime == "node":
-        program = f"const sent = {_CROWD.replace('MODULE', json.dumps('./sstq.js'))};"
-        printed = in_node(tmp_path, f"{program}\nconsole.log(await sent({json.dumps(given)}));")
+    if runtime != "browser":
+        module = "sstq" if runtime == "package" else "./sstq.js"
+        program = f"const sent = {_CROWD.replace('MODULE', json.dumps(module))};"
+        program += f"\nconsole.log(await sent({json.dumps(given)}));"
+        if runtime == "package":
+            printed = run_program(request.getfixturevalue("installed"), program)
+        else:
+            printed = in_node(tmp_path, program)
         assert printed == [str(2 * _PEOPLE)]
     else:
         opened, _ = request.getfixturevalue("page")

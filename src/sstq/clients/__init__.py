@@ -11,7 +11,7 @@ FILES = {
     "c": ("sstq.h", "sstq.c", "README.md"),
     "js": (
         *("sstq.js", "sealing.js", "node-files.js", "studies.js"),
-        *("sstq.d.ts", "studies.d.ts", "package.json", "README.md"),
+        *("sstq.d.ts", "studies.d.ts", "package.json", "README.md", "LICENSE"),
     ),
 }
 """The files of each client."""
