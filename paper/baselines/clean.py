@@ -81,7 +81,7 @@ class Clean(Mechanism):
     @cached_property
     def estimator(self) -> BoundedEstimator:
         """Sums of the decoded vectors."""
-        return BoundedEstimator(self, self.dim, self.decoding_bound, self.decode_batch)
+        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decoded)
 
     @property
     def decoding_bound(self) -> float:
@@ -101,8 +101,7 @@ class Clean(Mechanism):
         for row in np.flatnonzero(norms > 1 + _ROUNDING):
             raise ValueError(f"message {row}: its norm must be at most clip, got {norms[row]:g} times clip")
 
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
+    def _decoded(self, messages: Messages) -> Floats:
         return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
 
     def largest_message(self) -> float:

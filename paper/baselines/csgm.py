@@ -165,7 +165,8 @@ class CSGM(KashinMechanism):
     def estimator(self) -> NoisyEstimator:
         """Noisy sums of the contributions."""
         options = self.frame.size, self.clients, self.noise_scale
-        return NoisyEstimator(self, *options, self.contributions, self.mean_of_sums, self.coordinate_variance)
+        sums = self.contributions, self.mean_of_sums
+        return NoisyEstimator(self, *options, *sums, self.coordinate_variance, self.single_estimates)
 
     @property
     def words_each(self) -> int:
@@ -239,7 +240,7 @@ class CSGM(KashinMechanism):
         for code, seed, count in zip(codes, seeds, counts, strict=True):
             yield self.release.chosen(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
 
-    def decode_batch(self, messages: Messages) -> Floats:
+    def single_estimates(self, messages: Messages) -> Floats:
         """The estimates of single messages."""
         # Without noise: not private, for the aggregator's eyes only.
         sums = np.zeros((len(messages), self.frame.size))

@@ -5,14 +5,13 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.extending import (
     Aggregator,
-    DenseAggregator,
     DenseEstimator,
     Estimate,
     Messages,
@@ -37,7 +36,7 @@ class _KeyedBits:
         return np.frombuffer(hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8").astype(np.uint64)
 
 
-class NoisyAggregator(DenseAggregator):
+class NoisyAggregator(Aggregator[Estimate]):
     """A round of one trusted aggregator: integer sums, and Gaussian noise that is drawn once, when the round is closed.
 
     `close`, or the first `mean`, adds the noise and erases the exact sums, and more messages are refused, so that
@@ -63,12 +62,19 @@ class NoisyAggregator(DenseAggregator):
 
     def __init__(self, estimator: "NoisyEstimator") -> None:
         super().__init__(estimator)
-        self._state[-2:, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
+        self.sums()[-2:, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
+
+    @classmethod
+    def from_sums(cls, estimator: Any, sums: NDArray[np.int64], count: int, simulated: bool = False) -> Self:
+        """Create an aggregator from saved sums, and with their key."""
+        made = super().from_sums(estimator, sums, count, simulated)
+        made.sums()[:] = sums
+        return made
 
     @property
     def closed(self) -> bool:
         """Whether the noise has been drawn."""
-        return bool(self._state[-3, 0])
+        return bool(self.sums()[-3, 0])
 
     def close(self, rng: RngLike = None) -> None:
         """Add the noise and keep only the noisy sums. Closing again changes nothing.
@@ -77,8 +83,8 @@ class NoisyAggregator(DenseAggregator):
         """
         if self.closed:
             return
-        sums = self._state[:-3, 0]
-        secret = self._state[-2:, 0].tobytes() + sums.tobytes()
+        sums = self.sums()[:-3, 0]
+        secret = self.sums()[-2:, 0].tobytes() + sums.tobytes()
         source = _KeyedBits(secret) if rng is None else bit_source(rng)
         noise = np.ldexp(normals(source, (len(sums),)) * self.estimator.noise_scale, _FRACTION_BITS)
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
@@ -87,9 +93,9 @@ class NoisyAggregator(DenseAggregator):
 
     def _keep_only(self, sums: NDArray[np.int64] | int) -> None:
         """Be closed, with these sums and without the key."""
-        self._state = np.zeros_like(self._state)
-        self._state[:-3, 0] = sums
-        self._state[-3, 0] = 1
+        self.sums()[-2:] = 0
+        self.sums()[:-3, 0] = sums
+        self.sums()[-3, 0] = 1
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the state to a file that only its owner can read: an open round has exact sums."""
@@ -107,14 +113,15 @@ class NoisyAggregator(DenseAggregator):
 
     def merge(self, other: Aggregator[Estimate]) -> None:
         """Take over the sums of another open aggregator of the same round, which is then closed and empty."""
-        super().merge(other)
-        other._count = 0
-
-    def _merge_state(self, other: Any) -> None:
+        if not isinstance(other, NoisyAggregator):
+            raise ValueError("the other aggregator is of another mechanism")
         if other.closed:
             raise ValueError("the other aggregator's round is closed: its sums contain noise and cannot be added")
-        self._state[:-3] += other._state[:-3]
+        key = self.sums()[-2:].copy()
+        super().merge(other)
+        self.sums()[-2:] = key
         other._keep_only(0)
+        other._count = 0
 
     def _refuse_overflow(self, added: int) -> None:
         if self.closed:
@@ -138,6 +145,7 @@ class NoisyEstimator(DenseEstimator):
         contributions: the coordinates of every message, and what it adds to their sums.
         mean_of_sums: the mean from the sums.
         variance: the variance of a coordinate of a mean of so many messages.
+        single_estimates: the estimates of single messages, without noise.
     """
 
     aggregator_class = NoisyAggregator
@@ -148,6 +156,7 @@ class NoisyEstimator(DenseEstimator):
     contributions: Callable[[Messages], Iterator[tuple[Any, NDArray[np.int64]]]]
     mean_of_sums: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     variance: Callable[[int], float]
+    single_estimates: Callable[[Messages], NDArray[np.float64]]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -159,6 +168,10 @@ class NoisyEstimator(DenseEstimator):
         sums = state[:-3, 0]
         for kept, values in self.contributions(messages):
             sums[kept] += values
+
+    def decode(self, messages: Messages) -> NDArray[np.float64]:
+        """The estimates of single messages."""
+        return self.single_estimates(messages)
 
     def estimate(self, sums: Sums) -> Estimate:
         """The mean of a closed round."""

@@ -149,7 +149,7 @@ class TurboQuant(Mechanism):
     @cached_property
     def estimator(self) -> BoundedEstimator:
         """Sums of the decoded vectors."""
-        return BoundedEstimator(self, self.dim, self.decoding_bound, self.decode_batch)
+        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decoded)
 
     @property
     def decoding_bound(self) -> float:
@@ -175,8 +175,7 @@ class TurboQuant(Mechanism):
         for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + _ROUNDING))):
             raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
 
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
+    def _decoded(self, messages: Messages) -> Floats:
         return self._estimates(messages.column("code"), messages.column("norm"))
 
     def _estimates(self, codes: Column, norms: Column) -> Floats:

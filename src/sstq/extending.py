@@ -15,12 +15,12 @@ package (or by `sstq.register` for one process). It wires five parts:
   then `exact` is False, and `law()` raises ValueError.
 - **estimator**: how messages are added up to a table of integers, and what is estimated from it: a `FrameEstimator`
   (x̂ = d·w·u_j), a `SparseEstimator` (counts of messages that are numbers), a `VectorEstimator` (whole vectors), or your
-  own `DenseEstimator`. Sums must not depend on order or partition.
+  own `DenseEstimator`. Sums must not depend on order or partition. Its `decode(messages)` returns the estimates of
+  single messages, (n, `estimate_dim`).
 
 Beside them it has a `layout`, the fields of a message, and these methods:
 
 - `encode_batch(batch)` returns one column per field, with the same work and words whatever the data are;
-- `decode_batch(messages)` returns the estimates of single messages, (n, `estimate_dim`);
 - `row_error(rows)` returns the mean and the variance of the estimate of each row, exactly;
 - `largest_message()` is the largest norm of the estimate of one message.
 
@@ -39,7 +39,6 @@ from sstq.aggregation import (
     VectorEstimator,
 )
 from sstq.aggregation.aggregator import Aggregator
-from sstq.aggregation.dense import DenseAggregator
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
 from sstq.exactness import TOTAL, exp_lower, log_upper
@@ -96,7 +95,6 @@ __all__ = [
     "Channel",
     "Column",
     "Columns",
-    "DenseAggregator",
     "DenseEstimator",
     "Draw",
     "EitherLaw",

@@ -8,7 +8,7 @@ import pytest
 
 import sstq
 from paper.baselines.bounded_sums import BoundedEstimator
-from sstq.aggregation import DenseAggregator, VectorEstimator, describe_state
+from sstq.aggregation import Aggregator, VectorEstimator, describe_state
 from sstq.messages.batch import Messages
 from sstq.messages.files import MessageFile
 
@@ -216,7 +216,7 @@ def test_dense_sums_and_what_they_refuse(kind, unit):
     # 256 units of 0.5 are 128, and so is the bound.
     decoded = np.array([128.0, -0.25])
     estimator = kind(MECHANISM, 2, unit, lambda messages: np.tile(decoded, (len(messages), 1)))
-    aggregator = DenseAggregator(estimator)
+    aggregator = Aggregator(estimator)
     aggregator.update(sample(3))
     np.testing.assert_allclose(estimator.estimate(aggregator.counted()).value, [128.0, -0.25], rtol=1e-12)
     before = aggregator.sums().copy()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.aggregation.sparse_counts import SparseAggregator
+from sstq.aggregation import Aggregator
 
 # 36 messages in the pairs 0 to 17, and 55 in the pairs 0 to 27, of which the last has one.
 EVEN = sstq.Frequencies(9, 1.0)
@@ -14,9 +14,7 @@ ODD = sstq.Frequencies(11, 1.0)
 
 
 def restored(mechanism, rows, count):
-    return SparseAggregator.from_sums(
-        mechanism.aggregator().estimator, np.array(rows, dtype=np.int64).reshape(-1, 3), count
-    )
+    return Aggregator.from_sums(mechanism.aggregator().estimator, np.array(rows, dtype=np.int64).reshape(-1, 3), count)
 
 
 def test_the_sums_of_messages_are_taken_over(seed):
@@ -60,7 +58,7 @@ def test_the_message_that_a_last_pair_does_not_have_is_refused():
 
 def test_tables_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="three columns"):
-        SparseAggregator.from_sums(EVEN.aggregator().estimator, np.zeros((2, 2), dtype=np.int64), 0)
+        Aggregator.from_sums(EVEN.aggregator().estimator, np.zeros((2, 2), dtype=np.int64), 0)
 
 
 def test_equal_messages_add_up_in_any_partition(seed):

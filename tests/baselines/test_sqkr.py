@@ -243,7 +243,7 @@ def test_bits_on_the_wire(arguments, bits):
 def test_a_message_decodes_as_the_signed_sum_of_its_rows():
     mechanism = make("default", k=3)
     messages = mechanism.encode(np.tile(some_vector(0), (3, 1)))
-    index, bits = mechanism.indices_and_bits(messages)
+    index, bits = mechanism.estimator.indices_and_bits(messages)
     rows = mechanism.frame.rows(index.reshape(-1)).reshape(3, 3, DIM)
     by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.gain)
     np.testing.assert_allclose(mechanism.decode(messages), by_hand, rtol=1e-12)

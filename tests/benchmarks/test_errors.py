@@ -58,7 +58,7 @@ def test_the_laws_are_those_of_the_encoders(name, kind, seed):
     mechanism, people = sstq.mechanism(name, dim=8, epsilon=3.0), population(kind, 8)
     who = np.random.default_rng(seed).integers(len(people.vectors), size=200_000)
     messages = mechanism.encode(people.vectors[who], rng=seed)
-    index, code = (column.astype(np.int64) for column in mechanism.indices_and_codes(messages))
+    index, code = (column.astype(np.int64) for column in mechanism.estimator.places(messages))
     law = (sstq_law if name == "sstq" else frameunit_law)(mechanism, people.vectors)
     counts = np.zeros(law.shape)
     np.add.at(counts, (index, code), 1)

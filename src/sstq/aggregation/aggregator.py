@@ -4,20 +4,21 @@ The state is an array of integers, so the result is the same bit for bit in any 
 """
 
 import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES, known_simulated, read_counts
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import Estimator, Sums
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.files import open_messages
+
+if TYPE_CHECKING:
+    from sstq.aggregation.estimator import Estimator
 
 _STATE_FORMAT = "sstq-aggregate"
 _STATE_VERSION = 1
@@ -38,10 +39,19 @@ class StateInfo:
     simulated: bool | None
 
 
-Found = TypeVar("Found", bound=Estimate, covariant=True)
+@dataclass(frozen=True)
+class Sums:
+    """The sums of `count` messages: the rows of integers of a state."""
+
+    state: NDArray[np.int64]
+    count: int
+    simulated: bool = False
 
 
-class Aggregator(ABC, Generic[Found]):
+Result = TypeVar("Result", bound=Estimate, covariant=True)
+
+
+class Aggregator(Generic[Result]):
     """An exact sum of the messages of one mechanism; its type names that of the estimate.
 
     Examples:
@@ -55,10 +65,11 @@ class Aggregator(ABC, Generic[Found]):
         (1000, True)
     """
 
-    def __init__(self, estimator: Estimator) -> None:
+    def __init__(self, estimator: "Estimator") -> None:
         self.estimator = estimator
         self.digest = estimator.source.digest()
         """The fingerprint of the mechanism whose messages are added."""
+        self._state = estimator.state()
         self._count = 0
         self._simulated = False
         self._sources: set[str] = set()
@@ -66,25 +77,9 @@ class Aggregator(ABC, Generic[Found]):
     def __repr__(self) -> str:
         return f"<Aggregator of {self.estimator.source!r}: {self._count:,} messages>"
 
-    @abstractmethod
-    def _add(self, messages: Messages, times: NDArray[np.int64] | None) -> None:
-        """Add checked messages, each this many times, or once; a refused message changes nothing."""
-
-    @abstractmethod
-    def _merge_state(self, other: "Aggregator[Estimate]") -> None:
-        """Add the sums of another aggregator."""
-
-    @abstractmethod
     def sums(self) -> NDArray[np.int64]:
         """The integers of the state (read-only), which depend on the messages alone, not on their order."""
-
-    @abstractmethod
-    def _bytes_of_state(self) -> int:
-        """How much memory the state takes."""
-
-    @abstractmethod
-    def _restore(self, state: NDArray[np.int64]) -> None:
-        """Take over sums that were checked."""
+        return self._state.sums()
 
     @property
     def count(self) -> int:
@@ -105,7 +100,7 @@ class Aggregator(ABC, Generic[Found]):
     def _add_checked(self, messages: Messages, times: NDArray[np.int64] | None, added: int) -> None:
         self._refuse_overflow(added)
         if added:
-            self._add(messages, times)
+            self._state.add(messages, times)
             self._count += added
             self._simulated |= messages.simulated
 
@@ -156,7 +151,7 @@ class Aggregator(ABC, Generic[Found]):
             if info.file_id in self._sources:
                 return False
             batches = opened.read(self.estimator.source)
-            if info.count * info.message_bits < self._bytes_of_state():
+            if info.count * info.message_bits < self._state.nbytes:
                 # So few messages take less memory than sums of their own.
                 few = list(batches)
                 part = None
@@ -184,27 +179,27 @@ class Aggregator(ABC, Generic[Found]):
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
             raise ValueError("both aggregators contain the same message file: its messages would count twice")
-        self._merge_state(other)
+        self._state.merge(other.sums())
         self._sources |= other._sources
         self._count += other._count
         self._simulated |= other._simulated
 
-    def mean(self) -> Found:
+    def mean(self) -> Result:
         """Return the mean so far with its standard error, in the units of the vectors."""
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
-        return cast("Found", self.estimator.source.finished(self.estimator.estimate(self.counted())))
+        return cast("Result", self.estimator.source.finished(self.estimator.estimate(self.counted())))
 
     def counted(self) -> Sums:
         """The sums with the number of their messages, for an estimator."""
         return Sums(self.sums(), self._count, self._simulated)
 
     @classmethod
-    def from_sums(cls, estimator: Estimator, sums: NDArray[np.int64], count: int, simulated: bool = False) -> Self:
+    def from_sums(cls, estimator: "Estimator", sums: NDArray[np.int64], count: int, simulated: bool = False) -> Self:
         """Create an aggregator from the sums of this many messages; ValueError if they are not valid."""
         estimator.check(Sums(sums, count))
         made = cls(estimator)
-        made._restore(sums)
+        made._state.merge(sums)
         made._count = count
         made._simulated = simulated
         return made
@@ -218,7 +213,7 @@ class Aggregator(ABC, Generic[Found]):
             np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=state)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], estimator: Estimator) -> Self:
+    def load(cls, path: str | os.PathLike[str], estimator: "Estimator") -> Self:
         """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, state, sources = _read_state(path)
         _refuse_foreign(info.digest, estimator.source.digest(), f"{os.fspath(path)} is")

@@ -1,46 +1,41 @@
 """Dense states: a row of integers for every number."""
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
-from sstq.aggregation.aggregator import Aggregator
-from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import Estimator, Ints, Sums
+from sstq.aggregation.aggregator import Sums
+from sstq.aggregation.estimator import Estimator, Ints
 from sstq.messages.batch import Messages
 
 
-class DenseAggregator(Aggregator[Estimate]):
-    """An aggregator whose state has all rows."""
-
-    estimator: "DenseEstimator"
+class DenseState:
+    """A state that has all rows."""
 
     def __init__(self, estimator: "DenseEstimator") -> None:
-        super().__init__(estimator)
-        self._state = np.zeros(estimator.shape, dtype=np.int64)
+        self._estimator = estimator
+        self._rows = np.zeros(estimator.shape, dtype=np.int64)
 
-    def _add(self, messages: Messages, times: Ints | None) -> None:
-        self.estimator.add(self._state, messages, times)
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return self._rows.nbytes
 
-    def _merge_state(self, other: Aggregator[Estimate]) -> None:
-        self._state += other.sums()
+    def add(self, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages."""
+        self._estimator.add(self._rows, messages, times)
+
+    def merge(self, sums: Ints) -> None:
+        """Add the sums of another state."""
+        self._rows += sums
 
     def sums(self) -> Ints:
-        """The integers of the state (read-only)."""
-        return self._state
-
-    def _bytes_of_state(self) -> int:
-        return self._state.nbytes
-
-    def _restore(self, state: Ints) -> None:
-        self._state = state
+        """The table."""
+        return self._rows
 
 
 class DenseEstimator(Estimator):
     """An estimator whose state has all rows."""
-
-    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = DenseAggregator
 
     @property
     @abstractmethod
@@ -53,6 +48,10 @@ class DenseEstimator(Estimator):
 
         Only messages that are estimated from counts are added several times.
         """
+
+    def state(self) -> DenseState:
+        """A state without messages."""
+        return DenseState(self)
 
     @property
     def numbers(self) -> int:

@@ -2,17 +2,15 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.aggregation.aggregator import Aggregator, Sums
 from sstq.aggregation.estimates import Estimate
-from sstq.messages.batch import MessageReader
+from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.layouts import Layout
-
-if TYPE_CHECKING:
-    from sstq.aggregation.aggregator import Aggregator
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,13 +31,21 @@ class Source(MessageReader, Protocol):
         """The estimate with what messages cannot tell, such as a public bias, and in the units of the vectors."""
 
 
-@dataclass(frozen=True)
-class Sums:
-    """The sums of `count` messages: the rows of integers of a state."""
+class State(Protocol):
+    """The integers of an aggregator, a table with a row per number; those of several batches add up."""
 
-    state: Ints
-    count: int
-    simulated: bool = False
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+
+    def add(self, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages, each this many times, or once; a refused message changes nothing."""
+
+    def merge(self, sums: Ints) -> None:
+        """Add the sums of another state."""
+
+    def sums(self) -> Ints:
+        """The table, read-only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +64,13 @@ class Estimator(ABC):
 
     averages: ClassVar[bool] = True
     sparse: ClassVar[bool] = False
-    aggregator_class: ClassVar[type["Aggregator[Estimate]"]]
+    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = Aggregator
 
     source: Source
+
+    @abstractmethod
+    def state(self) -> State:
+        """A state without messages."""
 
     @property
     @abstractmethod
@@ -70,6 +80,10 @@ class Estimator(ABC):
     @abstractmethod
     def check(self, sums: Sums) -> None:
         """Raise ValueError for sums that cannot be those of so many messages."""
+
+    @abstractmethod
+    def decode(self, messages: Messages) -> Floats:
+        """The estimates of single messages, (n, d)."""
 
     @abstractmethod
     def estimate(self, sums: Sums) -> Estimate:

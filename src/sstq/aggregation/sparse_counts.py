@@ -1,14 +1,12 @@
 """Sparse counts: how often each message occurred, for mechanisms whose messages are numbers below a large limit."""
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
-from sstq.aggregation.aggregator import Aggregator
+from sstq.aggregation.aggregator import Sums
 from sstq.aggregation.counts import MOST_MESSAGES
-from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import Estimator, Ints, Sums
+from sstq.aggregation.estimator import Estimator, Ints
 from sstq.messages.batch import Messages
 
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.
@@ -16,20 +14,24 @@ _PENDING = 1 << 20
 _COLUMNS = 3
 
 
-class SparseAggregator(Aggregator[Estimate]):
-    """An aggregator that keeps only the messages that were sent."""
-
-    estimator: "SparseEstimator"
+class SparseState:
+    """A state that has rows only for the messages that were sent."""
 
     def __init__(self, estimator: "SparseEstimator") -> None:
-        super().__init__(estimator)
-        self._state = np.zeros((0, _COLUMNS), dtype=np.int64)
+        self._estimator = estimator
+        self._rows = np.zeros((0, _COLUMNS), dtype=np.int64)
         # New messages as codes, and other aggregators' rows.
         self._pending: list[Ints] = []
         self._merged: list[Ints] = []
 
-    def _add(self, messages: Messages, times: Ints | None) -> None:
-        sent = self.estimator.codes(messages)
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, without new messages."""
+        return self._rows.nbytes
+
+    def add(self, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages."""
+        sent = self._estimator.codes(messages)
         if times is not None:
             self._merged.append(condensed(_rows(sent[times > 0], times[times > 0])))
         else:
@@ -40,7 +42,7 @@ class SparseAggregator(Aggregator[Estimate]):
         self._settle_if_many()
 
     def _settle_if_many(self) -> None:
-        if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._state)):
+        if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._rows)):
             self.sums()
 
     def sums(self) -> Ints:
@@ -48,20 +50,15 @@ class SparseAggregator(Aggregator[Estimate]):
         if self._pending:
             self._merged.append(_rows(*np.unique(np.concatenate(self._pending), return_counts=True)))
         if self._merged:
-            self._state = condensed(np.concatenate([self._state, *self._merged]))
+            self._rows = condensed(np.concatenate([self._rows, *self._merged]))
             self._pending = []
             self._merged = []
-        return self._state
+        return self._rows
 
-    def _merge_state(self, other: Aggregator[Estimate]) -> None:
-        self._merged.append(other.sums())
+    def merge(self, sums: Ints) -> None:
+        """Add the sums of another state."""
+        self._merged.append(sums)
         self._settle_if_many()
-
-    def _bytes_of_state(self) -> int:
-        return self._state.nbytes
-
-    def _restore(self, state: Ints) -> None:
-        self._state = state
 
 
 class SparseEstimator(Estimator):
@@ -72,7 +69,10 @@ class SparseEstimator(Estimator):
     """
 
     sparse = True
-    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = SparseAggregator
+
+    def state(self) -> SparseState:
+        """A state without messages."""
+        return SparseState(self)
 
     @property
     @abstractmethod

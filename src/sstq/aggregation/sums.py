@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.aggregation.aggregator import Sums
 from sstq.aggregation.dense import DenseEstimator
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import Floats, Ints, Sums
+from sstq.aggregation.estimator import Floats, Ints
 from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
@@ -66,6 +67,13 @@ class FrameEstimator(DenseEstimator):
         terms = np.insert(table, 0, 1, axis=1)[code] * times[:, None]
         for column, values in zip(state.T, terms.T, strict=True):
             np.add.at(column, index.astype(np.int64), values)
+
+    def decode(self, messages: Messages) -> Floats:
+        """The estimates d·w·u_j of single messages."""
+        index, code = self.places(messages)
+        estimates = self.frame.rows(index.astype(np.int64))
+        estimates *= (self.frame.dim * self.scale * self.values[code])[:, None]
+        return estimates
 
     def check(self, sums: Sums) -> None:
         """Raise ValueError unless the counts are those of so many messages."""
@@ -154,7 +162,7 @@ class VectorEstimator(DenseEstimator):
     Attributes:
         dim: d.
         unit: the public unit of the fixed point, about the root mean square of a decoded coordinate.
-        decode: the vectors of messages, (n, d).
+        vectors: the vectors of messages, (n, d).
     """
 
     # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
@@ -165,12 +173,16 @@ class VectorEstimator(DenseEstimator):
 
     dim: int
     unit: float
-    decode: Callable[[Messages], Floats]
+    vectors: Callable[[Messages], Floats]
 
     @property
     def shape(self) -> tuple[int, int]:
         """One row per coordinate."""
         return self.dim, self.columns
+
+    def decode(self, messages: Messages) -> Floats:
+        """The vectors."""
+        return self.vectors(messages)
 
     def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:  # noqa: ARG002 (never counts)
         """Add the decoded vectors."""
@@ -179,7 +191,7 @@ class VectorEstimator(DenseEstimator):
         bits = self.value_bits, self.square_bits
         size = max(1, _NUMBERS_AT_A_TIME // self.dim)
         for start in range(0, len(messages), size):
-            vectors = self.decode(messages[start : start + size])
+            vectors = self.vectors(messages[start : start + size])
             if not kernels.accumulate_vectors(added, vectors, self.unit, self.most_units, *bits):
                 raise ValueError(
                     f"decoded coordinates must be at most {self.most_units * self.unit:g}: no honest client sends "

@@ -100,7 +100,7 @@ class CapMechanism(Mechanism):
     @cached_property
     def estimator(self) -> VectorEstimator:
         """Sums of the decoded vectors."""
-        return VectorEstimator(self, self.dim, self.decoding_scale, self.decode_batch)
+        return VectorEstimator(self, self.dim, self.decoding_scale, self._decoded)
 
     @property
     def words_each(self) -> int:
@@ -129,8 +129,7 @@ class CapMechanism(Mechanism):
         matrices = streams.multiply_shift(batch.words[:, 1], MATRICES)
         return self.cap.draw(self.projection.directions(directions, matrices), batch.words), matrices
 
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
+    def _decoded(self, messages: Messages) -> Floats:
         vectors = messages.column("vector")
         if self.projection is not None:
             vectors = self.projection.lift(vectors, messages.column("matrix"))

@@ -17,7 +17,6 @@ which is C(2h, h)/4^h at h = ⌊N/2⌋. And z·zᵀ is even in z, so E[z·zᵀ] 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from sstq.extending import (
     Batch,
+    Column,
     Columns,
     DenseEstimator,
     Estimate,
@@ -74,13 +74,13 @@ class SignEstimator(DenseEstimator):
         frame: its rows are the u_j.
         scale: w.
         cross: κ.
-        add_signs: adds messages to a state, each this many times, or once.
+        k: the signs of a message; None if it has all of them.
     """
 
     frame: Frame
     scale: float
     cross: float
-    add_signs: Callable[[Ints, Messages, Ints | None], None]
+    k: int | None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,7 +89,31 @@ class SignEstimator(DenseEstimator):
 
     def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:
         """Count the signs."""
-        self.add_signs(state, messages, times)
+        if self.k is not None:
+            np.add.at(state, self.indices_and_bits(messages), 1 if times is None else times[:, None])
+            return
+        ones = self._dense_bits(messages).sum(axis=0, dtype=np.int64)
+        state += np.stack([len(messages) - ones, ones], axis=1)
+
+    def indices_and_bits(self, messages: Messages) -> tuple[Ints, Ints]:
+        """The coordinate and the bit of each draw of subsampled messages, both (n, k)."""
+        index = messages.column("index").reshape(len(messages), -1).astype(np.int64)
+        return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(index.shape[1]) & 1
+
+    def _dense_bits(self, messages: Messages) -> Column:
+        return messages.column("bits").reshape(len(messages), self.frame.size)
+
+    def decode(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
+        sums = np.zeros((len(messages), self.frame.dim))
+        if self.k is None:
+            dense = self._dense_bits(messages)
+            for part in row_chunks(len(dense), self.frame.size):
+                sums[part] = self.frame.synthesize((2.0 * dense[part] - 1) * self.frame.redundancy)
+        else:
+            for index, bit in zip(*(each.T for each in self.indices_and_bits(messages)), strict=True):
+                sums += self.frame.rows(index) * (2.0 * bit[:, None] - 1)
+        return sums * (self.frame.dim * self.scale)
 
     def estimate(self, sums: Sums) -> Estimate:
         """The mean, by one synthesis."""
@@ -199,15 +223,7 @@ class SQKR(KashinMechanism):
     @cached_property
     def estimator(self) -> SignEstimator:
         """How often each coordinate was sent with each sign."""
-        return SignEstimator(self, self.frame, self.decoding_scale, self.cross, self._add_signs)
-
-    def _add_signs(self, state: Ints, messages: Messages, times: Ints | None) -> None:
-        if self.k is not None:
-            added = 1 if times is None else times[:, None]
-            np.add.at(state, self.indices_and_bits(messages), added)
-            return
-        ones = self.dense_bits(messages).sum(axis=0, dtype=np.int64)
-        state += np.stack([len(messages) - ones, ones], axis=1)
+        return SignEstimator(self, self.frame, self.decoding_scale, self.cross, self.k)
 
     @property
     def uncountable(self) -> str:
@@ -264,29 +280,6 @@ class SQKR(KashinMechanism):
         outside = self.channel.sample(np.zeros(len(words), dtype=np.int64), channel_words(words[:, -1])) == 1
         turn_to_side(z, v, outside)
         return (z[:, 0] if size == 1 else z,)
-
-    def indices_and_bits(self, messages: Messages) -> tuple[Ints, Ints]:
-        """The coordinate and the bit of each draw of subsampled messages, both (n, k)."""
-        index = messages.column("index").reshape(len(messages), self.sent).astype(np.int64)
-        return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(self.sent) & 1
-
-    def dense_bits(self, messages: Messages) -> NDArray[np.uint8]:
-        """The bits of dense messages, (n, N)."""
-        bits: NDArray[np.uint8] = messages.column("bits").reshape(len(messages), self.frame.size)
-        return bits
-
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
-        sums = np.zeros((len(messages), self.dim))
-        if self.k is None:
-            dense = self.dense_bits(messages)
-            for part in row_chunks(len(dense), self.frame.size):
-                sums[part] = self.frame.synthesize((2.0 * dense[part] - 1) * self.frame.redundancy)
-        else:
-            index, bits = self.indices_and_bits(messages)
-            for draw in range(self.k):
-                sums += self.frame.rows(index[:, draw]) * (2.0 * bits[:, draw, None] - 1)
-        return sums * (self.dim * self.decoding_scale)
 
     def largest_message(self) -> float:
         """Attained: by k times one coordinate, and dense by a column of the Hadamard matrix."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sstq.extending import (
     SIGNS,
     Batch,
+    Column,
     Columns,
     Field,
     FlatChannel,
@@ -105,17 +106,12 @@ class VqSGD(Mechanism):
     @cached_property
     def estimator(self) -> FrameEstimator:
         """Sums of the signs of every coordinate."""
-        return FrameEstimator(self, self.frame, SIGNS, self.decoding_scale, self.indices_and_codes)
+        return FrameEstimator(self, self.frame, SIGNS, self.decoding_scale, _index_and_code)
 
     @property
     def decoding_scale(self) -> float:
         """The w > 0 with x̂ = ±d·w·e_i, which is clip/(√d·(p − q))."""
         return self.clip / (math.sqrt(self.dim) * self.channel.gain)
-
-    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
-        """The coordinate and the sign's code of every message."""
-        vertex = messages.column("vertex")
-        return vertex >> 1, vertex & 1
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
@@ -124,13 +120,6 @@ class VqSGD(Mechanism):
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])
         return (self.channel.sample(vertex, channel_words(words[:, 2])),)
 
-    def decode_batch(self, messages: Messages) -> NDArray[np.float64]:
-        """The estimates of single messages."""
-        index, code = self.indices_and_codes(messages)
-        estimates = np.zeros((len(messages), self.dim))
-        estimates[np.arange(len(messages)), index] = self.dim * self.decoding_scale * SIGNS[code]
-        return estimates
-
     def largest_message(self) -> float:
         """The norm of every message."""
         return self.dim * self.decoding_scale
@@ -138,6 +127,11 @@ class VqSGD(Mechanism):
     def row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
         return self.unbiased_error(rows, self.dim * (self.clip / self.channel.gain) ** 2)
+
+
+def _index_and_code(messages: Messages) -> tuple[Column, Column]:
+    vertex = messages.column("vertex")
+    return vertex >> 1, vertex & 1
 
 
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:

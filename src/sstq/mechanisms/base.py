@@ -154,11 +154,7 @@ class Mechanism(Encoder):
         """
         if messages.digest != self.digest():
             raise ValueError("messages must come from this mechanism, got messages of another mechanism")
-        return self.decode_batch(messages)
-
-    @abstractmethod
-    def decode_batch(self, messages: Messages) -> Floats:
-        """Decode checked messages."""
+        return self.estimator.decode(messages)
 
     @property
     def uncountable(self) -> str:

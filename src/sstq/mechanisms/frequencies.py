@@ -81,6 +81,11 @@ class FrequencyEstimator(SparseEstimator):
         """The numbers of the sets."""
         return messages.column("code").astype(np.int64)
 
+    def decode(self, messages: Messages) -> Floats:
+        """The shares from single messages."""
+        held = self.sets.held(self.codes(messages), np.arange(self.sets.categories))
+        return np.asarray((held - self.sets.rates.other) / self.sets.rates.gap)
+
     def estimate(self, sums: Sums) -> FrequencyEstimate:
         """The shares. People draw independently, multipliers too, so that hits are binomial."""
         rates = self.sets.rates
@@ -235,11 +240,6 @@ class Frequencies(Mechanism):
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
-
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
-        held = self.sets.held(messages.column("code").astype(np.int64), np.arange(self.categories))
-        return np.asarray((held - self.sets.rates.other) / self.sets.rates.gap)
 
     def error_of_typical(self, clients: int) -> ExpectedError:
         """The error for one typical vector."""

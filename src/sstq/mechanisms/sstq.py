@@ -25,7 +25,7 @@ from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Rows
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
 from sstq.mechanisms.solved import Ranges, Values, Word, WordTable
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Field, Layout
+from sstq.messages.layouts import Column, Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel, TableChannel
@@ -221,7 +221,7 @@ class SSTQ(KashinMechanism):
     @cached_property
     def estimator(self) -> FrameEstimator:
         """Sums of the decoding values of every coordinate."""
-        return FrameEstimator(self, self.frame, self.decoding_values, self.bound, self.indices_and_codes)
+        return FrameEstimator(self, self.frame, self.decoding_values, self.bound, _index_and_code)
 
     @property
     def decoder_bias(self) -> float:
@@ -252,13 +252,6 @@ class SSTQ(KashinMechanism):
         token = stochastic_round(self.codebook.values, coordinate, unit_interval(words[:, 1]))
         return self.channel.sample(token, channel_words(words[:, 2])), index
 
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
-        index, code = self.indices_and_codes(messages)
-        estimates = self.frame.rows(index.astype(np.int64))
-        estimates *= (self.dim * self.bound * self.decoding_values[code])[:, None]
-        return estimates
-
     def check_messages(self, messages: Messages) -> None:
         """Refuse messages that no client sends."""
         used = self.channel.used
@@ -267,10 +260,6 @@ class SSTQ(KashinMechanism):
         code = messages.column("code")
         for row in np.flatnonzero(~used[code]):
             raise ValueError(f"message {row}: code {code[row]} is never sent by this channel")
-
-    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
-        """The frame coordinate and the code of every message."""
-        return messages.column("index"), messages.column("code")
 
     def largest_message(self) -> float:
         """Attained, up to rounding."""
@@ -314,6 +303,10 @@ class SSTQ(KashinMechanism):
         mean = first[lower] + weight * (first[upper] - first[lower])
         power = second[lower] + weight * (second[upper] - second[lower])
         return mean * self.bound, power * self.bound**2
+
+
+def _index_and_code(messages: Messages) -> tuple[Column, Column]:
+    return messages.column("index"), messages.column("code")
 
 
 def _frame_options(frame: Frame, dim: int, size: int | None, seed: int) -> tuple[Any, int, int]:

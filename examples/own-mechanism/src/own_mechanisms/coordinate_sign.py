@@ -73,11 +73,6 @@ class CoordinateSign(sx.Mechanism):
         token = (sx.unit_interval(batch.words[:, 1]) < (1 + value.astype(np.float64)) / 2).astype(np.int64)
         return self.draw.sample(token, sx.channel_words(batch.words[:, 2])), coordinate
 
-    def decode_batch(self, messages: sx.Messages) -> sx.Floats:
-        """The estimates ±d·clip·e_i/(p − q)."""
-        coordinate, sign = self.places(messages)
-        return np.eye(self.dim)[coordinate] * (self.largest_message() * SIGNS[sign])[:, None]
-
     def row_error(self, rows: sx.Rows) -> tuple[sx.Floats, sx.Floats]:
         """Exact: the norm is the same for all messages."""
         return self.unbiased_error(rows, self.largest_message() ** 2)

@@ -49,6 +49,11 @@ class ShareEstimator(sx.SparseEstimator):
         """The numbers that were sent."""
         return messages.column("number").astype(np.int64)
 
+    def decode(self, messages: sx.Messages) -> sx.Floats:
+        """±1/gap for every category: the sign of H[c + 1, y], y being the number."""
+        signs = np.bitwise_count(self.codes(messages)[:, None] & np.arange(1, self.categories + 1)) & 1
+        return (1.0 - 2.0 * signs) / self.gap
+
     def estimate(self, sums: sx.Sums) -> sx.Estimate:
         """The shares of all categories; messages are independent, and a category is hit or missed."""
         numbers, times = sx.sent_codes(sums)
@@ -128,14 +133,6 @@ class HadamardResponse(sx.Mechanism):
         number = (rank // lowest * 2 * lowest) | (rank % lowest)
         odd = (np.bitwise_count(number & row) & 1) ^ outside
         return (number | (odd * lowest),)
-
-    def _signs(self, numbers: sx.Ints) -> sx.Floats:
-        """H[c + 1, y] of every number and category."""
-        return 1.0 - 2.0 * (np.bitwise_count(numbers[:, None] & np.arange(1, self.categories + 1)) & 1)
-
-    def decode_batch(self, messages: sx.Messages) -> sx.Floats:
-        """±1/gap for every category."""
-        return self._signs(messages.column("number").astype(np.int64)) / self.gap
 
     def row_error(self, rows: sx.Rows) -> tuple[sx.Floats, sx.Floats]:
         """Exact: every category has the second moment 1/gap²."""

@@ -9,7 +9,9 @@ from sstq.aggregation.estimator import Floats, Ints
 from sstq.aggregation.sums import largest_of_row
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
+from sstq.inputs.vectors import placed
 from sstq.kernels.threads import row_chunks
+from sstq.mechanisms.base import SIGNS
 from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.messages.batch import Messages
 
@@ -56,6 +58,24 @@ class RowEstimator(SparseEstimator):
         if self.family.count == 1:
             return row
         return np.asarray(messages.column("frame").astype(np.int64) * self.draw.choice.size + row)
+
+    def decode(self, messages: Messages) -> Floats:
+        """The estimates ±gain·u_j of single messages, in the block of each."""
+        signed = self.codes(messages)
+        place, row = np.divmod(signed >> 1, self.frame.size)
+        frame, block = np.divmod(place, self.draw.blocks)
+        factor = SIGNS[signed & 1] * np.where(frame < self.vector_frames, self.gain, 0.0)
+        estimates = np.empty((len(messages), self.dim))
+        for part in row_chunks(len(messages), max(self.frame.size, self.dim)):
+            vectors = self._rows(frame[part], row[part]) * factor[part, None]
+            estimates[part] = placed(vectors, block[part], self.draw.blocks)[:, : self.dim]
+        return estimates
+
+    def _rows(self, frame: Ints, row: Ints) -> Floats:
+        """The rows u_j of these frames, (n, d)."""
+        spikes = np.zeros((len(row), self.frame.size))
+        spikes[np.arange(len(row)), row] = self.frame.redundancy
+        return np.asarray(self.family.synthesize(spikes, frame))
 
     def largest(self) -> tuple[float, float]:
         """Those of a row."""
@@ -109,11 +129,8 @@ class RowEstimator(SparseEstimator):
         totals = np.zeros((blocks, self.frame.dim))
         counts = np.zeros(blocks)
         for part in row_chunks(len(rows), size):
-            spikes = np.zeros((part.stop - part.start, size))
-            spikes[np.arange(len(spikes)), index[part]] = self.frame.redundancy
             sent = rows[part, 1:].sum(axis=1)
-            made = self.family.synthesize(spikes, frame[part])
-            np.add.at(totals, block[part], made**2 * sent[:, None])
+            np.add.at(totals, block[part], self._rows(frame[part], index[part]) ** 2 * sent[:, None])
             np.add.at(counts, block[part], sent)
         return np.where(counts[:, None] > 0, totals / np.maximum(counts, 1)[:, None], even)
 

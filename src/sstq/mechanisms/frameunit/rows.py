@@ -14,9 +14,7 @@ from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.inputs.vectors import placed
-from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.base import (
-    SIGNS,
     Batch,
     Columns,
     Draw,
@@ -40,7 +38,6 @@ from sstq.mechanisms.frameunit.alignment import (
 from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
-from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import unit_interval
@@ -185,40 +182,12 @@ class RowMechanism(Mechanism):
         """The factor of the estimate ±gain·u_j: clip/m over the share of people who send a row."""
         return self.clip / self.alignment * (self.frames / self.vector_frames)
 
-    def indices_and_codes(self, messages: Messages) -> tuple[Rows, Rows]:
-        """The row N·b + j of the blocks and the sign's code of every message."""
-        row = messages.column("row")
-        return row >> 1, row & 1
-
-    def frame_numbers(self, messages: Messages) -> Ints:
-        """The frame's number of every message."""
-        if self.frames == 1:
-            return np.zeros(len(messages), dtype=np.int64)
-        return messages.column("frame").astype(np.int64)
-
     def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
         """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
         if self.groups is None:
             return np.zeros(len(rows), dtype=np.int64), rows
         block, place = np.divmod(rows[:, 0].astype(np.int64), self.solved.groups_per_block)
         return block, placed(rows[:, 1:], place, self.solved.groups_per_block)
-
-    def _in_all(self, block: Ints, vectors: Rows) -> Rows:
-        """Vectors of a block each as estimates in all blocks, (n, estimate_dim)."""
-        return placed(vectors, block, self.blocks)[:, : self.estimate_dim]
-
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
-        frame = self.frame_numbers(messages)
-        index, code = self.indices_and_codes(messages)
-        estimates = np.empty((len(messages), self.estimate_dim))
-        for part in row_chunks(len(messages), self.row_cost):
-            block, row = np.divmod(index[part].astype(np.int64), self.frame.size)
-            spikes = np.zeros((len(row), self.frame.size))
-            spikes[np.arange(len(row)), row] = SIGNS[code[part]] * (self.gain * self.frame.redundancy)
-            spikes[frame[part] >= self.vector_frames] = 0
-            estimates[part] = self._in_all(block, self.family.synthesize(spikes, frame[part]))
-        return estimates
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
@@ -281,7 +250,7 @@ class RowMechanism(Mechanism):
         for which, kept in ((block < self.blocks - 1, self.solved.block_dim), (block == self.blocks - 1, last)):
             if np.any(which):
                 mean[which], power[which] = self._moments(self.unit_ball(padded[which]), self.vector_frames, kept)
-        mean = self._in_all(block, mean)
+        mean = placed(mean, block, self.blocks)[:, : self.estimate_dim]
         return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
 
     def largest_message(self) -> float:

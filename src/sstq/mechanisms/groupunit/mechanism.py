@@ -228,7 +228,7 @@ class GroupUnit(RowMechanism):
         if self.share_sets is None:
             return
         row = messages.column("row")
-        wrong = (self.frame_numbers(messages) >= self.vector_frames) & (row >= self.share_sets.codes)
+        wrong = (messages.column("frame") >= self.vector_frames) & (row >= self.share_sets.codes)
         if np.any(wrong):
             most = self.share_sets.codes - 1
             raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")

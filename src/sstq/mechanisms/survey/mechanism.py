@@ -58,6 +58,20 @@ class SurveyEstimator(SparseEstimator):
         question, answer = numbers_of(messages)
         return np.array(self.starts, dtype=np.int64)[question] + answer
 
+    def decode(self, messages: Messages) -> Floats:
+        """The estimates of single messages."""
+        question, answer = numbers_of(messages)
+        estimates = np.zeros((len(messages), sum(part.dim for part in self.parts)))
+        start = 0
+        for place, part in enumerate(self.parts):
+            who = np.flatnonzero(question == place)
+            item, answers = part.messages(answer[who], messages.simulated)
+            dim = part.mechanism.estimate_dim
+            at = start + item[:, None] * dim + np.arange(dim)
+            estimates[who[:, None], at] = part.mechanism.decode(answers) / part.often
+            start += part.dim
+        return estimates
+
     def estimate(self, sums: Sums) -> SurveyEstimate:
         """The results. Those of a question that nobody answered are nan."""
         codes, counts = sent_codes(sums)
@@ -287,20 +301,6 @@ class Survey(Mechanism):
             if np.any(given >= part.size):
                 raise ValueError(f"the answer to question {place} must be below {part.size}, got {given.max()}")
             part.messages(given, messages.simulated)
-
-    def decode_batch(self, messages: Messages) -> Floats:
-        """The estimates of single messages."""
-        question, answer = numbers_of(messages)
-        estimates = np.zeros((len(messages), self.estimate_dim))
-        start = 0
-        for place, part in enumerate(self.parts):
-            who = np.flatnonzero(question == place)
-            item, answers = part.messages(answer[who], messages.simulated)
-            dim = part.mechanism.estimate_dim
-            at = start + item[:, None] * dim + np.arange(dim)
-            estimates[who[:, None], at] = part.mechanism.decode(answers) / part.often
-            start += part.dim
-        return estimates
 
     def _estimated(self, rows: Rows) -> Rows:
         held = self.input.by_column(rows)
