@@ -253,7 +253,7 @@ def train(
         histories[label] = rows
     output.mkdir(parents=True, exist_ok=True)
     everything = [row for rows in histories.values() for row in rows]
-    write_csv(output / "rounds.csv", everything)
+    write_csv(output / "rounds.csv", tuple(everything[0]), everything)
     draw_training(histories, output / "training.png")
     show_table(
         f"{dataset}: {problem.clients:,} clients, d = {problem.model.dim:,}, {settings.rounds} rounds",
@@ -443,7 +443,7 @@ def learn(
         rows.append(row)
         typer.echo(f"{row['table']}, total ε = {row['epsilon']:g}: {row['accuracy']:.3f}", err=True)
     output.mkdir(parents=True, exist_ok=True)
-    write_csv(output / "learn.csv", rows)
+    write_csv(output / "learn.csv", list(rows[0]), rows)
     draw_tables(rows, output / "learn.png")
     shown = ("majority", "logistic", "ceiling", "accuracy", "shuffled", "cohorts", "predicted", "balanced")
     means = []

@@ -87,7 +87,7 @@ def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) 
 def write_errors(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as CSV with four digits."""
     short = [{name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows]
-    write_csv(path, short)
+    write_csv(path, tuple(short[0]), short)
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:

@@ -128,9 +128,9 @@ def write_record(section: Section, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     rows = [_csv_row(line) for line in section.lines]
-    write_csv(folder / "results.csv", rows)
+    write_csv(folder / "results.csv", _COLUMNS, rows)
     if section.curves:
-        write_csv(folder / "curves.csv", [_shortened(curve) for curve in section.curves])
+        write_csv(folder / "curves.csv", tuple(section.curves[0]), map(_shortened, section.curves))
     with atomic_file(folder / "table.md") as file:
         file.write(f"# {section.title}\n\n{section.text.strip()}\n\n{markdown_table(rows)}\n".encode())
     draw_section(section, folder)

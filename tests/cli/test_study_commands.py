@@ -33,12 +33,18 @@ def round_of(folder, state, values, number, *options):
 def test_words_from_a_new_study_to_a_picture(tmp_path):
     state, table = tmp_path / "words.json", people(tmp_path / "people.csv", DRINKS)
     run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 6)
-    assert "letters 1 to 5" in run("study", "plan", state, "--people", 3000).output
+    planned = run("study", "plan", state, "--people", 3000).stdout
+    assert "letters 1 to 5" in planned
+    assert "total epsilon per person\t6\n" in planned
+    # It is no mechanism, and the error says which command shows it.
+    assert "it is the state of a study (sstq study plan" in run("inspect", state, code=1).stderr
     assert "there is no result yet" in run("study", "result", state, code=1).stderr
     told = [round_of(tmp_path, state, table, number, "--column", "drink") for number in range(3)]
     assert "the result is there" in told[-1]
     output, picture = tmp_path / "result.csv", tmp_path / "result.png"
-    assert "tea" in run("study", "result", state, "--output", output, "--plot", picture).output
+    shown = run("study", "result", state, "--output", output, "--plot", picture).stdout
+    assert "tea" in shown
+    assert "total epsilon per person\t6\n" in shown
     with open(output, newline="") as file:
         rows = {row["word"]: row for row in csv.DictReader(file)}
     assert abs(float(rows["tea"]["share"]) - 0.5) < 6 * float(rows["tea"]["stderr"])
@@ -90,7 +96,7 @@ def test_ranges_columns_and_panels(tmp_path):
 def test_wrong_usage(tmp_path):
     state = tmp_path / "study.json"
     assert "--kind must be" in run("study", "new", state, "--kind", "dance", "--epsilon", 1, code=2).stderr
-    assert "needs --dim and --epsilon" in run("study", "new", state, "--kind", "range", code=2).stderr
+    assert "--dim must be an integer" in run("study", "new", state, "--kind", "range", code=2).stderr
     assert "--epsilon must be" in run("study", "new", state, "--kind", "words", "--epsilon", 99, code=2).stderr
     run("study", "new", state, "--kind", "words", "--epsilon", 2, "--longest", 3)
     run("study", "new", state, "--kind", "words", "--epsilon", 2, code=2)
@@ -119,12 +125,15 @@ def test_try_words(tmp_path):
     output = run("try", table, "--epsilon", 6, "--words", "drink").output
     assert "tea" in output
     assert "50.00%" in output
+    assert "total ε = 6" in output
+    shorter = run("try", table, "--epsilon", 6, "--words", "drink", "--longest", 4).stdout
+    assert ("tea" in shorter, "coffee" in shorter) == (True, False)
     assert (
-        "the column must be one of drink, got none: pass --column"
+        "--column must be one of drink, got None"
         in run("study", "answer", _question(tmp_path), table, "--most-epsilon", 6, "-o", tmp_path / "m", code=2).stderr
     )
     assert (
-        "the column must be one of drink, got city"
+        "--words must be one of drink, got 'city'"
         in run("try", table, "--epsilon", 6, "--words", "city", code=2).stderr
     )
 

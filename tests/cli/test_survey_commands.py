@@ -99,5 +99,5 @@ def test_frequencies_have_categories_instead_of_vectors(tmp_path):
     spec = tmp_path / "m.json"
     run("spec", "--name", "frequencies", "--set", "categories=10", "--epsilon", 2, "--output", spec)
     assert sstq.from_json(spec.read_text()) == sstq.Frequencies(10, 2.0)
-    for name, words in (("survey", "sstq survey init"), ("frameunit", "pass --dim")):
+    for name, words in (("survey", "survey needs questions"), ("frameunit", "pass --dim")):
         assert words in run("spec", "--name", name, "--epsilon", 2, "--output", tmp_path / "no.json", code=2).stderr

@@ -13,12 +13,19 @@ import typer
 from sstq.cli.terminal import Facts, note
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from inspect import Parameter
+
     from sstq import Mechanism
 
 _UNBIASED = {
     "always": "yes",
     "over frames": "on average over random frames; one frame is slightly biased: use a fresh one every round",
     "never": "no",
+}
+_STUDIES = {
+    "sstq-study": "it is the state of a study (sstq study plan, sstq study result)",
+    "sstq-study-question": "it is the question of a study (sstq study answer)",
 }
 
 
@@ -86,24 +93,36 @@ def read_bounds(path: Path | None) -> dict[str, Any] | None:
 
 
 def read_mechanism(path: Path) -> "Mechanism":
-    """Read a mechanism from its JSON file or a campaign's document; ValueError, naming the file, if it is neither."""
+    """Read a mechanism, a survey's schema or a campaign's document; ValueError, naming the file, for anything else."""
     from sstq.files.strict_json import read_json
     from sstq.mechanisms import from_json
 
     try:
         text = path.read_text(encoding="utf-8")
-        if '"sstq-survey"' in text[:200]:
+        document = read_json(text, booleans=True)
+        kind = document.get("format") if isinstance(document, dict) else None
+        if kind == "sstq-survey":
             from sstq import Survey
 
-            return Survey.from_schema(path)
-        document = read_json(text)
-        if isinstance(document, dict) and document.get("format") == "sstq-campaign":
-            return from_json(json.dumps(document.get("mechanism")))
+            return Survey.from_schema(document)
+        if kind == "sstq-campaign":
+            text = json.dumps(document.get("mechanism"))
+        elif kind in _STUDIES:
+            raise ValueError(f"{_STUDIES[kind]}, not a mechanism")
         return from_json(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a mechanism's JSON file: it is not text") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def taken_by(name: str) -> "Mapping[str, Parameter]":
+    """The arguments of the mechanism with this name."""
+    import inspect
+
+    from sstq.mechanisms import mechanism_class
+
+    return inspect.signature(mechanism_class(name)).parameters
 
 
 def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Facts:
@@ -137,7 +156,7 @@ def _errors(mechanism: "Mechanism", clients: int | None) -> Facts:
         needed = f"out of reach: the bias is {math.sqrt(error.bias2) / clip:.3g} of clip"
         if error.bias2 < tenth:
             needed = f"{max(1, math.ceil(error.variance / (tenth - error.bias2))):,}"
-        elif mechanism.name == "frameunit":
+        elif "clients" in taken_by(mechanism.name):
             # With frames for so many clients; one in ten more than the error of many frames needs.
             needed += f"; pass --clients {math.ceil(1.1 * error.total / tenth)} instead"
         facts.append(("clients for an error of 10 %", needed))

@@ -53,7 +53,8 @@ def report(
     summary |= {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss")}
     show_facts(str(folder), [one for one in summary.items() if not isinstance(one[1], dict)], verbose=verbose)
     *_, table = files
-    show_rows(str(folder / table), files[table], f"all are in {folder / table}", _CAPTIONS.get(table, ""))
+    rows = files[table]
+    show_rows(str(folder / table), list(rows[0]), rows, f"all are in {folder / table}", _CAPTIONS.get(table, ""))
     if noted:
         which = "" if by is None else f"{len(noted):,} of {len(means):,} groups: "
         _advise(mechanism, which + str(summary["note"]), round(max(mean.people for mean in means.values())))
@@ -90,7 +91,7 @@ def _write(path: Path, content: Any) -> None:
     from sstq.files.atomic import atomic_file, write_csv
 
     if path.suffix == ".csv":
-        write_csv(path, content)
+        write_csv(path, list(content[0]), content)
         return
     with atomic_file(path) as file:
         if path.suffix == ".npy":

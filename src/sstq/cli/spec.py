@@ -15,13 +15,12 @@ from sstq.cli.common import (
     option,
     output_option,
     read_bounds,
+    taken_by,
     write_text,
 )
 from sstq.cli.terminal import note, show_facts, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sstq import Mechanism
 
 
@@ -30,10 +29,10 @@ def spec(
     epsilon: Annotated[float | None, option("Spend this ε per message.")] = None,
     clients: Annotated[int | None, option("Expect this many people per round.")] = None,
     mechanism: Annotated[
-        str | None, option("Use this mechanism (see sstq compare).", "--name", show_default="as sstq plan chooses")
+        str | None, option("Use this mechanism (sstq compare).", "--name", show_default="as sstq plan chooses")
     ] = None,
     bits: Annotated[int | None, option("Use codes of this many bits.")] = None,
-    clip: Annotated[float, option("Scale longer vectors down to this norm.")] = 1.0,
+    clip: Annotated[float | None, option("Scale longer vectors down to this norm.", show_default="1")] = None,
     setting: Annotated[
         list[str] | None, option("Set another argument, as in Python; repeatable.", "--set", metavar="ARGUMENT=VALUE")
     ] = None,
@@ -48,7 +47,7 @@ def spec(
     if the digests are equal. An option that does not apply to the mechanism is refused.
 
     Without --name the mechanism is the one that `sstq plan` chooses, for --clients or for as many as an error of 10 %
-    needs. With --bits or --set it is sstq.
+    needs. With --bits or --set it is sstq. The file of a survey is a schema (sstq survey init).
 
     Example: sstq spec --dim 25450 --epsilon 3 --clients 100000 --clip 0.1 --output mechanism.json
 
@@ -57,26 +56,20 @@ def spec(
     Example: sstq spec --name frequencies --set categories=100 --epsilon 2
     """
     check_output(output, force)
-    if mechanism == "survey":
-        raise WrongUsage("a survey has a schema: sstq survey init people.csv --epsilon 2")
-    given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
+    settings = _settings(setting or []) | _given(bits=bits, bounds=read_bounds(bounds))
+    given = _given(dim=dim, epsilon=epsilon, clip=clip)
     with check_usage():
-        takes_vectors = mechanism is None or "dim" in taken_by(mechanism)
-    if takes_vectors or dim is not None or clip != 1.0:
-        given |= {"dim": dim, "clip": clip}
-        if dim is None:
-            raise WrongUsage("pass --dim, the length of the vectors")
-    settings = _settings(setting or [])
-    others = settings if bits is None else settings | {"bits": bits}
-    ranges = {} if bounds is None else {"bounds": read_bounds(bounds)}
-    with check_usage():
-        if mechanism is None and others.keys() <= {"frame_seed"}:
-            built = _planned(given["dim"], clients, epsilon, clip)
-            built = built.replace(**others, **ranges) if others or ranges else built
+        if mechanism is None and settings.keys() <= {"frame_seed", "bounds"}:
+            _check_complete("frameunit", given)
+            built = _planned(clients, **given).replace(**settings)
         else:
-            built = _named(mechanism or "sstq", clients, given | others | ranges)
+            built = _named(mechanism or "sstq", clients, given | settings)
     write_text(output, built.to_json() + "\n")
     show_facts(str(output), describe_mechanism(built, clients), verbose=verbose)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -95,37 +88,32 @@ def _settings(texts: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _planned(dim: int, clients: int | None, epsilon: float | None, clip: float) -> "Mechanism":
+def _planned(clients: int | None, dim: int, epsilon: float, clip: float = 1.0) -> "Mechanism":
     """Return the mechanism that `sstq plan` chooses, and print which one."""
     from sstq.planning import plan
 
-    if epsilon is None:
-        raise WrongUsage("pass --epsilon")
-    chosen = plan(dim, clients, epsilon, clip=clip, target_error=0.1 if clients is None else None)
-    crowd = f"{chosen.clients:,} people"
-    assumed = f"{crowd}, enough for an error of 10 % (pass --clients if you know the number)"
-    note(f"no --name: chose {chosen.label}, the least error for {assumed if clients is None else crowd}")
+    target = 0.1 if clients is None else None
+    chosen = plan(dim, clients, epsilon, clip=clip, target_error=target)
+    assumed = ", enough for an error of 10 % (pass --clients if you know the number)" * (clients is None)
+    note(f"no --name: chose {chosen.label}, the least error for {chosen.clients:,} people{assumed}")
     if not chosen.feasible:
         asked = f"sstq plan --dim {dim} --clients {chosen.clients} --epsilon {epsilon:g}"
         warn(f"the mean's error is {chosen.relative_error:.3g} of clip: `{asked}` shows what would be feasible")
     return chosen.mechanism
 
 
-def taken_by(name: str) -> "Mapping[str, Any]":
-    """The options of the mechanism with this name."""
-    import inspect
-
-    from sstq.mechanisms import mechanism_class
-
-    return inspect.signature(mechanism_class(name)).parameters
-
-
 def _named(name: str, clients: int | None, options: dict[str, Any]) -> "Mechanism":
-    """Return the mechanism with this name; print which frames are assumed if their number is not given."""
     from sstq.mechanisms import mechanism
 
-    if clients is not None and "clients" in taken_by(name):
-        options = {**options, "clients": clients}
-    elif name == "frameunit" and "frames" not in options:
-        note("no --clients: one frame is assumed; pass --clients N or --set frames=G for more")
+    if "clients" in taken_by(name):
+        options |= _given(clients=clients)
+    _check_complete(name, options)
     return mechanism(name, **options)
+
+
+def _check_complete(name: str, options: dict[str, Any]) -> None:
+    """Name the option of what is missing."""
+    for argument, parameter in taken_by(name).items():
+        if parameter.default is parameter.empty and argument not in options:
+            option = {"dim": "--dim", "epsilon": "--epsilon"}.get(argument, f"--set {argument}=VALUE")
+            raise WrongUsage(f"{name} needs {argument}: pass {option}")

@@ -1,28 +1,28 @@
 """`sstq study`: asks cohorts in turn, from the shell. The state of a study is one JSON file."""
 
-import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sstq.cli.common import (
     ForceOption,
+    PlotOption,
     WrongUsage,
     argument,
     check_output,
+    check_picture,
     check_usage,
     option,
     output_option,
     read_mechanism,
+    save_picture,
     split,
     write_text,
 )
-from sstq.cli.terminal import note, show_table
+from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table
 
 if TYPE_CHECKING:
-    from sstq.studies import Question, Study
-    from sstq.studies.results import WordsResult
+    from sstq.studies import Study
 
 HELP = """
 Ask cohorts in turn; everybody answers once, so the ε of a message is a person's total.
@@ -55,28 +55,32 @@ def new(
 
     Example: sstq study new year.json --kind panel --mechanism survey.json
     """
+    from sstq.checks import check_option
     from sstq.studies import Panel, Range, Words
+    from sstq.studies.columns import ColumnRange
 
     check_output(file, force, "FILE")
-    needed = {"words": epsilon, "range": dim and epsilon, "columns": columns and epsilon, "panel": mechanism}
-    if kind not in needed:
-        raise WrongUsage(f"--kind must be {_KINDS}, got {kind!r}")
-    if not needed[kind]:
-        wanted = {"range": "--dim and --epsilon", "columns": "--columns and --epsilon", "panel": "--mechanism"}
-        raise WrongUsage(f"--kind {kind} needs {wanted.get(kind, '--epsilon')}")
-    study: Study
+    # What is missing is refused by the study, in the name of the option.
+    spent: dict[str, Any] = {"epsilon": epsilon}
+    sized: dict[str, Any] = {"epsilon": epsilon, "dim": dim}
+    makers: dict[str, Callable[[], Study]] = {
+        "words": lambda: Words(**spent, longest=longest, **_words_options(candidates, shuffled)),
+        "range": lambda: Range(**sized),
+        "columns": lambda: ColumnRange(**spent, columns=split(columns) or []),
+        "panel": lambda: Panel(read_mechanism(mechanism or Path("--mechanism")), periods, period),
+    }
     with check_usage():
-        if kind == "words":
-            known = candidates.read_text(encoding="utf-8").splitlines() if candidates else []
-            trust: dict[str, Any] = {} if shuffled is None else {"trust": "shuffler", "delta": shuffled}
-            study = Words(epsilon or 0.0, longest, candidates=known, **trust)
-        elif kind == "range":
-            study = Range(dim or 0, epsilon or 0.0)
-        elif kind == "columns":
-            study = Range(columns=split(columns), epsilon=epsilon or 0.0)  # type: ignore[call-arg]
-        else:
-            study = Panel(read_mechanism(mechanism or Path()), periods, period)
+        study = makers[check_option("kind", kind, tuple(makers))]()
     write_text(file, study.to_json() + "\n")
+
+
+def _words_options(candidates: Path | None, delta: float | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if candidates is not None:
+        options["candidates"] = candidates.read_text(encoding="utf-8").splitlines()
+    if delta is not None:
+        options |= {"trust": "shuffler", "delta": delta}
+    return options
 
 
 def plan(file: FileArgument, people: PeopleOption) -> None:
@@ -84,12 +88,17 @@ def plan(file: FileArgument, people: PeopleOption) -> None:
 
     Example: sstq study plan words.json --people 100000
     """
-    planned = _read(file).plan(people)
+    study = _read(file)
+    planned = study.plan(people)
     rows = [(name, f"{count:,}") for name, count in planned.cohorts.items()]
-    show_table(f"{people:,} people", ("cohort", "people"), rows, caption="")
+    show_facts(f"{people:,} people", [*_total(study.options["epsilon"]), (planned.of, planned.error)])
+    show_table("", ("cohort", "people"), rows, caption="")
     if not planned.works:
         raise ValueError(f"the study cannot work: {planned.problem}")
-    note(f"{planned.of}: {planned.error:.3g}")
+
+
+def _total(epsilon: float) -> Facts:
+    return [("total epsilon per person", f"{epsilon:g}")]
 
 
 def question(
@@ -104,7 +113,7 @@ def question(
     """
     check_output(output, force, inputs=[file])
     study = _read(file)
-    cohort = study.cohorts_left[0] if study.cohorts_left else ""
+    cohort = "".join(study.cohorts_left[:1])
     document = study.question(people)
     _replace(file, study)
     write_text(output, document)
@@ -116,7 +125,7 @@ def answer(
     values: Annotated[Path, argument("What people hold, one row each: text, CSV, Parquet or .npy.", metavar="VALUES")],
     most_epsilon: Annotated[float, option("Refuse a question that asks for more ε per person.")],
     output: Annotated[Path, output_option("Write the messages to this file.")],
-    column: Annotated[str | None, option("For words: the column of the table.")] = None,
+    column: Annotated[str | None, option("Take this column of the table, such as that of words.")] = None,
     force: ForceOption = False,
 ) -> None:
     """Answer a question for some people: one private message each, whatever their values are.
@@ -131,7 +140,7 @@ def answer(
     asked = Question.from_json(document.read_text(encoding="utf-8"))
     if price(asked.mechanism) > most_epsilon:
         raise WrongUsage(f"the study asks for epsilon = {price(asked.mechanism):g}, more than --most-epsilon")
-    messages = asked.encode(read_values(values, asked, column))
+    messages = asked.encode_file(values, column)
     write_messages(output, messages)
     note(f"wrote {len(messages):,} messages to {output}; nobody may answer another question of this study")
 
@@ -151,46 +160,40 @@ def learn(
     study.learn(aggregator)
     _replace(file, study)
     left = len(study.cohorts_left)
-    note(f"learned from {aggregator.count:,} people; cohorts left: {left}" if left else "the result is there")
+    note(f"learned from {aggregator.count:,} people; cohorts left: {left}")
+    if not left:
+        note(f"the result is there: sstq study result {file}")
 
 
 def result(
     file: FileArgument,
     output: Annotated[Path | None, output_option("Write the result to this CSV file.")] = None,
-    plot: Annotated[Path | None, option("Draw it to this picture, such as result.png.")] = None,
-    question: Annotated[str, option("For a panel of a survey: draw this question.")] = "",
+    plot: PlotOption = None,
+    question: Annotated[str | None, option("For a panel of a survey: draw this question.")] = None,
     force: ForceOption = False,
 ) -> None:
     """Show the result, and write or draw it.
 
     Example: sstq study result words.json --output words.csv --plot words.png
     """
-    from sstq.plots.canvas import save
-    from sstq.studies.panel_results import PanelResult
-    from sstq.studies.results import WordsResult
+    from sstq.files.atomic import write_csv
 
-    for path in (output, plot):
-        check_output(path, force, inputs=[file])
+    check_output(output, force, inputs=[file])
+    check_picture(plot, force)
     found = _read(file).result
     columns = found.columns()
-    rows = list(zip(*columns.values(), strict=True))
-    shown = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-    show_table(repr(found), list(columns), shown, caption="")
-    if isinstance(found, WordsResult):
-        note_others(found)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    show_facts(repr(found), _total(found.epsilon))
+    show_rows("", list(columns), rows, "write them with --output")
+    if found.note:
+        note(found.note)
     if output is not None:
-        with io.StringIO() as text:
-            csv.writer(text, lineterminator="\n").writerows([list(columns), *rows])
-            write_text(output, text.getvalue())
+        write_csv(output, list(columns), rows)
+        note(f"wrote {output}")
     if plot is not None:
-        chosen = {"question": question} if isinstance(found, PanelResult) else {}
-        save(found.plot(**chosen), plot)
-        note(f"wrote {plot}")
-
-
-def note_others(found: "WordsResult") -> None:
-    """Say how many people hold strings that are not listed."""
-    note(f"{max(0.0, found.others[0]):.0%} of the people hold others: rare strings, or longer than the study asks for")
+        chosen = {} if question is None else {"question": question}
+        with check_usage():
+            save_picture(found.plot(**chosen), plot)
 
 
 def _read(file: Path) -> "Study":
@@ -208,68 +211,6 @@ def _replace(file: Path, study: "Study") -> None:
 
     with atomic_file(file) as opened:
         opened.write((study.to_json() + "\n").encode())
-
-
-def read_values(path: Path, question: "Question", column: str | None) -> Sequence[Any]:
-    """Read what people hold, as a question of its kind takes it."""
-    import numpy as np
-
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
-        return list(np.load(path, allow_pickle=False))
-    if suffix == ".txt":
-        return path.read_text(encoding="utf-8").splitlines()
-    records = _parquet_records(path) if suffix == ".parquet" else _csv_records(path)
-    names = list(records[0]) if records else []
-    if question.kind == "words":
-        return read_texts(path, column)
-    if question.kind in ("norm", "vector") or question.mechanism.name == "frameunit":
-        return [[record.get(name) for name in names] for record in records]
-    return records if question.mechanism.name == "survey" else [_whole(record.get(names[0])) for record in records]
-
-
-def _whole(value: Any) -> Any:
-    """A number as an integer, if it is one."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def read_texts(path: Path, column: str | None) -> list[str | None]:
-    """Read a column of texts."""
-    if path.suffix.lower() == ".parquet":
-        import pyarrow.parquet
-
-        table = pyarrow.parquet.read_table(path)
-        names = table.column_names
-        found = table[column].to_pylist() if column in names else []
-        cells = [None if cell is None else str(cell) for cell in found]
-    else:
-        from sstq.inputs.csv_files import csv_rows
-
-        names, *rows = csv_rows(str(path), answering=True)
-        place = names.index(column) if column in names else 0
-        cells = [row[place] if place < len(row) else None for row in rows]
-    if column not in names:
-        given = "none: pass --column" if column is None else column
-        raise WrongUsage(f"the column must be one of {', '.join(names)}, got {given}")
-    return cells
-
-
-def _csv_records(path: Path) -> list[dict[str, Any]]:
-    from sstq.inputs.csv_files import csv_rows, number_in
-
-    header, *rows = csv_rows(str(path), answering=True)
-    numbers = [{name: number_in(cell) for name, cell in zip(header, row, strict=False)} for row in rows]
-    return [
-        {name: (cell or None) if known[name] is None else known[name] for name, cell in zip(header, row, strict=False)}
-        for row, known in zip(rows, numbers, strict=True)
-    ]
-
-
-def _parquet_records(path: Path) -> list[dict[str, Any]]:
-    import pyarrow.parquet
-
-    records: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
-    return records
 
 
 COMMANDS = (new, plan, question, answer, learn, result)

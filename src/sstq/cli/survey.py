@@ -6,12 +6,11 @@ from typing import Annotated
 
 from sstq.cli.common import (
     ForceOption,
-    WrongUsage,
     argument,
     check_output,
+    check_usage,
     option,
     output_option,
-    read_mechanism,
     write_text,
 )
 from sstq.cli.terminal import note, show_table
@@ -54,7 +53,7 @@ def init(
 
 
 def plan(
-    schema: Annotated[Path, argument("Plan this schema or mechanism.", metavar="SURVEY")],
+    schema: Annotated[Path, argument("Plan the survey of this schema.", metavar="SURVEY")],
     clients: Annotated[int, option("Plan for this many people.")],
 ) -> None:
     """Show the expected error of every question, and which cannot work with so many people.
@@ -67,10 +66,8 @@ def plan(
     from sstq import Survey
     from sstq.mechanisms.survey.planning import PLAN_HEADER
 
-    asked = read_mechanism(schema)
-    if not isinstance(asked, Survey):
-        raise WrongUsage(f"{schema} must be a survey, got {asked.name}; use sstq plan")
-    plans = asked.plan(clients)
+    with check_usage():
+        plans = Survey.from_schema(schema).plan(clients)
     show_table(f"{clients:,} people", PLAN_HEADER, plans.rows(), caption="The whole survey needs so many people.")
     if hopeless := [name for name, one in plans.items() if not one.works]:
         raise ValueError(f"these questions need more people or a larger epsilon: {', '.join(hopeless)}")

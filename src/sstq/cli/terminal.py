@@ -59,7 +59,9 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     _show(title, columns, [[_in_words(cell) for cell in row] for row in rows], caption)
 
 
-def show_rows(title: str, rows: Sequence[Mapping[str, Any]], where: str, caption: str = "") -> None:
+def show_rows(
+    title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], where: str, caption: str = ""
+) -> None:
     """Print the first rows, or those of each question, without empty columns; a note says where all of them are."""
     parts: dict[object, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -67,8 +69,8 @@ def show_rows(title: str, rows: Sequence[Mapping[str, Any]], where: str, caption
     shown = []
     for part in parts.values():
         shown += part[: _STATISTICS if part[0].get("item") == "mean" else _ROWS]
-    columns = [name for name in rows[0] if any(row[name] not in ("", None) for row in shown)]
-    show_table(title, columns, [[row[name] for name in columns] for row in shown], caption)
+    told = [name for name in columns if any(row[name] not in ("", None) for row in shown)]
+    show_table(title, told, [[row[name] for name in told] for row in shown], caption)
     if len(shown) < len(rows):
         note(f"{len(rows) - len(shown):,} more rows: {where}")
 

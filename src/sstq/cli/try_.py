@@ -33,7 +33,10 @@ def try_(
     clip: Annotated[float | None, option("Scale longer vectors down to this norm.")] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
-    words: Annotated[str | None, option("Find the frequent strings of this column instead.", metavar="COLUMN")] = None,
+    column: Annotated[
+        str | None, option("Find the frequent strings of this column instead.", "--words", metavar="COLUMN")
+    ] = None,
+    longest: Annotated[int, option("Of words: the most letters.")] = 16,
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
@@ -49,14 +52,14 @@ def try_(
     Example: sstq try people.csv --mechanism survey.json
     """
     if spec is not None:
-        for flag, value in {"--epsilon": epsilon, "--clip": clip, "--bounds": bounds, "--words": words}.items():
+        for flag, value in {"--epsilon": epsilon, "--clip": clip, "--bounds": bounds, "--words": column}.items():
             if value is not None:
                 raise WrongUsage(f"{flag} must be left out: {spec} has it")
         _show(_with_mechanism(read_mechanism(spec), vectors, columns, groups))
     elif epsilon is None:
         raise WrongUsage("pass --epsilon, or --mechanism FILE")
-    elif words is not None:
-        _try_words(vectors, epsilon, words)
+    elif column is not None:
+        _try_words(vectors, epsilon, column, longest)
     else:
         _show(_with_name(mechanism, vectors, epsilon, clip, bounds, columns))
 
@@ -92,25 +95,26 @@ def _with_name(
 def _show(trial: "Simulation") -> None:
     tried = trial.mechanism
     rows = trial.rows()
-    title = f"{tried.name}, ε = {tried.epsilon:g}: {round(trial.estimate.people):,} people, {trial.bits} bits each"
+    title = f"{round(trial.estimate.people):,} people, {trial.bits} bits each"
     table = [(label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}") for label, value, stderr, true in rows]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")
     # On stderr, so that it is there if the table is piped.
     found = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
-    note(f"{tried.name}, {trial.bits} bits per person: {found}")
+    total = f"total ε = {tried.messages * tried.epsilon:g}, {tried.messages * trial.bits} bits per person"
+    note(f"{tried.name}, {total}: {found}")
     if trial.estimate.note:
         note(trial.estimate.note)
 
 
-def _try_words(table: Path, epsilon: float, column: str) -> None:
+def _try_words(table: Path, epsilon: float, column: str, longest: int) -> None:
     """Find the strings that many people hold, and compare their shares with the true ones."""
     from collections import Counter
 
-    from sstq.cli.study import note_others, read_texts
     from sstq.studies import Words
+    from sstq.studies.files import read_texts
 
     texts = read_texts(table, column)
-    study = Words(epsilon)
+    study = Words(epsilon, longest)
     plan = study.plan(len(texts))
     if not plan.works:
         raise ValueError(f"the study cannot work: {plan.problem}")
@@ -118,6 +122,6 @@ def _try_words(table: Path, epsilon: float, column: str) -> None:
     held = Counter(map(study.spelling.normalised, texts))
     cells = zip(found.words, found.shares, found.stderr, strict=True)
     rows = [(word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}") for word, share, error in cells]
-    show_table(f"words, ε = {epsilon:g}: {len(texts):,} people", ("string", "share", "±", "true"), rows, caption="")
-    note(f"{plan.of}: {plan.error:.2%}")
-    note_others(found)
+    show_table(f"words of {len(texts):,} people", ("string", "share", "±", "true"), rows, caption="")
+    note(f"total ε = {epsilon:g} per person; {plan.of}: {plan.error:.2%}")
+    note(found.note)

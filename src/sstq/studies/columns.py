@@ -6,15 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument
+from sstq.inputs.csv_files import number_in
 from sstq.mechanisms.survey import Number, Survey
+from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.bins import Floats
+from sstq.studies.files import read_cells
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.range import Range
 from sstq.studies.results import BoundsResult
@@ -77,6 +81,11 @@ class ColumnsQuestion(Question):
     def held(self, values: Sequence[Any]) -> dict[str, list[float | None]]:
         """The middle of each value's bin, by column; None for what is no finite number."""
         return {name: [self._place(value, name, edges) for value in values] for name, edges in self.edges.items()}
+
+    def encode_file(self, path: Path, column: str | None = None) -> Messages:  # noqa: ARG002
+        """Return one private message per row of a CSV or Parquet file with these columns."""
+        numbers = [[number_in(cell or "") for cell in row] for row in read_cells(path, self.columns)]
+        return self.encode([dict(zip(self.columns, row, strict=True)) for row in numbers])
 
     @staticmethod
     def _place(record: Any, name: str, edges: Floats) -> float | None:

@@ -156,12 +156,13 @@ class PanelResult(Tabular):
         """Draw curves of a question, raw and smoothed, with their bands; returns the Matplotlib figure.
 
         Args:
-            question: its name; empty for mechanisms that are not surveys.
+            question: its name; by default the first one.
             items: those to draw; by default all, at most 8.
             level: the probability of the bands.
             truth: the true curve of each item, to draw beside them, in simulations.
         """
         from sstq.plots.studies import draw_curves
 
+        question = question or next(iter(self.curves))[0]
         chosen = items or [item for name, item in self.curves if name == question][:8]
         return draw_curves([self.curve(question, item) for item in chosen], self, level, truth)

@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from sstq.accounting import Ledger
@@ -20,6 +21,7 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms import from_json as mechanism_from_json
 from sstq.mechanisms.answers import answer as encode_or_substitute
+from sstq.mechanisms.answers import encode_files
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 
@@ -62,6 +64,12 @@ class Question(ABC):
     def encode(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value; the number of random words does not depend on the values."""
         return encode_or_substitute(self.mechanism, self.held(values), rng=rng)
+
+    def encode_file(self, path: Path, column: str | None = None) -> Messages:
+        """Return one private message per person in a file; `column` says where the values are, if that is not clear."""
+        columns = None if column is None else [column]
+        people = self.mechanism.input.open(path, columns=columns, answering=True)
+        return Messages.concatenate(list(encode_files(self.mechanism, people, answering=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument
+from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.mechanisms import FrameUnit, Frequencies
+from sstq.messages.batch import Messages
 from sstq.randomness.streams import mix_seed
 from sstq.studies import bins
 from sstq.studies.base import Study, StudyPlan, register_study
@@ -51,6 +54,12 @@ class _Around(Question):
         """The vectors minus the centre; whatever is none counts as zero before the centre is subtracted."""
         rows = read_vectors(values, self.dim)
         return rows - np.array(self.centre, dtype=np.float64) if self.centre else rows
+
+    def encode_file(self, path: Path, column: str | None = None) -> Messages:
+        """Return one private message per vector of a .npy, Parquet or CSV file."""
+        columns = None if column is None else [column]
+        file = open_vectors(path, VectorColumns(self.dim, columns, answering=True))
+        return Messages.concatenate([self.encode(piece.X) for piece in file.pieces()])
 
 
 @register_question

@@ -24,6 +24,11 @@ class Tabular(ABC):
     def columns(self, level: float = 0.95) -> dict[str, Any]:
         """Return the columns of the table by name, with intervals of this level."""
 
+    @property
+    def note(self) -> str:
+        """What the table does not show, as one sentence; may be empty."""
+        return ""
+
     def to_frame(self, level: float = 0.95) -> Any:
         """Return the table as a pandas DataFrame. Needs ``pip install pandas``."""
         try:
@@ -94,6 +99,12 @@ class WordsResult(Tabular):
         """The strings with their shares, errors and intervals."""
         low, high = self.interval(level)
         return {"word": self.words, "share": self.shares, "stderr": self.stderr, "low": low, "high": high}
+
+    @property
+    def note(self) -> str:
+        """How many people hold strings that are not listed."""
+        others = f"{max(0.0, self.others[0]):.0%}"
+        return f"{others} of the people hold others: rare strings, or longer than the study asks for"
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of intervals that contain the shares of all strings listed at once (Šidák)."""

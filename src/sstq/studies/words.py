@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from sstq.accounting.bounds import check_delta, furthest
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Frequencies
+from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
+from sstq.studies.files import read_texts
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import WordsResult
 from sstq.studies.spelling import END, LETTERS, Spelling
@@ -109,6 +112,10 @@ class WordsQuestion(Question):
                     known[text] = self._category(text)
                 categories[row] = known[text]
         return categories
+
+    def encode_file(self, path: Path, column: str | None = None) -> Messages:
+        """Return one private message per person: a column of a table, or the lines of a .txt file."""
+        return self.encode(read_texts(path, column))
 
     def _category(self, value: str) -> int:
         words, prefixes, length = self._places
