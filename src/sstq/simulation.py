@@ -1,6 +1,5 @@
 """One call to try a mechanism: encode public or invented vectors, and compare the estimated mean with the truth."""
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,10 @@ from sstq.inputs import People
 from sstq.inputs.arrays import as_vectors
 from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds
-from sstq.mechanisms import Mechanism, mechanism_class
+from sstq.mechanisms import Mechanism
 from sstq.mechanisms import mechanism as make_mechanism
 from sstq.mechanisms.answers import encode_files
+from sstq.mechanisms.registry import options_of
 from sstq.randomness.secret import RngLike
 
 # The error is predicted from this many of the vectors.
@@ -96,8 +96,7 @@ def simulate(
         >>> trial.bits, trial.error < 5 * trial.predicted_error, trial.estimate.names
         (19, True, ('age', 'bmi'))
     """
-    chosen = mechanism_class(mechanism)
-    known = inspect.signature(chosen).parameters
+    known = options_of(mechanism)
     given = {"bounds": bounds, "clip": clip}
     options |= {name: value for name, value in given.items() if value is not None}
     table: Any = X

@@ -89,15 +89,6 @@ def _raises(kind: type[Exception], call: Callable[..., Any], *given: Any, **opti
     raise AssertionError(f"no {kind.__name__} for {f'{given} {options}'[:200]}")
 
 
-def _groups(mechanism: Mechanism, count: int) -> Any:
-    return None if mechanism.groups is None else np.ones(count, dtype=np.int64)
-
-
-def encode(mechanism: Mechanism, x: Any, rng: Any = None) -> Messages:
-    """Messages of the rows, in one group if there are groups."""
-    return mechanism.encode(x, rng=rng, groups=_groups(mechanism, len(x)))
-
-
 def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages:
     """Messages of so many people, who hold the same whatever the seed."""
     held = mechanism.input.trial(np.random.default_rng(count), count)

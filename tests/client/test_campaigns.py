@@ -48,11 +48,11 @@ def framed(dim, frames=1):
         ({"mechanism": "frameunit"}, "mechanism must be a mechanism, got 'frameunit'"),
         ({"mechanism": Clean(6)}, "must be locally private, got clean"),
         ({"mechanism": CSGM(6, 2.0, clients=100)}, "must be locally private, got csgm"),
-        ({"mechanism": framed(10_000, 1 << 17)}, "131072 frames × 16384 rows × 1 blocks: the collector takes 24 bytes"),
+        ({"mechanism": framed(10_000, 1 << 17)}, "rows of all frames, got 2147483648: the collector takes 24 bytes"),
         ({"mechanism": framed(MOST_DENSE_ROWS + 1)}, "takes 32 bytes per row, here 134 MB; choose fewer"),
         (
             {"mechanism": sstq.GroupUnit(dim=1000, epsilon=6.0, groups=1000, blocks=1000, frames=1 << 11)},
-            "2048 frames × 1024 rows × 1000 blocks",
+            "got 2097152000: the collector takes 24 bytes per row, here 50,332 MB; choose fewer frames or dimensions",
         ),
         ({"mechanism": MECHANISM.replace(messages=2), "senders": "single-use"}, "must send one message per person"),
         ({"labels": ("a", "b")}, "labels must be 6 names, got 2"),

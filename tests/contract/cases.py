@@ -13,7 +13,6 @@ import pytest
 import paper.baselines  # noqa: F401 (registers those that are not locally private)
 import sstq
 from sstq.mechanisms import mechanism_class
-from sstq.testing import encode  # noqa: F401 (for other tests)
 
 # A third party's, as if the package were installed.
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "own-mechanism" / "src"))
@@ -22,6 +21,12 @@ for _own in (import_module("own_mechanisms").CoordinateSign, import_module("own_
         sstq.register(_own)
 
 EPSILON = 2.0
+
+
+def encode(mechanism, x, rng=None):
+    """Messages of the rows, in one group if there are groups."""
+    groups = None if mechanism.groups is None else np.ones(len(x), dtype=np.int64)
+    return mechanism.encode(x, rng=rng, groups=groups)
 
 
 def read_in_turn(mechanism, x):

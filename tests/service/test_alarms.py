@@ -199,3 +199,10 @@ def test_too_few_messages_are_not_tested(seed):
     private = sstq.PrivUnit(dim=4, epsilon=3.0)
     aggregator = sums(private, np.zeros((200, 4)), seed)
     assert look(private, aggregator, aggregator.mean())["counts"].startswith("not tested")
+
+
+def test_a_coordinate_that_the_data_choose_is_no_alarm():
+    """Messages of vqSGD are vertices near the vector: how often a coordinate occurs says nothing of attackers."""
+    mechanism = sstq.mechanism("vqsgd", dim=20, epsilon=4.0)
+    aggregator = sums(mechanism, same(mechanism, 20_000), 1)
+    assert not look(mechanism, aggregator, aggregator.mean())["counts"].startswith(ALARM)

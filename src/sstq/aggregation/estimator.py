@@ -59,11 +59,13 @@ class Estimator(ABC):
         source: the mechanism.
         averages: whether the estimate is the mean of the estimates of single messages.
         sparse: whether a state has rows only for the numbers that occur, which are its first column.
+        adds_vectors: whether messages are whole vectors, which are added up.
         aggregator_class: the class of its aggregators.
     """
 
     averages: ClassVar[bool] = True
     sparse: ClassVar[bool] = False
+    adds_vectors: ClassVar[bool] = False
     aggregator_class: ClassVar[type[Aggregator[Estimate]]] = Aggregator
 
     source: Source
@@ -88,6 +90,17 @@ class Estimator(ABC):
     @abstractmethod
     def estimate(self, sums: Sums) -> Estimate:
         """The estimate from the sums of at least one message, of vectors as they are encoded."""
+
+    def sent(self, sums: Sums) -> tuple[Ints, int] | None:  # noqa: ARG002 (a hook)
+        """How often each message occurred, and how many different ones there are; None if sums do not tell.
+
+        Messages that did not occur may be left out.
+        """
+        return None
+
+    def at_coordinates(self, sums: Sums) -> Ints | None:  # noqa: ARG002 (a hook)
+        """How many messages there are of each coordinate of the frame; None if sums do not tell."""
+        return None
 
     def directions(self, sums: Sums, value: Floats, stderr: Floats) -> float | None:  # noqa: ARG002 (a hook)
         """The effective number of directions of the noise; None for independent coordinates."""

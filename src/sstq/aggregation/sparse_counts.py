@@ -88,6 +88,10 @@ class SparseEstimator(Estimator):
         """The number of pairs of messages that there can be."""
         return -(-self.limit // 2)
 
+    def sent(self, sums: Sums) -> tuple[Ints, int]:
+        """How often each message that was sent occurred, and the number of messages that there can be."""
+        return sent_codes(sums)[1], self.limit
+
     def check(self, sums: Sums) -> None:
         """Raise ValueError for rows that cannot be the counts of so many messages."""
         state = sums.state

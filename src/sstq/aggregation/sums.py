@@ -92,6 +92,18 @@ class FrameEstimator(DenseEstimator):
         power *= (self.frame.dim * self.scale) ** 2 / sums.count
         return self.averaged(sums, value, power)
 
+    def sent(self, sums: Sums) -> tuple[Ints, int] | None:
+        """How often each sign of each coordinate occurred, if the values are the signs."""
+        if self.values.tolist() != [1.0, -1.0]:
+            return None
+        net = np.rint(self.totals(sums)).astype(np.int64)
+        count = sums.state[:, 0]
+        return np.concatenate([count + net, count - net]) // 2, 2 * len(count)
+
+    def at_coordinates(self, sums: Sums) -> Ints:
+        """How many messages there are of each coordinate."""
+        return sums.state[:, 0]
+
     def totals(self, sums: Sums) -> Floats:
         """The sum of the values of every coordinate, in units of the scale."""
         _, exponent = self._fixed_point

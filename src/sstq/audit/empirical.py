@@ -81,11 +81,7 @@ def worst_pairs(mechanism: Mechanism, rng: np.random.Generator) -> dict[str, Pai
         >>> list(worst_pairs(sstq.FrameUnit(dim=3, epsilon=1.0), np.random.default_rng(0)))[:2]
         ['a Gaussian vector and its opposite', 'a spike and its opposite']
     """
-    frame = getattr(mechanism, "frame", None)
-    directions = np.empty((0, mechanism.dim))
-    if frame is not None and 1 < mechanism.dim == frame.dim:
-        directions = frame.rows(np.array([0, frame.size - 1]))
-    return mechanism.input.pairs(rng, directions)
+    return mechanism.input.pairs(rng, mechanism.worst_directions)
 
 
 def empirical_audit(

@@ -118,16 +118,14 @@ def read_mechanism(path: Path) -> "Mechanism":
 
 def taken_by(name: str) -> "Mapping[str, Parameter]":
     """The arguments of the mechanism with this name."""
-    import inspect
+    from sstq.mechanisms.registry import options_of
 
-    from sstq.mechanisms import mechanism_class
-
-    return inspect.signature(mechanism_class(name)).parameters
+    return options_of(name)
 
 
 def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
-    allowed = getattr(mechanism, "clients_allowed", None)
+    allowed = mechanism.clients_allowed
     return [
         ("mechanism", mechanism.name),
         ("epsilon", f"{mechanism.epsilon!r}"),

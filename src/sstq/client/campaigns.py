@@ -126,7 +126,7 @@ class Campaign:
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(mechanism)
-        _check_labels("labels", self.labels, getattr(mechanism, "categories", mechanism.dim))
+        _check_labels("labels", self.labels, mechanism.coordinates)
         _check_labels("group_labels", self.group_labels, mechanism.groups or 0)
         _check_shape(self.image_shape, mechanism.dim)
         _check_times(self.opens, self.closes)
@@ -297,11 +297,7 @@ def _require(allowed: object, name: str, problem: str) -> None:
 def _check_mechanism(mechanism: Any) -> None:
     _require(isinstance(mechanism, Mechanism), "mechanism", f"must be a mechanism, got {mechanism!r:.100}")
     check_local(mechanism)
-    frame = getattr(mechanism, "frame", None)
-    frames = int(getattr(mechanism, "frames", 1))
-    blocks = int(getattr(mechanism, "blocks", 1))
-    size = mechanism.dim if frame is None else int(frame.size)
-    rows = frames * size * blocks
+    rows = mechanism.estimator.numbers
     if mechanism.estimator.sparse:
         most = MOST_ROWS
         row_bytes = 24
@@ -311,8 +307,8 @@ def _check_mechanism(mechanism: Any) -> None:
     _require(
         rows <= most,
         "mechanism",
-        f"must have at most {most} rows, got {frames} frames × {size} rows × {blocks} blocks: the collector takes "
-        f"{row_bytes} bytes per row, here {row_bytes * rows / 1e6:,.0f} MB; choose fewer frames or dimensions",
+        f"must have at most {most} rows of all frames, got {rows}: the collector takes {row_bytes} bytes per row, here "
+        f"{row_bytes * rows / 1e6:,.0f} MB; choose fewer frames or dimensions",
     )
 
 

@@ -75,6 +75,10 @@ class Frame(ABC):
         spikes[np.arange(len(indices)), indices] = self.redundancy
         return np.asarray(self.synthesize(spikes), dtype=np.float64)
 
+    def ends(self) -> NDArray[np.float64]:
+        """The first and the last frame vector, (2, d)."""
+        return self.rows(np.array([0, self.size - 1]))
+
     def squared_row_norms(self) -> NDArray[np.float64]:
         """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
         return np.ones(self.size)

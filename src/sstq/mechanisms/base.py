@@ -105,6 +105,11 @@ class Mechanism(Encoder):
         return self.dim * (self.groups or 1)
 
     @property
+    def coordinates(self) -> int:
+        """The numbers of a mean, or of the mean of one group."""
+        return self.estimate_dim // (self.groups or 1)
+
+    @property
     def message_bits(self) -> int:
         """The size of one message in bits."""
         return self.layout.message_bits
@@ -146,6 +151,16 @@ class Mechanism(Encoder):
     def bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
         """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
         return 0.0, 1, ""
+
+    @property
+    def clients_allowed(self) -> int | None:
+        """The most clients per round for which a bias is small beside the error; None if there is no such bias."""
+        return None
+
+    @property
+    def worst_directions(self) -> Rows:
+        """Two vectors of which messages may tell more than of others, such as rows of a frame; may be none."""
+        return np.empty((0, self.dim))
 
     def decode(self, messages: Messages) -> Floats:
         """Return the estimate of each single message, (n, d), for diagnosis; use `aggregator` for a mean.

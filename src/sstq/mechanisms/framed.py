@@ -11,7 +11,7 @@ import numpy as np
 from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certified, make_kashin, represent
 from sstq.frames.tight import FRAMES, Frame, default_frame_size
-from sstq.mechanisms.base import Batch, Floats32, Ints, Mechanism, Unbiased
+from sstq.mechanisms.base import Batch, Floats32, Ints, Mechanism, Rows, Unbiased
 from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]
@@ -77,6 +77,11 @@ class KashinMechanism(Mechanism):
         """Always if the decoder is unbiased and the representation is certified, else never."""
         always = self.decoder == "unbiased" and certified(self.frame, self.kashin)
         return Unbiased.ALWAYS if always else Unbiased.NEVER
+
+    @property
+    def worst_directions(self) -> Rows:
+        """The first and the last row of the frame."""
+        return self.frame.ends()
 
     def _coefficients(self, batch: Batch, picks: Ints | None = None) -> Floats32:
         """The coefficients of the clipped rows in units of B, (n, N), or those at the picks, (n, k)."""

@@ -1,6 +1,7 @@
 """The registry of mechanisms by name, and reading one from its JSON form."""
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -86,8 +87,7 @@ def mechanism(name: str, **options: Any) -> Mechanism:
         >>> mechanism("sstq", dim=100, epsilon=1.0, bits=4).message_bits
         12
     """
-    chosen = mechanism_class(name)
-    known = inspect.signature(chosen).parameters
+    known = options_of(name)
     for option in options:
         if option not in known:
             close = did_you_mean(option, known)
@@ -95,7 +95,7 @@ def mechanism(name: str, **options: Any) -> Mechanism:
     for option, parameter in known.items():
         if parameter.default is parameter.empty and option not in options:
             raise TypeError(f"{name} needs the option {option!r}: pass {option}=VALUE")
-    return chosen(**options)
+    return mechanism_class(name)(**options)
 
 
 def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
@@ -138,6 +138,11 @@ def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_ste
         if size > most:
             raise ValueError(f"{name} must be at most {most}, got {size!r}; pass max_{name}= to allow more")
     return chosen.from_solved(solved)
+
+
+def options_of(name: str) -> Mapping[str, inspect.Parameter]:
+    """Return the options that the mechanism with this name takes."""
+    return inspect.signature(mechanism_class(name)).parameters
 
 
 def mechanism_class(name: Any) -> type[Mechanism]:

@@ -7,7 +7,6 @@ no better; PrivUnit is private only up to floating point.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +16,7 @@ from sstq.baselines import VqSGD
 from sstq.mechanisms import SSTQ, FrameUnit, Mechanism, mechanism, mechanism_class
 from sstq.mechanisms.errors import ExpectedError
 from sstq.mechanisms.frameunit.alignment import RowDraw
-from sstq.mechanisms.registry import installed_mechanisms
+from sstq.mechanisms.registry import installed_mechanisms, options_of
 
 # Beyond it what cannot win is not computed, which takes seconds.
 _COMPARED_DIM_MAX = 2**16
@@ -107,9 +106,8 @@ def _of_packages(dim: int, epsilon: float, clients: int, bits: int | None) -> li
 @lru_cache(maxsize=1024)
 def _of_package(name: str, dim: int, epsilon: float) -> tuple[int, ExpectedError] | None:
     """The bits of a mechanism and the error of one message; None if it is not for such vectors."""
-    chosen = mechanism_class(name)
-    needed = {option for option, taken in inspect.signature(chosen).parameters.items() if taken.default is taken.empty}
-    if needed != {"dim", "epsilon"} or not chosen.exact:
+    needed = {option for option, taken in options_of(name).items() if taken.default is taken.empty}
+    if needed != {"dim", "epsilon"} or not mechanism_class(name).exact:
         return None
     try:
         built = mechanism(name, dim=dim, epsilon=epsilon)

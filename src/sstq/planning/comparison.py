@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sstq.mechanisms import Unbiased, list_mechanisms, mechanism, mechanism_class
+from sstq.mechanisms.registry import options_of
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
         >>> row.bits, bool(row.unbiased)
         (10, True)
     """
-    known = inspect.signature(mechanism_class(variant.name)).parameters
+    known = options_of(variant.name)
     # With groups, `dim` is the total of all groups.
     common = {"dim": dim // variant.options.get("groups", 1), "epsilon": epsilon, "clients": clients}
     built = mechanism(variant.name, **{k: v for k, v in common.items() if k in known} | dict(variant.options))

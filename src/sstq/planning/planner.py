@@ -248,7 +248,7 @@ def _explanation(request: Request, best: Candidate, solved_for: str, allowed: fl
     what = "the shortest message with the target error" if solved_for == "bits" else "the least predicted error"
     within = "" if request.bits is None else f" within {request.bits} bits"
     chosen = f"{best.label} has {what}{within}: {math.sqrt(best.mse):.3g} of clip."
-    if best.name != "frameunit":
+    if not best.error.bias2:
         return f"{chosen} It is unbiased for every vector."
     bias = f"{math.sqrt(best.error.bias2):.3g} of clip"
     spent = best.options["epsilon"]

@@ -153,9 +153,9 @@ class Plan:
         """For a plan with a shuffler: the error without any trust, at a local ε equal to the total."""
         options: dict[str, Any] = {"clients": self.clients, "clip": self.request.clip}
         kind: type[FrameUnit | GroupUnit] = FrameUnit
-        if self.mechanism.groups is not None:
+        if self.request.classes is not None:
             kind = GroupUnit
-            options["groups"] = self.mechanism.groups
+            options["groups"] = self.request.classes
         alone = kind(self.mechanism.dim, self.total_epsilon, **options)
         return math.sqrt(alone.typical_error(self.clients).total)
 
@@ -218,7 +218,7 @@ class Plan:
         """
         ratio = self.signal_to_noise
         request = self.request
-        what = "mean" if self.mechanism.groups is None else "class mean"
+        what = "mean" if request.classes is None else "class mean"
         reached = "" if request.target_error is None else "the target error is reached; "
         assumed = f"if the {what} is as long as clip, {ratio / 3:.3g} if a third of that"
         if request.mean_norm is not None:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.aggregation import Aggregator, FrameEstimator, SparseEstimator
+from sstq.aggregation import Aggregator
 from sstq.aggregation.estimates import Estimate
 from sstq.exactness import TOTAL
-from sstq.mechanisms import FrameUnit, Mechanism
+from sstq.mechanisms import Mechanism
 from sstq.scalar.laws import Law
 
 ALPHA = 1e-3
@@ -65,9 +65,7 @@ def threshold(count: int) -> float:
 
 
 def _norm(mechanism: Mechanism, estimate: Estimate, level: float) -> str:
-    clip = getattr(mechanism, "clip", None)
-    if clip is None:
-        return "not tested: the mechanism has no clip"
+    clip = mechanism.clip
     norm = float(np.linalg.norm(estimate.value))
     radius = estimate.region(1 - level).radius
     if not np.isfinite(norm + radius):
@@ -121,20 +119,18 @@ def noticed_share(cells: Cells, count: int) -> float:
 
 def cells_of(mechanism: Mechanism, aggregator: Aggregator[Estimate]) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
-    sums = aggregator.sums()
+    sums = aggregator.counted()
     estimator = aggregator.estimator
     law = mechanism.law() if mechanism.exact else None
-    if isinstance(law, Law) and law.kind == "two-level":
+    sent = estimator.sent(sums)
+    if sent is not None and isinstance(law, Law) and law.kind == "two-level":
+        counts, size = sent
         lower = float(law.least())
         upper = min(1.0, float(law.ratio() * law.least()) + 1 / TOTAL)
-        if isinstance(estimator, SparseEstimator):
-            counts = sums[:, 1:].reshape(-1)
-            frames = estimator.limit // law.size
-            return Cells(counts[counts > 0], estimator.limit, lower / frames, upper / frames, frames)
-        if isinstance(estimator, FrameEstimator) and isinstance(mechanism, FrameUnit):
-            net = np.rint(estimator.totals(aggregator.counted())).astype(np.int64)
-            return Cells(np.concatenate([sums[:, 0] + net, sums[:, 0] - net]) // 2, 2 * len(sums), lower, upper)
-    if isinstance(estimator, FrameEstimator):
-        # The coordinate is drawn without looking at the data.
-        return Cells(sums[:, 0], len(sums), 1 / len(sums), 1 / len(sums), what="coordinate")
+        frames = size // law.size
+        return Cells(counts, size, lower / frames, upper / frames, frames)
+    coordinates = estimator.at_coordinates(sums)
+    if coordinates is not None and mechanism.uniform_index:
+        size = len(coordinates)
+        return Cells(coordinates, size, 1 / size, 1 / size, what="coordinate")
     return None

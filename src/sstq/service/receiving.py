@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from sstq.aggregation import VectorEstimator
 from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
 
@@ -87,7 +86,7 @@ def checked(mechanism: Mechanism, packed: Sequence[Packed]) -> Checked:
 
 @lru_cache(maxsize=256)
 def _adds_vectors(mechanism: Mechanism) -> bool:
-    return isinstance(mechanism.estimator, VectorEstimator)
+    return mechanism.estimator.adds_vectors
 
 
 def _alike(packed: Sequence[Packed]) -> Iterator[list[int]]:

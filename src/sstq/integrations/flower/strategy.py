@@ -27,6 +27,7 @@ from sstq.integrations.flower.turns import CohortGrid, ServerState, Turns
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
 from sstq.integrations.flower.wire import RECORD, MessageRequest, SortedReplies, check_usable, sort_replies
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
+from sstq.mechanisms.registry import options_of
 from sstq.messages.batch import Messages
 from sstq.randomness.streams import mix_seed
 
@@ -239,7 +240,7 @@ class SstqStrategy(Strategy):
 
     def _mechanism_of_round(self, dim: int, nodes: int) -> Mechanism:
         arguments = dict(self._arguments)
-        if self._name == "frameunit" and not {"clients", "frames"} & set(arguments):
+        if "clients" in options_of(self._name) and not {"clients", "frames"} & set(arguments):
             # As many frames as keep their bias below the noise of one round.
             arguments["clients"] = max(nodes, 1)
         used = check_usable(mechanism(self._name, dim=dim, **arguments))

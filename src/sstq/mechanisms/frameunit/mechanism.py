@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
+
 from sstq.aggregation import Estimator, FrameEstimator
 from sstq.inputs.bounds import read_ranges
-from sstq.mechanisms.base import SIGNS
+from sstq.mechanisms.base import SIGNS, Ints, Rows
 from sstq.mechanisms.frameunit.estimator import RowEstimator
 from sstq.mechanisms.frameunit.rows import RowMechanism, RowSolved, check_frame_size, solve_rows, usual_size
 from sstq.mechanisms.solved import Ranges
@@ -110,6 +112,9 @@ class FrameUnit(RowMechanism):
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         self._check_rows()
+
+    def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
+        return np.zeros(len(rows), dtype=np.int64), rows
 
     @property
     def _mixings(self) -> int:

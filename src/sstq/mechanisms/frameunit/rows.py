@@ -137,10 +137,6 @@ class RowMechanism(Mechanism):
         size = self.solved.frame_size
         return row_draw(self.choice, self.solved.block_dim, size, self.blocks, self.estimate_dim, self.share_people)
 
-    @property
-    def _groups_per_block(self) -> int:
-        return -(-(self.groups or 1) // self.blocks)
-
     def _check_rows(self) -> None:
         """Refuse a draw that is not ε-LDP, or that has another alignment."""
         check_frame_size(self.solved.frame_size, self.solved.block_dim, self.blocks)
@@ -182,12 +178,14 @@ class RowMechanism(Mechanism):
         """The factor of the estimate ±gain·u_j: clip/m over the share of people who send a row."""
         return self.clip / self.alignment * (self.frames / self.vector_frames)
 
+    @abstractmethod
     def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
-        """The block of each held row, and the vector at its group's place there, (n, s·dim)."""
-        if self.groups is None:
-            return np.zeros(len(rows), dtype=np.int64), rows
-        block, place = np.divmod(rows[:, 0].astype(np.int64), self.solved.groups_per_block)
-        return block, placed(rows[:, 1:], place, self.solved.groups_per_block)
+        """The block of each held row, and its vector there, (n, block_dim)."""
+
+    @property
+    def worst_directions(self) -> Rows:
+        """The first and the last row of the frame, if a vector fills it."""
+        return self.frame.ends() if self.frame.dim == self.dim else super().worst_directions
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""

@@ -13,7 +13,8 @@ import numpy as np
 from sstq.aggregation import Aggregator
 from sstq.checks import check_number
 from sstq.inputs import GroupedVectors, Input
-from sstq.mechanisms.base import Floats, Ints
+from sstq.inputs.vectors import placed
+from sstq.mechanisms.base import Floats, Ints, Rows
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     RowMechanism,
@@ -214,6 +215,11 @@ class GroupUnit(RowMechanism):
             return self.share_sets.rates, 1 - self.vector_frames / self.frames
         other = 2 * self.frame.size * self.choice.probabilities[1]
         return HitRates(1 - (self.blocks - 1) * other, other), 1.0
+
+    def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
+        """The block of each person's group, and the vector at the group's place there, (n, s·dim)."""
+        block, place = np.divmod(rows[:, 0].astype(np.int64), self.solved.groups_per_block)
+        return block, placed(rows[:, 1:], place, self.solved.groups_per_block)
 
     @property
     def draw(self) -> Law | EitherLaw:
