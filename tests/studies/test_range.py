@@ -7,6 +7,7 @@ import pytest
 import sstq
 from sstq.studies import BoundsResult, NormQuestion, Range, StudyPlan, VectorQuestion
 from sstq.studies.bins import BINS, EDGES, best_clip, beyond, bin_of, excess, read_histogram
+from sstq.studies.columns import _likely_ends
 from sstq.testing import check_study
 
 NAN = float("nan")
@@ -157,3 +158,9 @@ def test_a_seed_gives_the_same_simulation(seed):
     vectors = gauss(np.random.default_rng(seed), 500, 3, offset=5.0)
     first, again = (Range(3, 4.0).simulate(vectors, seed) for _ in range(2))
     np.testing.assert_array_equal(first.mean, again.mean)
+
+
+def test_the_ends_of_very_few_people_do_not_cross():
+    shares = np.array([-1.24, 3.64, -2.64, -1.32, 1.87, 0.1, 4.0, 0.38, -1.27, -0.76, -2.18])
+    first, end = _likely_ends(shares, 0.5)
+    assert first < end

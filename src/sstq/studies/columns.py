@@ -206,4 +206,5 @@ def _likely_ends(shares: Floats, error: float) -> tuple[int, int]:
     beyond = [isotonic_regression(np.cumsum(side) / total).x for side in (shares, shares[::-1])]
     least = np.maximum(_BEYOND, error / 2 * np.sqrt(np.arange(1, len(shares) + 1)))
     first, last = (max(0, int(np.argmax(sums > least)) - 1) for sums in beyond)
-    return first, len(shares) - last
+    # Of very few people the two sides may cross.
+    return first, max(first + 1, len(shares) - last)
