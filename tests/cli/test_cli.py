@@ -210,7 +210,7 @@ def test_debug_shows_the_traceback(tmp_path):
 
 def test_an_extra_that_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "sstq[plots]" in run("compare", "-o", tmp_path / "c.png", code=1).stderr
+    assert "sstq[plots]" in run("compare", "--plot", tmp_path / "c.png", code=1).stderr
 
     def lonely():
         raise ModuleNotFoundError("No module named 'cryptography'", name="cryptography")
@@ -528,7 +528,7 @@ def test_compare_writes_what_it_prints_and_a_narrow_terminal_breaks_no_number(tm
     assert {"sstq", "privunitg", "vqsgd"} <= {row["name"] for row in written}
     errors = [row["mse"] for row in written]
     assert errors == sorted(errors) == pytest.approx([row["bias2"] + row["variance"] for row in written])
-    assert_narrow(result.stdout, *task, "-o", tmp_path / "c.png")
+    assert_narrow(result.stdout, *task, "--plot", tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -566,7 +566,7 @@ TASK = ("--dim", 9, "--epsilon", 1)
         (("spec", *TASK, "--set", "clip=2"), "--set clip: use --clip"),
         (("spec", *TASK, "--set", "k"), "--set must be ARGUMENT=VALUE"),
         (("compare", "--dim", 9, "--epsilon", -1), "--epsilon must be"),
-        (("compare", *TASK, "-o", "x.foo"), "must end in .json, .png"),
+        (("compare", *TASK, "--plot", "x.foo"), "must end in .png, .svg"),
         (("plan", *TASK, "--target-error", -1), "--target-error must be"),
         (("plan", *TASK, "--clients", 9, "--target-error", 1e-3), "--target-error must be at least"),
         (("plan", *TASK, "--clients", 9, "--trust", "shufler"), "did you mean 'shuffler'?"),

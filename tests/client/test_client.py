@@ -250,6 +250,7 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     assert "walks" in campaign("list")
     assert f"keys\t{Client(url, most_epsilon=2.0).key}" in campaign("show", "walks")
     shown = campaign("show", "walks")
+    assert "tokens" not in shown  # there are none that are for single use
     mean = server.estimate("walks", 24)
     assert "coordinate\tlabel\tvalue\tstderr\thalf_width\n0\ta\t" in shown
     assert f"\t{mean['value'][0]:.4g}\t{mean['stderr'][0]:.4g}\t" in shown

@@ -41,11 +41,10 @@ def assert_legible(figure):
 
 
 @pytest.mark.slow
-def test_mechanisms_side_by_side(monkeypatch):
-    figures, rows = [], []
-    monkeypatch.setattr("sstq.plots.comparison.save", lambda figure, path: figures.append(figure))
+def test_mechanisms_side_by_side():
+    rows = []
     for variant in all_variants():
         with suppress(ValueError):
             rows.append(compare(variant, 100, 3.0, 10_000))
-    plots.draw_comparison(sorted(rows, key=lambda row: row.mse), "c.png", dim=100, epsilon=3.0, clients=10_000)
-    assert_legible(figures[0])
+    rows.sort(key=lambda row: row.mse)
+    assert_legible(plots.draw_comparison(rows, dim=100, epsilon=3.0, clients=10_000))

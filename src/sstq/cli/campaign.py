@@ -21,7 +21,7 @@ from sstq.cli.common import (
     read_mechanism,
     write_text,
 )
-from sstq.cli.terminal import Facts, note, show_facts, show_table
+from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table
 
 if TYPE_CHECKING:
     from sstq.client import Campaign
@@ -34,7 +34,6 @@ on this machine can see a token that is an option.
 """
 _DEFAULT_URL = "http://127.0.0.1:8080"
 _SHUFFLER_SECONDS = 10.0
-_SHOWN_ROWS = 12
 
 _Name = Annotated[str, argument("The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens.")]
 _Url = Annotated[str, option("Use the collector at this address.", "--url", envvar="SSTQ_URL")]
@@ -105,16 +104,28 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign show steps
     """
+    from sstq.client.http import request
+
     document = _ask("GET", url, f"/campaigns/{name}", token)
-    shown = ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest", "keys")
     facts = _ask("GET", url, f"/campaigns/{name}/status", token)
+    tokens = {f"single-use {field}": facts.pop(field) for field in ("tokens_issued", "tokens_unspent")}
+    shown = ("opens", "closes", "most_messages", "senders", "readers", "message_bits", "digest", "keys")
     facts |= {field: document.get(field) for field in shown} | {"mechanism": document["mechanism"]["mechanism"]}
+    if document["senders"] == "single-use":
+        facts |= tokens
     if "shuffling" in document:
         note("A shuffler mixes the messages when the campaign has closed; until then nothing arrives.")
         facts["shuffler"] = document["shuffling"]
     estimate = _ask("GET", url, f"/campaigns/{name}/estimate", token)
     show_facts("campaign", _flat(facts | {"test": estimate["checks"], "note": estimate["note"]}))
-    _show_estimate(name, estimate["count"], url, token)
+    if not estimate["count"]:
+        note("There is no estimate yet: messages are counted a few seconds after they arrive.")
+        return
+    content = request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}/estimate?format=csv", token=token).content
+    rows = [
+        {column: _cell(cell) for column, cell in row.items()} for row in csv.DictReader(io.StringIO(content.decode()))
+    ]
+    show_rows("estimate", list(rows[0]), rows, f"sstq campaign export {name} --output {name}.csv")
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -264,22 +275,6 @@ def _confirm_end(closes: Any, yes: bool) -> None:
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if isinstance(closes, str) and closes <= now and not yes:
         typer.confirm(f"{closes} has passed (it is {now}): the campaign would be closed for good. Go on?", abort=True)
-
-
-def _show_estimate(name: str, count: int, url: str, token: str) -> None:
-    """Print the first rows of the newest estimate, which are those of its CSV."""
-    from sstq.client.http import request
-
-    if not count:
-        note("There is no estimate yet: messages are counted a few seconds after they arrive.")
-        return
-    content = request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}/estimate?format=csv", token=token).content
-    columns, *rows = csv.reader(io.StringIO(content.decode()))
-    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    cells = [[_cell(row[place]) for place in shown] for row in rows[:_SHOWN_ROWS]]
-    show_table("estimate", [columns[place] for place in shown], cells, f"from {count:,} messages")
-    if len(rows) > _SHOWN_ROWS:
-        note(f"{len(rows) - _SHOWN_ROWS:,} more rows: sstq campaign export {name} --output {name}.csv")
 
 
 def _cell(text: str) -> object:

@@ -3,9 +3,18 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from sstq.cli.common import ForceOption, check_output, option, output_option, write_text
+from sstq.cli.common import (
+    ForceOption,
+    PlotOption,
+    check_output,
+    check_picture,
+    option,
+    output_option,
+    save_picture,
+    write_text,
+)
 from sstq.cli.terminal import note, progress, show_table
 
 # A squared error below is a rounding error.
@@ -16,23 +25,20 @@ def compare(
     dim: Annotated[int, option("Compare for vectors of this length.")] = 1000,
     epsilon: Annotated[float, option("Allow each message this ε.")] = 3.0,
     clients: Annotated[int, option("Compare means of this many people.")] = 1000,
-    output: Annotated[Path | None, output_option("Write all numbers (.json) or draw them (.png, .svg).")] = None,
+    output: Annotated[Path | None, output_option("Write all numbers to this JSON file.")] = None,
+    plot: PlotOption = None,
     force: ForceOption = False,
 ) -> None:
     """Compare all mechanisms on a typical unit vector by bits and error.
 
-    Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --output compare.png
+    Example: sstq compare --dim 25450 --epsilon 3 --clients 1000 --plot compare.png
     """
     from sstq.checks import check_argument
     from sstq.planning import comparison
-    from sstq.plots import draw_comparison
-    from sstq.plots.canvas import require_matplotlib
 
-    check_output(output, force, suffixes=(".json", ".png", ".svg", ".pdf"))
-    picture = output is not None and output.suffix.lower() != ".json"
-    if picture:
-        require_matplotlib()
-    task = {"dim": dim, "epsilon": epsilon, "clients": clients}
+    check_output(output, force, suffixes=(".json",))
+    check_picture(plot, force)
+    task: dict[str, Any] = {"dim": dim, "epsilon": epsilon, "clients": clients}
     for name, value in task.items():
         check_argument(name, value)
     rows = []
@@ -51,10 +57,11 @@ def compare(
         [[row.label, f"{row.bits:,}", f"{row.mse:.3g}", _figure(row.bias2)] for row in rows],
         caption="Sorted by error². More people do not reduce bias².",
     )
-    if output is not None and picture:
-        draw_comparison(rows, output, dim=dim, epsilon=epsilon, clients=clients)
-        note(f"wrote {output}")
-    elif output is not None:
+    if plot is not None:
+        from sstq.plots import draw_comparison
+
+        save_picture(draw_comparison(rows, **task), plot)
+    if output is not None:
         numbers = [asdict(row) | {"mse": row.mse} for row in rows]
         write_text(output, json.dumps(task | {"mechanisms": numbers}, indent=2, allow_nan=False) + "\n")
 

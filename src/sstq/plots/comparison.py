@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sstq.plots.canvas import ACCENT, INK, new_figure, save, tidy
+from sstq.plots.canvas import ACCENT, INK, new_figure, tidy
 
 if TYPE_CHECKING:
-    from _typeshed import StrPath
-
     from sstq.planning.comparison import Comparison
 
 
-def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsilon: float, clients: int) -> None:
-    """Draw the error of the mean, one row per mechanism in the given order; narrow, so that a phone shows it."""
+def draw_comparison(rows: Sequence[Comparison], *, dim: int, epsilon: float, clients: int) -> Any:
+    """Draw the error of the mean, one row per mechanism in the given order; narrow, so that a phone shows it.
+
+    Returns the Matplotlib figure.
+    """
     figure = new_figure(5.4, 1.9 + 0.42 * len(rows))
     axes = figure.subplots()
     beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "color": INK}
@@ -33,4 +34,4 @@ def draw_comparison(rows: Sequence[Comparison], path: StrPath, *, dim: int, epsi
     tidy(axes)
     figure.suptitle(f"{clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}", color=INK, fontsize=12)
     figure.legend(kinds.values(), kinds.keys(), loc="outside lower center", ncols=2, frameon=False, fontsize=10)
-    save(figure, path)
+    return figure
