@@ -1,29 +1,34 @@
 """A mechanism as a C header: the parameters of the client in C, every number exact."""
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sstq.mechanisms.base import Mechanism
-from sstq.mechanisms.frameunit.rows import RowMechanism
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.mechanism import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
 from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import By, Choice, Mean, MultiChoice, Ranged
+from sstq.mechanisms.two_level_draw import KClosest
 
-_KINDS = {
-    "frameunit": "SSTQ_FRAMEUNIT",
-    "groupunit": "SSTQ_GROUPUNIT",
-    "sstq": "SSTQ_FLAT",
-    "frequencies": "SSTQ_FREQUENCIES",
-}
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}
 _LARGEST_FRAME = 1 << 30
 _TYPES = ("choice", "multichoice", "number", "vector", "by", "count", "mean")  # in the order of sstq_type
 _WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other", "draw")  # of 64 bits
+
+
+class _Header(NamedTuple):
+    """What a header says: the type and the encoder in C, a line for people, tables, and the members."""
+
+    kind: str
+    encoder: str
+    about: str
+    tables: list[str]
+    values: dict[str, str]
 
 
 def c_header(mechanism: Mechanism, name: str) -> str:
@@ -35,21 +40,7 @@ def c_header(mechanism: Mechanism, name: str) -> str:
         raise ValueError(
             f"the header's name must be letters, digits and underscores and begin with a letter, got {name!r}"
         )
-    about = f"epsilon = {mechanism.epsilon!r}"
-    kind = "sstq_params"
-    encoder = "sstq_encode"
-    if isinstance(mechanism, Survey):
-        tables, values = _survey(mechanism, name)
-        about = f"{len(mechanism.questions)} questions, {about}"
-        kind = "sstq_survey"
-        encoder = "sstq_encode_survey"
-    else:
-        tables, values = _members(mechanism, name)
-        about = (
-            f"categories = {mechanism.categories}, {about}"
-            if isinstance(mechanism, Frequencies)
-            else f"dim = {mechanism.dim}, {about}, clip = {mechanism.clip!r}"
-        )
+    kind, encoder, about, tables, values = _HEADERS.get(mechanism.name, _header)(mechanism, name)
     lines = [f"/* {mechanism.name}, {about}, {mechanism.message_bits} bits per message."]
     if mechanism.messages > 1:
         total = f"{mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all"
@@ -70,11 +61,34 @@ def c_header(mechanism: Mechanism, name: str) -> str:
     return "\n".join([*lines, "};", "", "#endif", ""])
 
 
+def _header(mechanism: Mechanism, name: str) -> _Header:
+    """A header with one `sstq_params`."""
+    about = f"dim = {mechanism.dim}, epsilon = {mechanism.epsilon!r}, clip = {mechanism.clip!r}"
+    return _Header("sstq_params", "sstq_encode", about, *_members(mechanism, name))
+
+
+def _header_of_frequencies(mechanism: Frequencies, name: str) -> _Header:
+    about = f"categories = {mechanism.categories}, epsilon = {mechanism.epsilon!r}"
+    return _header(mechanism, name)._replace(about=about)
+
+
+def _header_of_survey(survey: Survey, name: str) -> _Header:
+    about = f"{len(survey.questions)} questions, epsilon = {survey.epsilon!r}"
+    return _Header("sstq_survey", "sstq_encode_survey", about, *_survey(survey, name))
+
+
+_HEADERS: dict[str, Callable[[Any, str], _Header]] = {
+    "frequencies": _header_of_frequencies,
+    "survey": _header_of_survey,
+}
+
+
 def _members(mechanism: Mechanism, name: str) -> tuple[list[str], dict[str, str]]:
     """The tables of a mechanism, and the members of its `sstq_params` in their order."""
     tables = []
-    values = {"mechanism": _KINDS.get(mechanism.name, ""), "digest": "0"}
-    for field, value in c_parameters(mechanism).items():
+    parameters = c_parameters(mechanism)
+    values = {"mechanism": _KINDS[mechanism.name][0], "digest": "0"}
+    for field, value in parameters.items():
         if isinstance(value, np.ndarray):
             tables.append(_table(f"{name}_{field}", value))
             values[field] = f"{name}_{field}"
@@ -138,47 +152,69 @@ def c_parameters(mechanism: Mechanism) -> dict[str, Any]:
 
     ValueError for what the C client cannot do.
     """
-    if isinstance(mechanism, Frequencies):
-        draw = mechanism.draw
-        shares = {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
-        return {"epsilon": mechanism.epsilon, "groups": mechanism.categories} | shares
-    _check_known(mechanism)
-    frame: Any = mechanism.frame  # type: ignore[attr-defined]
-    common = {"epsilon": mechanism.epsilon, "clip": mechanism.clip, "dim": mechanism.dim}
-    common |= {"frame_size": frame.size, "frame_seed": frame.seed}
-    if isinstance(mechanism, SSTQ):
-        channel: Any = mechanism.channel
-        # The representation of the C client has no caps.
-        schedule = mechanism.kashin.schedule(frame)[:, [0, 1, 3]]
-        parts = {"bits": mechanism.bits, "steps": len(schedule), "schedule": schedule}
-        return common | parts | {"codebook": mechanism.codebook.values, "own": channel.own, "other": channel.other}
-    rows: Any = mechanism
-    members = {"rounds": frame.rounds, "frames": rows.frames}
-    members |= {"inside": rows.choice.inside, "threshold": rows.choice.threshold}
-    if isinstance(mechanism, GroupUnit):
-        members |= {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
-        if mechanism.share_sets is not None:
-            draw = mechanism.share_sets.draw
-            members |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
-    return common | members
+    if mechanism.name not in _KINDS:
+        _refuse(repr(mechanism.name))
+    return _KINDS[mechanism.name][1](mechanism)
 
 
-def _check_known(mechanism: Mechanism) -> None:
-    unknown = [] if isinstance(mechanism, RowMechanism) else [repr(mechanism.name)]
-    if isinstance(mechanism, SSTQ):
-        names = {"channel": mechanism.channel.name, "kashin": mechanism.kashin.name, "frame": mechanism.frame.name}
-        unknown = [f"{option}={name!r}" for option, name in names.items() if name != _KNOWN[option]]
-    if unknown:
-        options = ", ".join(f"{option}={name!r}" for option, name in _KNOWN.items())
-        raise ValueError(
-            f"mechanism must be frameunit, groupunit, frequencies, survey, or sstq with {options} for the C client, "
-            f"got {', '.join(unknown)}"
-        )
+def _refuse(unknown: str) -> None:
+    options = ", ".join(f"{option}={name!r}" for option, name in _KNOWN.items())
+    raise ValueError(
+        f"mechanism must be frameunit, groupunit, frequencies, survey, or sstq with {options} for the C client, "
+        f"got {unknown}"
+    )
+
+
+def _sets(mechanism: Frequencies) -> dict[str, Any]:
+    return {"epsilon": mechanism.epsilon, "groups": mechanism.categories} | _shares(mechanism.draw)
+
+
+def _shares(draw: KClosest) -> dict[str, Any]:
+    return {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+
+
+def _framed(mechanism: Any) -> dict[str, Any]:
+    """The members of all mechanisms with a frame."""
     if mechanism.bounds is not None:
         raise ValueError("bounds must be left out for the C client: scale the vectors before sstq_encode")
-    size = mechanism.frame.size  # type: ignore[attr-defined]
-    if size > _LARGEST_FRAME:
-        raise ValueError(f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {size}")
+    frame = mechanism.frame
+    if frame.size > _LARGEST_FRAME:
+        raise ValueError(f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {frame.size}")
+    common = {"epsilon": mechanism.epsilon, "clip": mechanism.clip, "dim": mechanism.dim}
+    return common | {"frame_size": frame.size, "frame_seed": frame.seed}
+
+
+def _flat(mechanism: SSTQ) -> dict[str, Any]:
+    names = {"channel": mechanism.channel.name, "kashin": mechanism.kashin.name, "frame": mechanism.frame.name}
+    if unknown := [f"{option}={name!r}" for option, name in names.items() if name != _KNOWN[option]]:
+        _refuse(", ".join(unknown))
+    channel: Any = mechanism.channel
+    # The representation of the C client has no caps.
+    schedule = mechanism.kashin.schedule(mechanism.frame)[:, [0, 1, 3]]
+    parts = {"bits": mechanism.bits, "steps": len(schedule), "schedule": schedule}
+    parts |= {"codebook": mechanism.codebook.values, "own": channel.own, "other": channel.other}
+    return _framed(mechanism) | parts
+
+
+def _rows(mechanism: Any) -> dict[str, Any]:
+    choice = mechanism.choice
+    members = {"rounds": mechanism.frame.rounds, "frames": mechanism.frames}
+    return _framed(mechanism) | members | {"inside": choice.inside, "threshold": choice.threshold}
+
+
+def _groups(mechanism: GroupUnit) -> dict[str, Any]:
+    members = {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
+    shares = {} if mechanism.share_sets is None else _shares(mechanism.share_sets.draw)
+    return _rows(mechanism) | members | shares
+
+
+# What the C client knows: the name of each mechanism there, and its members.
+_KINDS: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    "frameunit": ("SSTQ_FRAMEUNIT", _rows),
+    "groupunit": ("SSTQ_GROUPUNIT", _groups),
+    "sstq": ("SSTQ_FLAT", _flat),
+    "frequencies": ("SSTQ_FREQUENCIES", _sets),
+}
 
 
 def _number(field: str, value: float) -> str:
