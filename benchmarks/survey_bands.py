@@ -10,7 +10,7 @@ import numpy as np
 
 import sstq
 from benchmarks.harness import Result
-from sstq.mechanisms.survey.estimates import NumberEstimate
+from sstq.mechanisms.survey.question_estimates import NumberEstimate
 from sstq.randomness.secret import bit_source
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

@@ -29,7 +29,7 @@ from sstq import Frequencies
 from sstq.aggregation import Estimate
 from sstq.learning import Pixels, PrivateClassifier
 from sstq.learning.features import unit_rows
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.randomness.secret import RngLike
 from sstq.studies import Panel, PanelResult
 

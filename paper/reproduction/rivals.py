@@ -14,7 +14,7 @@ from sstq.accounting import gaussian_sigma
 from sstq.aggregation import Estimate
 from sstq.learning import PrivateClassifier, Question
 from sstq.mechanisms import ClippedWarning, GroupUnit
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 
 DELTA = 1e-6
 _SENSITIVITY = 2.0

@@ -25,7 +25,7 @@ from sstq.mechanisms import list_mechanisms as list_mechanisms
 from sstq.mechanisms import mechanism as mechanism
 from sstq.mechanisms import register as register
 from sstq.mechanisms.frequencies import FrequencyEstimate as FrequencyEstimate
-from sstq.mechanisms.groupunit.estimates import GroupEstimate as GroupEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate as GroupEstimate
 from sstq.mechanisms.survey import By as By
 from sstq.mechanisms.survey import Choice as Choice
 from sstq.mechanisms.survey import Count as Count
@@ -34,7 +34,7 @@ from sstq.mechanisms.survey import MultiChoice as MultiChoice
 from sstq.mechanisms.survey import Number as Number
 from sstq.mechanisms.survey import Survey as Survey
 from sstq.mechanisms.survey import Vector as Vector
-from sstq.mechanisms.survey.estimates import SurveyEstimate as SurveyEstimate
+from sstq.mechanisms.survey.question_estimates import SurveyEstimate as SurveyEstimate
 from sstq.messages.batch import Messages as Messages
 from sstq.messages.files import read_messages as read_messages
 from sstq.messages.files import write_messages as write_messages

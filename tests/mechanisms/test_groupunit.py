@@ -11,8 +11,8 @@ from sstq.aggregation.estimates import student
 from sstq.exactness import TOTAL
 from sstq.inputs.trial_vectors import structured_vectors
 from sstq.mechanisms.frameunit.alignment import moments_of_frame
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.groupunit.mechanism import alignments, best_blocks, block_numbers
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
+from sstq.mechanisms.groupunit.groupunit import alignments, best_blocks, block_numbers
 from sstq.mechanisms.subsets import AffineSets, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.randomness.secret import bit_source

@@ -16,7 +16,7 @@ import sstq
 from sstq.exactness import TOTAL
 from sstq.inputs import LocalWarning
 from sstq.mechanisms.answers import answer
-from sstq.mechanisms.survey.estimates import student
+from sstq.mechanisms.survey.question_estimates import student
 from sstq.mechanisms.survey.questions import KINDS, question_to_dict
 from sstq.mechanisms.survey.schema import guess_schema
 from sstq.randomness.secret import bit_source
@@ -521,6 +521,6 @@ def test_own_weights_have_the_least_sum_of_variances(seed):
 
 
 def test_a_message_has_a_limit(monkeypatch):
-    monkeypatch.setattr("sstq.mechanisms.survey.mechanism._MOST_BITS", 5)
+    monkeypatch.setattr("sstq.mechanisms.survey.survey._MOST_BITS", 5)
     with pytest.raises(ValueError, match=r"at most 5 bits, got 6: \{'x': 5, 'y': 2\}"):
         sstq.Survey(1.0, {"x": sstq.Choice(list(range(7))), "y": sstq.Choice(["a"])})

@@ -12,7 +12,7 @@ from sstq.exactness import TOTAL
 from sstq.mechanisms.answers import answer
 from sstq.mechanisms.subsets import HitLaw, HitRates
 from sstq.mechanisms.survey.bands import _message, distribution_band
-from sstq.mechanisms.survey.estimates import NumberEstimate
+from sstq.mechanisms.survey.question_estimates import NumberEstimate
 from sstq.randomness.secret import bit_source
 
 # Of a survey before there were counts and means.

@@ -64,7 +64,7 @@ def plan(
     Example: sstq survey plan survey.json --clients 20000
     """
     from sstq import Survey
-    from sstq.mechanisms.survey.planning import PLAN_HEADER
+    from sstq.mechanisms.survey.survey_plan import PLAN_HEADER
 
     with check_usage():
         plans = Survey.from_schema(schema).plan(clients)

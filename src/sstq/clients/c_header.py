@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.groupunit.mechanism import GroupUnit
+from sstq.mechanisms.groupunit.groupunit import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
-from sstq.mechanisms.survey.mechanism import Survey
 from sstq.mechanisms.survey.questions import By, Choice, Mean, MultiChoice, Ranged
+from sstq.mechanisms.survey.survey import Survey
 from sstq.mechanisms.two_level_draw import KClosest
 
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}

@@ -32,7 +32,7 @@ from sstq.learning.report import (
     used_ranges,
 )
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
 
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.

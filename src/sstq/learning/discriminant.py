@@ -11,7 +11,7 @@ import numpy as np
 
 from sstq.learning.directions import energy_level
 from sstq.learning.features import Floats
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 
 Form = Literal["nearest", "regression", "fisher"]
 

@@ -21,9 +21,9 @@ GROUP = "sstq.mechanisms"
 _REGISTRY: dict[str, type[Mechanism] | str] = {
     "sstq": "sstq.mechanisms.sstq:SSTQ",
     "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
-    "groupunit": "sstq.mechanisms.groupunit.mechanism:GroupUnit",
+    "groupunit": "sstq.mechanisms.groupunit.groupunit:GroupUnit",
     "frequencies": "sstq.mechanisms.frequencies:Frequencies",
-    "survey": "sstq.mechanisms.survey.mechanism:Survey",
+    "survey": "sstq.mechanisms.survey.survey:Survey",
     "vqsgd": "sstq.baselines.vqsgd:VqSGD",
     "sqkr": "sstq.baselines.sqkr:SQKR",
     "privunit": "sstq.baselines.privunit:PrivUnit",

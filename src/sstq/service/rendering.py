@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from sstq.aggregation.estimates import Estimate
 from sstq.client.campaigns import Campaign
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.survey.estimates import Interval, NumberEstimate, QuestionEstimate, SurveyEstimate
-from sstq.mechanisms.survey.mechanism import Survey
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
+from sstq.mechanisms.survey.question_estimates import Interval, NumberEstimate, QuestionEstimate, SurveyEstimate
+from sstq.mechanisms.survey.survey import Survey
 
 LEVEL = 0.95
 """The probability that a region contains all coordinates of the mean at once."""

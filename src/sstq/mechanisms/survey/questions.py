@@ -24,8 +24,8 @@ from sstq.inputs.tables import writable
 from sstq.mechanisms.base import Floats, Mechanism, Rows
 from sstq.mechanisms.encoding import Words
 from sstq.mechanisms.frequencies import FrequencyEstimate
-from sstq.mechanisms.groupunit.estimates import GroupEstimate
-from sstq.mechanisms.survey.estimates import GroupMeans, NumberEstimate, QuestionEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
+from sstq.mechanisms.survey.question_estimates import GroupMeans, NumberEstimate, QuestionEstimate
 from sstq.randomness.secret import unit_interval
 
 NO_ANSWER = "no answer"

@@ -18,11 +18,11 @@ from sstq.exactness import TOTAL
 from sstq.inputs import Record
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Ints, Mechanism, Rows, Unbiased
 from sstq.mechanisms.encoding import Words
-from sstq.mechanisms.survey.estimates import SurveyEstimate
-from sstq.mechanisms.survey.parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
-from sstq.mechanisms.survey.planning import SurveyPlan, plan_survey
+from sstq.mechanisms.survey.question_estimates import SurveyEstimate
+from sstq.mechanisms.survey.question_parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
 from sstq.mechanisms.survey.schema import survey_options
+from sstq.mechanisms.survey.survey_plan import SurveyPlan, plan_survey
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Field, Layout
 from sstq.randomness.secret import channel_words

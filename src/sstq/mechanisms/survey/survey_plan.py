@@ -9,8 +9,8 @@ import numpy as np
 
 from sstq.aggregation.estimates import student
 from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.groupunit.mechanism import GroupUnit
-from sstq.mechanisms.survey.parts import Part
+from sstq.mechanisms.groupunit.groupunit import GroupUnit
+from sstq.mechanisms.survey.question_parts import Part
 from sstq.mechanisms.survey.questions import By, Mean, Ranged, Vector
 
 PLAN_HEADER = ("question", "people", "error", "works", "people needed")

@@ -23,7 +23,7 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
     usual_size,
 )
-from sstq.mechanisms.groupunit.estimates import GroupEstimate, GroupUnitEstimator
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate, GroupUnitEstimator
 from sstq.mechanisms.solved import MOST_ROWS_PER_DIM, Word
 from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
