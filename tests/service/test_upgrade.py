@@ -184,6 +184,9 @@ def test_alarms_are_looked_at_again_after_an_upgrade(database_url):
     before = json.loads(results.latest(store, "steps", "public"))
     for table in ("batches", "outgoing"):
         store.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN tokens"))
+    for column in ("study", "room"):
+        store.execute(sa.text(f"ALTER TABLE campaigns DROP COLUMN {column}"))
+    store.execute(sa.text("DROP TABLE studies"))
     store.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
     store.close()
     store = Store(database_url, upgrade=True)

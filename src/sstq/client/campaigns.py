@@ -11,10 +11,10 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import rfc8785
 
@@ -24,7 +24,10 @@ from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
 
-__all__ = ["Campaign", "Document", "Shuffling", "read_document"]
+if TYPE_CHECKING:
+    from sstq.studies import Question
+
+__all__ = ["Campaign", "Document", "Shuffling", "Stage", "read_document"]
 
 # Who may send: everybody, holders of the campaign's shared token, or holders of a single-use token.
 Senders = Literal["everybody", "token", "single-use"]
@@ -38,10 +41,13 @@ MOST_ROWS = 1 << 30  # over all frames and blocks: each row that is sent takes 2
 MOST_DENSE_ROWS = 1 << 21  # in one frame: folding takes 32 bytes of memory per row, so at most 64 MB
 MOST_TOKENS = 100_000  # single-use tokens per request
 MOST_PEOPLE = 10**9  # in a crowd
+MOST_HOURS = 100_000.0  # of a stage: eleven years
 
 _FORMAT = "sstq-campaign"
 _VERSION = 2
 NAME_PATTERN = r"[a-z0-9-]{1,64}"
+STUDY_PATTERN = r"[a-z0-9-]{1,56}"  # the names of its stages are longer
+_MOST_STAGES = 99_999
 TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _DEFAULT_MESSAGES = 10_000
 _LONGEST_LABEL = 200
@@ -83,6 +89,47 @@ class Shuffling:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A stage of a study: a campaign with the question for one cohort.
+
+    Attributes:
+        study: the name of the study, which is that of its link.
+        number: the number of the stage, from 1.
+        name: what the cohort is called.
+        question: the document of the question (`sstq.studies.Question`) without its mechanism, which the campaign has.
+        people: the stage closes when it has so many; None for as many as come until its end.
+        hours: how long a stage lasts; None without a limit.
+    """
+
+    study: str
+    number: int
+    name: str
+    question: Mapping[str, Any] = field(hash=False)
+    people: int | None = None
+    hours: float | None = None
+
+    def __post_init__(self) -> None:
+        is_name = isinstance(self.study, str) and re.fullmatch(STUDY_PATTERN, self.study)
+        _require(is_name, "study", f"must be 1 to 56 characters out of a-z, 0-9 and hyphens, got {self.study!r:.100}")
+        check_number("number", self.number, 1, _MOST_STAGES, integer=True)
+        _check_labels("name", (self.name,), 1)
+        if self.people is not None:
+            check_number("people", self.people, 1, MOST_PEOPLE, integer=True)
+        if self.hours is not None:
+            check_number("hours", self.hours, 0, MOST_HOURS)
+
+    @property
+    def campaign(self) -> str:
+        """The name of the stage's campaign."""
+        return stage_name(self.study, self.number)
+
+
+def stage_name(study: str, number: int) -> str:
+    """Return the name of the campaign of a stage."""
+    return f"{study}--{number}"
+
+
+@dataclass(frozen=True)
 class Campaign:
     """The terms of a collection under one name; checked on construction, ValueError if they are not valid.
 
@@ -99,6 +146,7 @@ class Campaign:
         senders: who may send.
         readers: who may read the estimate.
         shuffling: the shuffler that mixes messages on their way to the collector; None if clients send directly.
+        stage: the stage of a study that this is; None for a campaign by itself.
 
     Examples:
         >>> import sstq
@@ -118,6 +166,7 @@ class Campaign:
     senders: Senders = "everybody"
     readers: Readers = "administrator"
     shuffling: Shuffling | None = None
+    stage: Stage | None = None
 
     def __post_init__(self) -> None:
         mechanism = self.mechanism
@@ -136,6 +185,32 @@ class Campaign:
             why = "the shuffler does not know the collector's tokens"
             _require(self.senders != "token", "senders", f"{allowed}, got 'token': {why}")
         object.__setattr__(self, "most_messages", self._checked_most())
+        if self.stage is not None:
+            self._check_stage(self.stage)
+
+    def _check_stage(self, stage: Stage) -> None:
+        _require(self.name == stage.campaign, "name", f"must be that of the stage, {stage.campaign}, got {self.name}")
+        _ = self.question
+        ends = self.closes is not None and stage.hours is not None
+        _require(stage.people is not None or ends, "people", "must be given for a stage without closes and hours")
+        if self.shuffling is not None and stage.people is not None:
+            least = self.shuffling.threshold
+            _require(stage.people >= least, "people", f"must be a crowd, at least {least}, got {stage.people}")
+
+    @cached_property
+    def question(self) -> Question:
+        """The question of a stage; ValueError for a campaign by itself, and for a question that is not sound."""
+        from sstq.studies import Question
+
+        mechanism = read_json(self.mechanism.to_json())
+        return Question.from_dict({**self.staged.question, "mechanism": mechanism})
+
+    @property
+    def staged(self) -> Stage:
+        """The stage; ValueError for a campaign by itself."""
+        if self.stage is None:
+            raise ValueError(f"{self.name} is no study: send to it with send")
+        return self.stage
 
     def _checked_most(self) -> int:
         single = self.senders == "single-use"
@@ -205,7 +280,7 @@ class Campaign:
 
     def terms(self) -> dict[str, Any]:
         """Return all fields except name and mechanism as JSON values, without those that are not set."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        values = {own.name: getattr(self, own.name) for own in fields(self)[2:]}
         return {name: _as_json(value) for name, value in values.items() if value not in (None, ())}
 
     def to_dict(self) -> dict[str, Any]:
@@ -216,7 +291,7 @@ class Campaign:
     def from_dict(cls, data: Any) -> Campaign:
         """Build a campaign from JSON values; ValueError for anything else. The mechanism may be one already."""
         _check_fields("a campaign", data, cls)
-        return cls(**{name: _from_json(name, value) for name, value in data.items() if value is not None})
+        return cls(**{name: term_from_json(name, value) for name, value in data.items() if value is not None})
 
     def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
         """Return the document that the collector signs: the campaign, its message format and the collector's keys.
@@ -282,7 +357,7 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
 def _check_fields(what: str, data: Any, cls: Any) -> None:
     """ValueError unless the JSON value is an object with fields of a dataclass and all that have no default."""
     _require(isinstance(data, Mapping), what, f"must be a JSON object, got {data!r:.100}")
-    needed = {field.name: field.default is MISSING for field in fields(cls)}
+    needed = {own.name: own.default is MISSING for own in fields(cls)}
     for name in data:
         _require(name in needed, what, f"has no field {name!r:.100}{did_you_mean(name, needed)}")
     for name in needed:
@@ -340,13 +415,13 @@ def _check_times(opens: Any, closes: Any) -> None:
 def _as_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, Shuffling):
+    if isinstance(value, Shuffling | Stage):
         return asdict(value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def _from_json(name: str, value: Any) -> Any:
-    """What `_as_json` made of a field."""
+def term_from_json(name: str, value: Any) -> Any:
+    """A field of a campaign from its JSON value; ValueError for anything else."""
     if name == "mechanism" and not isinstance(value, Mechanism):
         _require(isinstance(value, dict), name, "must be the JSON object of a mechanism, not a string")
         return from_json(_canonical(value).decode())
@@ -360,10 +435,13 @@ def _from_json(name: str, value: Any) -> Any:
         except (TypeError, ValueError):
             pass
         raise ArgumentError(name, f"must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
-    if name == "shuffling":
-        _check_fields(name, value, Shuffling)
-        return Shuffling(**value)
+    if name in _PARTS:
+        _check_fields(name, value, _PARTS[name])
+        return _PARTS[name](**value)
     return value
+
+
+_PARTS: dict[str, type[Shuffling | Stage]] = {"shuffling": Shuffling, "stage": Stage}
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:

@@ -40,6 +40,12 @@ CREATE TABLE IF NOT EXISTS names (
     hash TEXT NOT NULL,
     sent INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE IF NOT EXISTS studies (
+    campaign TEXT PRIMARY KEY,
+    stage INTEGER NOT NULL,
+    turn INTEGER,
+    digest TEXT
+);
 """
 _VERSION = 1
 
@@ -60,6 +66,20 @@ class Waiting(NamedTuple):
     answer: str
     needs_ledger: bool
     upload: Upload
+
+
+class Part(NamedTuple):
+    """What a device remembers of a study.
+
+    Attributes:
+        stage: the number of the newest stage that it has seen or, once it has answered, of that which it answered.
+        turn: the period in which it answers, if that was drawn.
+        digest: of the mechanism of its answer; None until it has answered. It never answers again.
+    """
+
+    stage: int = 0
+    turn: int | None = None
+    digest: str | None = None
 
 
 class Outbox:
@@ -116,7 +136,15 @@ class Outbox:
             return self._lock
         return locked_file(self.path.with_name(f"{self.path.name}.lock"))
 
-    def put(self, answer: str, uploads: Iterable[Upload], names: Iterable[str], *, needs_ledger: bool) -> None:
+    def put(
+        self,
+        answer: str,
+        uploads: Iterable[Upload],
+        names: Iterable[str],
+        *,
+        needs_ledger: bool,
+        part: Part | None = None,
+    ) -> None:
         """Keep an answer; when this returns, it lasts.
 
         Args:
@@ -124,8 +152,11 @@ class Outbox:
             uploads: its uploads, in the order to send them.
             names: what it was made of, such as hashes of files.
             needs_ledger: whether a ledger pays for it, so that no client without one may send it.
+            part: what to remember of the study that it answers.
         """
         with self._database:
+            if part is not None:
+                self._remember(part)
             self._database.executemany(
                 "INSERT INTO uploads (campaign, answer, ledger, key, count, body, token) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 ((self._campaign, answer, needs_ledger, *upload) for upload in uploads),
@@ -164,9 +195,24 @@ class Outbox:
                 (waiting.answer, waiting.answer),
             )
 
+    def remembered(self) -> Part:
+        """Return what is known of the study that this outbox is for."""
+        query = "SELECT stage, turn, digest FROM studies WHERE campaign = ?"
+        row = self._database.execute(query, (self._campaign,)).fetchone()
+        return Part() if row is None else Part(*row)
+
+    def remember(self, part: Part) -> None:
+        """Keep what is known of the study; when this returns, it lasts."""
+        with self._database:
+            self._remember(part)
+
+    def _remember(self, part: Part) -> None:
+        self._database.execute("REPLACE INTO studies VALUES (?, ?, ?, ?)", (self._campaign, *part))
+
     def drop(self, answer: str) -> None:
         """Remove an answer that was not paid for."""
         with self._database:
+            self._database.execute("UPDATE studies SET digest = NULL WHERE campaign = ?", (self._campaign,))
             for table in ("uploads", "names"):
                 self._database.execute(f"DELETE FROM {table} WHERE answer = ?", (answer,))  # noqa: S608
 

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,14 +23,15 @@ from numpy.typing import ArrayLike
 from sstq.accounting import BudgetExhausted, Ledger, RoundAlreadySpent
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.client.campaigns import MOST_PEOPLE, Shuffling, read_document
+from sstq.client.campaigns import MOST_PEOPLE, Shuffling, Stage, read_document, stage_name
 from sstq.client.http import Answer, RequestError, request
-from sstq.client.outbox import Outbox, Upload, Waiting
+from sstq.client.outbox import Outbox, Part, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.client.targets import read_target
 from sstq.mechanisms.answers import answer
 from sstq.messages.batch import Messages
+from sstq.studies import PeriodQuestion, draw_turn, is_turn
 
 __all__ = ["Client", "DeliveryError"]
 
@@ -40,6 +41,7 @@ _PASSING = {None, 408, 429, 500, 502, 503, 504}
 # token or by something that is not the collector, waits.
 _FINAL = {400, 409, 410, 413, 422}
 _TOKEN_REFUSED = 403
+_GONE = 410
 # Of servers that do not say beforehand what they would take.
 _UNKNOWN_ROUTE = {404, 405}
 _FIRST_PAUSE = 0.5
@@ -123,7 +125,8 @@ class Client:
         signature = fetched.headers.get("SSTQ-Signature", "")
         self.key = signer(fetched.content, signature, self._document.keys, target.collector_key)
         self._price = ledger_price(self.campaign.mechanism)
-        if self.campaign.name != target.name:
+        stage = self.campaign.stage
+        if target.name != (self.campaign.name if stage is None else stage.study):
             raise _refusal(f"the collector returned the campaign {self.campaign.name!r} instead of {target.name!r}")
         if (shuffling := self.campaign.shuffling) is not None:
             if target.collector_key is None or target.shuffler_key is None:
@@ -142,8 +145,16 @@ class Client:
             raise ArgumentError("most_epsilon", problem)
         if outbox is None and ledger is not None:
             outbox = ledger.path.with_name(f"{ledger.path.name}.outbox")
-        # Campaigns of one name at two collectors are two.
-        self.outbox = Outbox(f"{self.campaign.name} {self.key} {self.campaign.digest}", outbox)
+        # Campaigns of one name at two collectors are two, and all stages of a study are one.
+        own = f"{self.campaign.name} {self.key} {self.campaign.digest}"
+        if stage is not None:
+            own = f"{stage.study} {self.key} {self.campaign.question.study}"
+        self.outbox = Outbox(own, outbox)
+        self._goes_to = self._address(self.campaign.name), self.campaign.digest
+
+    def _address(self, name: str) -> str:
+        """The address of a campaign of the same service."""
+        return f"{self._url.rpartition('/')[0]}/{name}"
 
     def _check_shuffler(self, terms: Shuffling, fetched: Answer, address: str, pinned: str) -> None:
         """ValueError unless the shuffler is the pinned one, is here, and signed the document.
@@ -209,11 +220,12 @@ class Client:
         """How many messages the server would take with the first token; None if it states no limit."""
         token = self._tokens[0] if self._tokens else None
         try:
-            stated = self._request("GET", f"{self._url}/messages", token=token).json()
+            stated = self._request("GET", f"{self._goes_to[0]}/messages", token=token).json()
         except RequestError as error:
             if error.status in _UNKNOWN_ROUTE:
                 return None
-            raise _refusal(str(error).removesuffix(".")) from error
+            problem = str(_refusal(str(error).removesuffix(".")))
+            raise RequestError(problem, error.status, error.retry_after) from error
         allowance = stated.get("messages") if isinstance(stated, dict) else None
         return allowance if isinstance(allowance, int) else None
 
@@ -235,8 +247,83 @@ class Client:
             DeliveryError: some messages were not acknowledged. They wait in the outbox, or were refused for good.
             ValueError: nothing was spent or sent.
         """
+        if self.campaign.stage is not None:
+            raise _refusal(f"{self.campaign.stage.study} is a study", "Call take_part, which answers it once")
         self.check_ready()
         return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
+
+    def take_part(self, value: Any) -> datetime | None:
+        """Answer a study once, whatever the value is; returns when to come again, or None if nothing is left to do.
+
+        A person sends one message to all stages together, also if the program is killed: it is kept in the outbox,
+        which must be a file, and charged to the ledger as `sstq.studies.answer` does. Of a panel, the device draws its
+        period when it first comes, and returns when that begins. It returns None if the person has answered before, if
+        the study has ended, and if the person was away in their period.
+
+        Args:
+            value: what the person holds; whatever it is, one message is sent, and nothing depends on it.
+
+        Raises:
+            DeliveryError: the message was not acknowledged. It waits in the outbox, or was refused for good.
+            ValueError: nothing was spent or sent.
+        """
+        stage = self.campaign.staged
+        if self.outbox.path is None:
+            raise ArgumentError("outbox", "must be a file, or a ledger given: it remembers that this person answered")
+        with self.outbox.locked():
+            known = self.outbox.remembered()
+            if known.digest is not None:
+                self._goes_to = self._address(stage_name(stage.study, known.stage)), known.digest
+                self._deliver(lambda _: None)
+            elif not self._is_charged():
+                return self._answer(stage, known, value)
+            _LOG.info("you have answered %s", stage.study)
+            return None
+
+    @property
+    def _entry(self) -> str:
+        """What the ledger calls the answer to the study."""
+        return f"study {self.campaign.question.study}"
+
+    def _is_charged(self) -> bool:
+        return self._ledger is not None and any(entry.round_id == self._entry for entry in self._ledger.entries)
+
+    def _answer(self, stage: Stage, known: Part, value: Any) -> datetime | None:
+        """Answer a stage of a study, if it is the person's; returns when to come again."""
+        if stage.number < known.stage:
+            raise _refusal(f"stage {stage.number} of {stage.study} is over: {known.stage} was there before")
+        try:
+            allowance = self._allowance()
+        except RequestError as error:
+            if error.status != _GONE:
+                raise
+            # If the study goes on, the service says when to ask for the next stage.
+            return datetime.now(UTC) + timedelta(seconds=error.retry_after) if error.retry_after else None
+        if allowance == 0:
+            raise _refusal("the token was used before: you have answered")
+        question = self.campaign.question
+        turn = known.turn
+        if isinstance(question, PeriodQuestion):
+            turn = turn or draw_turn(question.to_json())
+        known = Part(stage.number, turn)
+        self.outbox.remember(known)
+        if turn is not None and not is_turn(question.to_json(), turn):
+            return self._beginning(stage, turn)
+        messages = question.encode([value])
+        terms = self.campaign.shuffling
+        uploads = self._packed(messages) if terms is None else self._sealed(messages, terms)
+        part = known._replace(digest=self.campaign.digest)
+        self.outbox.put(self._entry, uploads, (), needs_ledger=self._ledger is not None, part=part)
+        self._deliver(lambda _: None)
+        return None
+
+    def _beginning(self, stage: Stage, turn: int) -> datetime | None:
+        """When a period begins; None if it is over."""
+        periods = turn - stage.number - 1
+        closes = self.campaign.closes
+        if closes is None or stage.hours is None or periods < 0:
+            return None
+        return closes + timedelta(hours=periods * stage.hours)
 
     def send_messages(
         self, messages: Messages, *, names: Iterable[str] = (), progress: Callable[[int], object] = lambda _: None
@@ -250,6 +337,8 @@ class Client:
         """
         if messages.digest != self.campaign.digest:
             raise ValueError("messages must come from the campaign's mechanism; encode them with `campaign.mechanism`")
+        if self.campaign.stage is not None and not self._tokens:
+            raise _refusal("many people's answers to a study need a sender's token", "Call take_part for one person")
         if messages.simulated:
             raise ValueError(
                 "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
@@ -343,13 +432,14 @@ class Client:
         if token is None and self._tokens:
             token = self._tokens[0]
         stated = upload.messages if self.campaign.shuffling is None else 1  # person
+        url, digest = self._goes_to
         headers = {
             "Content-Type": "application/octet-stream",
             "Idempotency-Key": upload.key,
             "SSTQ-Count": str(stated),
-            "SSTQ-Digest": self.campaign.digest,
+            "SSTQ-Digest": digest,
         }
-        receipt = self._request("POST", f"{self._url}/messages", token=token, headers=headers, body=upload.body)
+        receipt = self._request("POST", f"{url}/messages", token=token, headers=headers, body=upload.body)
         if receipt.json() != {"count": stated}:
             raise RequestError(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
 

@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
+import rfc8785
 from fastapi import APIRouter, Body, Header, Request
 
-from sstq.client.campaigns import Campaign
+from sstq.checks import check_option
+from sstq.client.campaigns import Campaign, Readers
+from sstq.service import studies
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
-from sstq.service.common_routes import BINARY_BODY, Named, administrator_router
+from sstq.service.common_routes import BINARY_BODY, Named, administrator_router, refuse_stage
 from sstq.service.models import CHANGE, NEW_CAMPAIGN
 from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, lasting_terms
 from sstq.service.security import BODY, Problem, check_binary
 from sstq.service.terms import OwnTerms, take_asked, take_end, take_renewed
+from sstq.studies import Study
 
 
 def administration_routes(collector: Collector) -> APIRouter:
@@ -25,9 +29,13 @@ def administration_routes(collector: Collector) -> APIRouter:
 
     @router.post("/v1/campaigns", status_code=201, openapi_extra=NEW_CAMPAIGN)
     def create(terms: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
-        """Create a campaign and return its shared tokens, which are not stored."""
+        """Create a campaign or a study and return its shared tokens, which are not stored."""
         with _refusing(422):
             own = OwnTerms(**take_asked(terms))
+            if "study" in terms:
+                return _create_study(collector, terms, own)
+            if "stage" in terms:
+                raise ValueError("stage: only a study has stages; pass study")
             campaign = Campaign.from_dict(terms)
         _refuse_batches(campaign)
         with _refusing(409):
@@ -45,7 +53,7 @@ def administration_routes(collector: Collector) -> APIRouter:
         """Create a token for batches, with a quota of people; only its hash is stored."""
         if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
             raise Problem(409, "Each upload to this campaign is of one person: there are no batches.")
-        return {"send_token": collector.add_sender(entry.campaign, people), "people": people}
+        return {"send_token": collector.add_sender(entry, people), "people": people}
 
     return router
 
@@ -84,18 +92,29 @@ def forwarding_routes(collector: Collector) -> APIRouter:
     return router
 
 
+def _create_study(collector: Collector, terms: dict[str, Any], own: OwnTerms) -> dict[str, str]:
+    study = Study.from_json(rfc8785.dumps(terms.pop("study")).decode())
+    name = terms.pop("name", "")
+    if name in collector.entries:
+        raise Problem(409, f"name must be new, got {name!r}, which already exists.")
+    return {"name": name} | studies.create(collector, name, study, terms, own)
+
+
 def change_terms(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
     """Change terms of a campaign; what another administrator changes at the same time stays."""
     while True:
         try:
             return _change(collector, entry, dict(terms))
         except ChangedMeanwhile:
-            entry = collector.known(entry.campaign.name)
+            entry = collector.known(entry.name)
 
 
 def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
     """Store the changed terms of a campaign; returns its name and new tokens. ChangedMeanwhile as it says."""
-    for fixed in ("name", "mechanism", "shuffling"):
+    refuse_stage(entry)
+    if entry.is_study:
+        return _change_study(collector, entry, terms)
+    for fixed in ("name", "mechanism", "shuffling", "stage"):
         if fixed in terms:
             raise Problem(422, f"{fixed}: cannot change; create another campaign.")
     with _refusing(422):
@@ -120,6 +139,22 @@ def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any])
     if {"most_messages", "senders"} & set(terms):
         _refuse_batches(campaign)
     return {"name": campaign.name} | collector.save(campaign, own, entry, renewed, **closed)
+
+
+def _change_study(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
+    """Change who may read a study and whose pages may send, or end it; people agreed to all the rest."""
+    with _refusing(422):
+        closed = take_end(terms)
+        renewed = take_renewed(terms)
+        own = replace(entry.own, **take_asked(terms))
+        readers = check_option("readers", terms.pop("readers", entry.campaign.readers), get_args(Readers))
+    if terms:
+        raise Problem(409, f"{next(iter(terms))}: the terms of a study never change; create another one.")
+    if closed:
+        if not entry.stored.closed and not studies.end(collector, entry, "ended by its administrator"):
+            raise ChangedMeanwhile
+        entry = collector.known(entry.name)
+    return {"name": entry.name} | studies.change(collector, entry, readers, own, renewed)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from starlette.routing import Match
 
 from sstq._version import __version__
 from sstq.service.administration import administration_routes, forwarding_routes
-from sstq.service.background import Folding, Opening, Rounds
+from sstq.service.background import Folding, Learning, Opening, Rounds
 from sstq.service.common_routes import common_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.models import PROBLEMS
@@ -59,7 +59,7 @@ _UPLOAD = (
 def create_app(settings: Settings) -> FastAPI:
     """Create the ASGI application of a collector; ValueError if its database cannot be used."""
     collector = Collector(settings)
-    app = new_app(collector, _DESCRIPTION, _UPLOAD, Folding, partial(Folding, slow=True), Opening)
+    app = new_app(collector, _DESCRIPTION, _UPLOAD, Folding, partial(Folding, slow=True), Opening, Learning)
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
     app.include_router(forwarding_routes(collector))

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from sstq.mechanisms import Mechanism
-from sstq.service import results
+from sstq.service import results, studies
 from sstq.service.batches import open_next, shuffled_claim
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.node import Collector, Node, RunningCampaign
@@ -32,6 +32,8 @@ _LONGEST_PAUSE = 30.0
 # coordinates takes as long to write as JSON.
 _QUICK_ROWS = 1 << 22
 _QUICK_DIM = 1 << 13
+# Learning from the messages of so many people takes less time than starting a process.
+_QUICK_PEOPLE = 50_000
 
 logger = logging.getLogger("sstq.service")
 
@@ -85,8 +87,13 @@ class Rounds(threading.Thread, ABC):
             if self._stopping.is_set():  # its processes are gone
                 return None
             self._node.metrics.rounds.labels("failed").inc()
-            logger.exception("%s failed for the campaign %s", self.work, entry.campaign.name)
+            logger.exception("%s failed for the campaign %s", self.work, entry.name)
             return None
+
+    def elsewhere(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the store in another process, which only reads."""
+        url = self._node.store.url.render_as_string(hide_password=False)
+        return self._workers.submit(_read, url, function, *arguments).result()
 
     def purge(self) -> None:
         """Forget keys whose time is over, now and then."""
@@ -181,12 +188,8 @@ class Folding(Rounds):
             self.purge()
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the store: slow ones in the other process, which only reads."""
-        store = self._node.store
-        if not self._slow:
-            return store.run(function, *arguments)
-        url = store.url.render_as_string(hide_password=False)
-        return self._workers.submit(_read, url, function, *arguments).result()
+        """Call a function of the store: slow ones elsewhere."""
+        return (self.elsewhere if self._slow else self._node.store.run)(function, *arguments)
 
     def _fold(self, entry: RunningCampaign) -> int:
         return self._node.store.fold(entry.campaign.name, self._node.clock.hour(), self._run)
@@ -205,6 +208,23 @@ def _read(url: str, function: Callable[..., Any], *arguments: Any) -> Any:
 @lru_cache(maxsize=1)
 def _reader(url: str) -> Store:
     return Store(url, read_only=True)
+
+
+class Learning(Rounds):
+    """A thread that lets studies learn from their stages, which may take minutes, and publishes the next ones."""
+
+    work = "learning"
+    _node: Collector
+
+    def round(self) -> None:
+        """Bring every study as far as it can go now."""
+        for entry in list(self._node.entries.values()):
+            if entry.is_study and not entry.stored.closed and not self._stopping.is_set():
+                self.attempt(entry, self._advance)
+
+    def _advance(self, entry: RunningCampaign) -> None:
+        is_slow = entry.campaign.slots * entry.study.people > _QUICK_PEOPLE or _is_slow(entry.campaign.mechanism)
+        studies.advance(self._node, entry, self.elsewhere if is_slow else self._node.store.run)
 
 
 class Opening(Rounds):

@@ -230,6 +230,13 @@ def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes,
     return database.write(work)
 
 
+def all_opened(database: Database, campaign: Campaign) -> bool:
+    """Whether the batches of all slots have arrived and been opened."""
+    table = batches.c
+    found = database.rows(sa.select(table.slot, table.opened).where(table.campaign == campaign.name))
+    return len({row.slot for row in found}) == campaign.slots and all(row.opened for row in found)
+
+
 def count_batches(database: Database, name: str) -> dict[str, int]:
     """Count the opened batches of a campaign, and their envelopes by outcome."""
     sums = [sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in OUTCOMES]

@@ -103,7 +103,8 @@ def common_routes(node: Node, upload: str) -> APIRouter:
 
     @administrator.delete("/v1/campaigns/{name}", status_code=204)
     def delete(entry: Named) -> None:
-        """Delete a campaign and everything of it that is stored here."""
+        """Delete a campaign and everything of it that is stored here; of a study also all of its stages."""
+        refuse_stage(entry)
         node.delete(entry)
 
     @administrator.post("/v1/campaigns/{name}/tokens", status_code=201)
@@ -114,7 +115,7 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         if entry.campaign.senders != "single-use":
             raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
         made = [new_token() for _ in range(count)]
-        node.store.issue(entry.campaign.name, [token_hash(token) for token in made])
+        node.store.issue(entry.stored.payer, [token_hash(token) for token in made])
         return {"tokens": made}
 
     @router.get(UPLOADS, response_model=dict[str, int | None], openapi_extra=optional_token)
@@ -145,6 +146,12 @@ def common_routes(node: Node, upload: str) -> APIRouter:
 
     router.include_router(administrator)
     return router
+
+
+def refuse_stage(entry: RunningCampaign) -> None:
+    """Raise a Problem for a stage of a study: only the study itself may be changed."""
+    if entry.is_stage:
+        raise Problem(409, f"A stage never changes by itself: name the study, {entry.stored.study}.")
 
 
 def matches(request: Request, etag: str) -> bool:

@@ -29,9 +29,9 @@ _CAMPAIGN = {"campaign": _TEXT}
 _BATCH = _CAMPAIGN | {"batch": _BYTES}
 
 
-def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], nullable: str = "") -> sa.Table:
+def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], *nullable: str) -> sa.Table:
     columns = [sa.Column(own, kind, primary_key=True) for own, kind in keys.items()]
-    columns += [sa.Column(own, kind, nullable=own == nullable) for own, kind in values.items()]
+    columns += [sa.Column(own, kind, nullable=own in nullable) for own, kind in values.items()]
     # Otherwise SQLite numbers the rows of a table in order of arrival.
     return sa.Table(name, metadata, *columns, sqlite_with_rowid=False)
 
@@ -39,6 +39,8 @@ def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], nullab
 settings = _table("settings", {"name": _TEXT}, {"value": _BYTES})
 # Mechanism and terms are JSON. `version` is another number after each change. `issued` counts single-use tokens.
 # `ended` says after how many hours of service the campaign was first seen closed; NULL if it is open.
+# `study` is the name of the study whose stage this is, and that of a study itself: senders and tokens are the study's.
+# `room` is how many more messages the store takes; NULL for any number.
 campaigns = _table(
     "campaigns",
     {"name": _TEXT},
@@ -49,9 +51,15 @@ campaigns = _table(
         "closed": _FLAG,
         "issued": _NUMBER,
         "ended": _NUMBER,
+        "study": _TEXT,
+        "room": _NUMBER,
     },
-    nullable="ended",
+    "ended",
+    "study",
+    "room",
 )
+# The states of studies, as JSON.
+studies = _table("studies", _CAMPAIGN, {"state": _TEXT})
 # The acknowledged keys, each with its number of messages, so that a repeated upload gets the same answer.
 receipts = _table("receipts", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER})
 # Messages not folded yet, from one upload or several stored together. The key is random and not that of a client.
@@ -65,7 +73,7 @@ pieces = _table(
 # Single-use tokens that are not spent yet, as SHA-256; a spent one is deleted.
 tokens = _table("tokens", _CAMPAIGN | {"digest": _BYTES}, {})
 # Tokens of senders of batches, as SHA-256: how many messages each may send (NULL for no limit), and has sent.
-senders = _table("senders", _CAMPAIGN | {"digest": _BYTES}, {"quota": _NUMBER, "used": _NUMBER}, nullable="quota")
+senders = _table("senders", _CAMPAIGN | {"digest": _BYTES}, {"quota": _NUMBER, "used": _NUMBER}, "quota")
 # How many messages were folded in which hour since 1970.
 arrivals = _table("arrivals", _CAMPAIGN | {"hour": _NUMBER}, {"messages": _NUMBER})
 # How the error shrank: the standard error of estimates that readers may have seen.

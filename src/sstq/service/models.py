@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sstq.client.campaigns import MOST_PEOPLE, NAME_PATTERN, Readers, Senders
 from sstq.service.security import MEDIA_TYPE
-from sstq.service.terms import RENEWABLE
+from sstq.service.terms import RENEWABLE, TooFew
 
 CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
 _Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
@@ -64,10 +64,15 @@ NEW_CAMPAIGN = _body(
         "name": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
         "mechanism": {"type": "object", "description": "What `sstq spec` writes."},
         "shuffling": {"type": "object", "description": "The fields of `sstq.client.Shuffling`."},
+        "study": {"type": "object", "description": "What `sstq study new` writes, instead of a mechanism."},
+        "people": {"type": "integer", "description": "Of a study: how many there are for all stages."},
+        "hours": {"type": "number", "description": "Of a study: how long a stage lasts."},
+        "least": {"type": "number", "description": "Of a study: the share of its people that a stage needs."},
+        "too_few": {"enum": [*get_args(TooFew)]},
     },
-    required=["name", "mechanism"],
+    required=["name"],
 )
-"""The body that creates a campaign."""
+"""The body that creates a campaign or a study."""
 
 CHANGE = _body(
     _TERMS
@@ -101,6 +106,34 @@ class Claim(_Model):
     local_epsilon: Annotated[float, Field(description="The ε that remains if the shuffler cheats.")]
 
 
+class StageStatus(_Model):
+    """A stage of a study."""
+
+    number: int
+    name: str
+    people: Annotated[_Count, Field(description="For how many people it is.")]
+    received: Annotated[_Count, Field(description="How many have sent; readers see multiples of release_every.")]
+    state: Literal["open", "closed", "learned", "dropped"]
+    shuffling: Claim | None
+
+
+class StudyStatus(_Model):
+    """A study: its stages, and what it waits for."""
+
+    kind: str
+    identifier: str
+    state: Literal["open", "waiting", "learning", "ended", "failed"]
+    note: str
+    people: _Count
+    hours: float | None
+    too_few: TooFew
+    epsilon: Annotated[float, Field(description="A person's total.")]
+    delta: float | None
+    local_epsilon: Annotated[float, Field(description="Of the newest stage's message, if a shuffler cheats.")]
+    stages: list[StageStatus]
+    next: Annotated[list[str], Field(description="What may follow.")]
+
+
 class Status(_Model):
     """A campaign's counts; readers see those of the estimate that was released to them."""
 
@@ -114,6 +147,7 @@ class Status(_Model):
     tokens_issued: _Count | None
     tokens_unspent: _Count | None
     shuffling: Claim | None
+    study: StudyStatus | None = None
 
 
 class Progress(_Model):
@@ -156,6 +190,17 @@ class EstimateAnswer(_Model):
     checks: Annotated[
         dict[Literal["norm", "counts"], str] | None, Field(description="“passed”, “not tested”, or what is wrong.")
     ] = None
+
+
+class StudyAnswer(_Model):
+    """What a study has found so far."""
+
+    campaign: _Name
+    count: Annotated[_Count, Field(description="People covered.")]
+    study: StudyStatus
+    final: Annotated[bool, Field(description="Whether nothing more will be learned.")]
+    result: Annotated[dict[str, Any] | None, Field(description="By kind, as docs/http-api.md has it.")]
+    note: str
 
 
 class ShufflerStatus(_Model):

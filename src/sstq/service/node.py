@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import rfc8785
 from prometheus_client.core import Metric
 
-from sstq.client.campaigns import Campaign
+from sstq.client.campaigns import Campaign, stage_name
 from sstq.client.sealing import SealingKey
 from sstq.client.signing import SigningKey
 from sstq.mechanisms import FrameUnit
@@ -27,7 +28,7 @@ from sstq.service.results import raised
 from sstq.service.security import AddressLimits, Problem, is_token, new_token, token_hash
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
-from sstq.service.terms import OwnTerms
+from sstq.service.terms import OwnTerms, StudyTerms
 
 DEFAULT_PEOPLE = 1_000_000
 """The quota of the token that a campaign with senders="token" is created with, in people."""
@@ -57,6 +58,22 @@ class RunningCampaign:
     signature: str  # the collector's, of the document
     sealing_keys: tuple[bytes, ...] = ()  # public keys that shuffled messages are sealed for, the newest first
     own: OwnTerms = _FROM_ANYWHERE
+    study: StudyTerms = None  # type: ignore[assignment]  # of studies at the collector only
+
+    @property
+    def name(self) -> str:
+        """The name in the link; that of a study has no number, and its campaign is its newest stage."""
+        return self.stored.name
+
+    @property
+    def is_study(self) -> bool:
+        """Whether this is a study, whose campaign is its newest stage."""
+        return self.stored.study == self.name
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether this is a stage of a study by itself."""
+        return self.campaign.stage is not None and not self.is_study
 
     @cached_property
     def etag(self) -> str:
@@ -69,8 +86,8 @@ class RunningCampaign:
         return {self.campaign.crowd(key).hex(): key for key in self.sealing_keys}
 
     def is_closed(self, now: datetime) -> bool:
-        """Whether the campaign accepts no more messages."""
-        return self.stored.closed or self.campaign.status(now) == "closed"
+        """Whether the campaign accepts no more messages, or the study no more stages."""
+        return self.stored.closed or (not self.is_study and self.campaign.status(now) == "closed")
 
     def is_reader(self, token: str | None) -> bool:
         """Whether this is the token of the campaign's readers."""
@@ -135,10 +152,13 @@ class Node(ABC):
         """Read the campaigns again, after one has changed."""
         with self._lock:  # also while reading: nothing old is remembered after a change
             known = self.entries
-            self.entries = {
-                name: known[name] if name in known and known[name].stored == stored else self._read(stored)
-                for name, stored in self.store.campaigns().items()
-            }
+            found: dict[str, RunningCampaign] = {}
+            rows = self.store.campaigns().values()
+            for stored in sorted(rows, key=lambda row: row.study == row.name):  # studies after their stages
+                last = known.get(stored.name)
+                same = last is not None and last.stored == stored and not last.is_study
+                found[stored.name] = last if last and same else self._read(stored, found)
+            self.entries = found
 
     async def entry(self, name: str) -> RunningCampaign:
         """Return the campaign with this name; raises a Problem (404) if there is none."""
@@ -152,12 +172,12 @@ class Node(ABC):
         return found
 
     @abstractmethod
-    def _read(self, stored: StoredCampaign) -> RunningCampaign:
-        """Prepare what the routes need of a campaign."""
+    def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:
+        """Prepare what the routes need of a campaign; of a study, whose stages are `known`, and of its newest stage."""
 
     def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign and everything of it that is stored."""
-        self.store.delete(entry.campaign.name)
+        self.store.delete(entry.name)
         self.refresh()
 
     def purge(self) -> None:
@@ -166,7 +186,7 @@ class Node(ABC):
             return
         self.store.keep_setting(_CLOCK, self.clock.witness)
         now = self.clock.now()
-        over = [name for name, entry in self.entries.items() if entry.campaign.status(now) == "closed"]
+        over = [name for name, entry in self.entries.items() if entry.is_closed(now)]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
         self.refresh()
 
@@ -189,9 +209,17 @@ class Collector(Node):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
 
-    def _read(self, stored: StoredCampaign) -> RunningCampaign:
+    def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:
         terms = json.loads(stored.terms)
         own = OwnTerms.take(terms)
+        if stored.study == stored.name:
+            study = StudyTerms(**terms["study"])
+            newest = stage_name(stored.name, len(study.stages))
+            # Pages that may send to the study may send to its stage.
+            sealing_keys = known[newest].own.sealing_keys
+            stage = known[newest] = replace(known[newest], own=replace(own, sealing_keys=sealing_keys))
+            campaign = replace(stage.campaign, readers=terms["readers"])
+            return replace(stage, stored=stored, campaign=campaign, own=own, study=study, sealing_keys=())
         keys = tuple(map(bytes.fromhex, own.sealing_keys))
         campaign = Campaign.from_dict({"name": stored.name, "mechanism": stored.mechanism} | terms)
         document = campaign.document([self.key.public], keys)
@@ -210,16 +238,11 @@ class Collector(Node):
         Returns its shared tokens that are new, which are not stored. ValueError if the name is taken, ChangedMeanwhile
         if the existing campaign is no longer `entry`.
         """
-        if campaign.name in _RESERVED:
-            raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {campaign.name!r}")
-        tokens = {}
-        if campaign.readers == "token" and ("read_token" in renewed or own.read_token is None):
-            tokens["read_token"] = new_token()
-            own = replace(own, read_token=token_hash(tokens["read_token"]).hex())
+        check_free(campaign.name)
+        own, tokens = with_reader(campaign.readers, own, renewed)
         if entry is None and campaign.shuffling is not None:
-            # For as long as it runs: whoever seals for another key could be told apart.
             key = SealingKey.generate()
-            self.store.setting(_sealing_setting(key.public), lambda: key.secret)
+            self.store.setting(sealing_setting(key.public), lambda: key.secret)
             own = replace(own, sealing_keys=(key.public.hex(),))
         terms = rfc8785.dumps(campaign.terms() | own.as_json()).decode()
         try:
@@ -231,22 +254,32 @@ class Collector(Node):
                 self.store.remove_senders(campaign.name)
         finally:  # a new campaign may exist since an attempt before
             self.refresh()
-        saved = self.entries.get(campaign.name)
-        if campaign.senders == "token" and saved is not None and not saved.stored.senders:
-            tokens["send_token"] = self.add_sender(campaign, DEFAULT_PEOPLE)
-        return tokens
+        return tokens | self.first_sender(campaign.name)
 
-    def add_sender(self, campaign: Campaign, people: int) -> str:
+    def stages(self, entry: RunningCampaign) -> list[str]:
+        """The names of the campaigns of a study's stages, in turn."""
+        return [stage_name(entry.name, number) for number in range(1, len(entry.study.stages) + 1)]
+
+    def first_sender(self, name: str) -> dict[str, str]:
+        """Create the shared token of a campaign that needs one and has none."""
+        saved = self.entries.get(name)
+        if saved is None or saved.campaign.senders != "token" or saved.stored.senders:
+            return {}
+        return {"send_token": self.add_sender(saved, DEFAULT_PEOPLE)}
+
+    def add_sender(self, entry: RunningCampaign, people: int) -> str:
         """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
         token = new_token()
-        self.store.add_sender(campaign.name, token_hash(token), people * campaign.slots)
+        self.store.add_sender(entry.stored.payer, token_hash(token), people * entry.campaign.slots)
         self.refresh()
         return token
 
     def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
+        parts = [own for own in self.entries.values() if own.stored.payer == entry.name]
         super().delete(entry)
-        self.forget_sealing_keys(entry)
+        for part in parts:
+            self.forget_sealing_keys(part)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
@@ -282,12 +315,12 @@ class Collector(Node):
 
     def sealing_secrets(self, entry: RunningCampaign) -> dict[str, bytes]:
         """A campaign's secret keys, by the crowds that sealed for them."""
-        found = {crowd: self.store.known_setting(_sealing_setting(key)) for crowd, key in entry.crowds.items()}
+        found = {crowd: self.store.known_setting(sealing_setting(key)) for crowd, key in entry.crowds.items()}
         return {name: secret for name, secret in found.items() if secret is not None}
 
     def forget_sealing_keys(self, entry: RunningCampaign) -> None:
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
-        self.store.delete_settings([_sealing_setting(key) for key in entry.sealing_keys])
+        self.store.delete_settings([sealing_setting(key) for key in entry.sealing_keys])
 
 
 def lasting_terms(campaign: Campaign) -> dict[str, Any]:
@@ -301,5 +334,22 @@ def is_open_to_batches(campaign: Campaign) -> bool:
     return campaign.senders == "everybody" and campaign.shuffling is None and campaign.most_messages > campaign.slots
 
 
-def _sealing_setting(public: bytes) -> str:
+def sealing_setting(public: bytes) -> str:
+    """The name of the setting with the secret key of a public one."""
     return f"sealing-key-{public.hex()}"
+
+
+def check_free(name: str) -> None:
+    """ValueError for a name that only a page or the stage of a study may have."""
+    if name in _RESERVED:
+        raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {name!r}")
+    if re.search("--[0-9]+$", name):
+        raise ValueError(f"name must not end as those of a study's stages do, got {name!r}")
+
+
+def with_reader(readers: str, own: OwnTerms, renewed: Collection[str] = ()) -> tuple[OwnTerms, dict[str, str]]:
+    """Return own terms with the hash of a reader's token, where one is needed, and this token if it is new."""
+    if readers != "token" or ("read_token" not in renewed and own.read_token is not None):
+        return own, {}
+    token = new_token()
+    return replace(own, read_token=token_hash(token).hex()), {"read_token": token}

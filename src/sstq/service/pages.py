@@ -71,7 +71,7 @@ def ensure_poll(collector: Collector) -> None:
 
 def demo_link(collector: Collector) -> str:
     """The path of the page for who runs the collector: its fragment has a token for batches of simulated visitors."""
-    return f"/demo/#visitors={collector.add_sender(collector.entries[POLL].campaign, _VISITORS)}"
+    return f"/demo/#visitors={collector.add_sender(collector.entries[POLL], _VISITORS)}"
 
 
 def demo_routes() -> list[BaseRoute]:

@@ -14,14 +14,15 @@ from starlette.responses import Response, StreamingResponse
 
 from sstq.audit import certify
 from sstq.mechanisms import Mechanism
-from sstq.service import results
+from sstq.service import results, studies
 from sstq.service.batches import shuffled_claim
 from sstq.service.common_routes import BINARY, NOT_MODIFIED, Named, Token, administrator_router, matches
-from sstq.service.models import EstimateAnswer, Progress, Status, optional_token
+from sstq.service.models import EstimateAnswer, Progress, Status, StudyAnswer, optional_token
 from sstq.service.node import Collector, RunningCampaign
 from sstq.service.rendering import as_csv, describe
 from sstq.service.security import Problem, unauthorized
 from sstq.service.store import UnknownCampaign
+from sstq.service.study_results import table_as_csv
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
 _CHUNK = 1 << 18  # of a file
@@ -32,7 +33,7 @@ async def _reader(request: Request, entry: Named, token: Token) -> results.Audie
     """What the holder of the token, if any, may read of a campaign; raises a Problem if nothing."""
     if request.app.state.node.is_administrator(token):
         return "owner"
-    if entry.campaign.readers == "public" or entry.is_reader(token):
+    if not entry.is_stage and (entry.campaign.readers == "public" or entry.is_reader(token)):
         return "public"
     if token is None:
         raise unauthorized("This needs the campaign's reader token or the administrator's token.")
@@ -54,7 +55,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get("/v1/campaigns", openapi_extra=optional_token)
     def campaigns(token: Token) -> dict[Literal["campaigns"], list[Status]]:
         """List the campaigns whose estimates the token may read; without a token, the public ones."""
-        entries = list(collector.entries.values())
+        entries = [entry for entry in collector.entries.values() if not entry.is_stage]
         if collector.is_administrator(token):
             return {"campaigns": _statuses(collector, entries, "owner")}
         mine = [entry for entry in entries if entry.is_reader(token)]
@@ -74,7 +75,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/estimate",
         responses={
-            200: {"model": EstimateAnswer, "content": {"text/csv": {"schema": {"type": "string"}}}},
+            200: {"model": EstimateAnswer | StudyAnswer, "content": {"text/csv": {"schema": {"type": "string"}}}},
             304: NOT_MODIFIED,
         },
         openapi_extra=optional_token,
@@ -88,7 +89,7 @@ def reading_routes(collector: Collector) -> APIRouter:
         ] = None,
     ) -> Response:
         """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
-        name = entry.campaign.name
+        name = entry.name
         csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
         covered = (await asyncio.to_thread(results.covered, store, audience)).get(name, 0)
         etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if csv else "json"}"'
@@ -97,10 +98,13 @@ def reading_routes(collector: Collector) -> APIRouter:
             headers |= ALLOW_ANY_ORIGIN
         if csv:
             headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-        if matches(request, etag):
+        if entry.is_study:
+            del headers["ETag"]  # its stages change while it has the same result
+        elif matches(request, etag):
             return Response(status_code=304, headers=headers)
         async with rendering[csv]:
-            content = await asyncio.to_thread(_rendered, collector, entry, audience, covered, csv)
+            make = _study_rendered if entry.is_study else _rendered
+            content = await asyncio.to_thread(make, collector, entry, audience, covered, csv)
         headers["Content-Length"] = str(len(content))
         return StreamingResponse(
             _pieces(content), 200, headers, "text/csv; charset=utf-8" if csv else "application/json"
@@ -109,6 +113,7 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
     def progress(entry: Named, audience: _Reader) -> Progress:
         """Read the error so far, its prediction, and the arrivals per hour."""
+        _refuse_study(entry)
         return Progress(**results.progress(store, entry.campaign, audience, collector.clock.hour()))
 
     @router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
@@ -123,7 +128,8 @@ def reading_routes(collector: Collector) -> APIRouter:
     )
     async def state(entry: Named) -> Response:
         """Download the state of all folded messages, which `sstq aggregate` can continue from."""
-        name = entry.campaign.name
+        _refuse_study(entry)
+        name = entry.name
         async with saving:
             file = await asyncio.to_thread(_saved_state, collector, name)
         headers = {
@@ -146,13 +152,13 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
     released = results.covered(collector.store, "public")
     found = []
     for entry in entries:
-        name = entry.campaign.name
+        name = entry.name
         if name in counts:
             own = counts[name]
             shown = covered.get(name, 0)
             status = Status(
                 name=name,
-                status="closed" if entry.stored.closed else entry.campaign.status(now),
+                status="closed" if entry.is_closed(now) else "open" if entry.is_study else entry.campaign.status(now),
                 received=own.received if seen else shown,
                 folded=own.folded if seen else shown,
                 covered=shown,
@@ -160,10 +166,38 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
                 release_every=entry.own.release_every,
                 tokens_issued=own.issued if seen else None,
                 tokens_unspent=own.unspent if seen else None,
-                shuffling=shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]
+                shuffling=None if entry.is_study else shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]
             )
+            if entry.is_study:
+                status.study = studies.status(collector, entry, counts, 1 if seen else entry.own.release_every)
+                status.received = sum(stage.received for stage in status.study.stages)
+                status.folded = min(status.received, sum(counts[stage].folded for stage in collector.stages(entry)))
             found.append(status)
     return found
+
+
+def _refuse_study(entry: RunningCampaign) -> None:
+    if entry.is_study:
+        raise Problem(409, f"This is a study: ask for its stage, {entry.campaign.name}, or for its estimate.")
+
+
+def _study_rendered(
+    collector: Collector,
+    entry: RunningCampaign,
+    audience: results.Audience,
+    covered: int,
+    csv: bool,
+) -> bytes:
+    """What a study has found, as JSON or CSV; readers see nothing of what it asks about next."""
+    found = json.loads(results.latest(collector.store, entry.name, audience) or b"null")
+    if found is not None and "prefixes" in found and audience != "owner":
+        found["prefixes"] = None
+    if csv:
+        return table_as_csv(found or {}).encode()
+    step = 1 if audience == "owner" else entry.own.release_every
+    status = studies.status(collector, entry, collector.store.counts(), step)
+    known = {"campaign": entry.name, "count": covered, "study": status.model_dump(), "final": entry.stored.closed}
+    return json.dumps(known | {"result": found, "note": status.note}).encode()
 
 
 @lru_cache(maxsize=8)

@@ -131,16 +131,19 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
     receipts = []
     messages = []
     table = tables.campaigns.c
-    query = sa.select(table.name, table.closed, table.mechanism).where(table.name.in_(list(by_name)))
-    for name, closed, text in connection.execute(query).all():
+    query = sa.select(table.name, table.closed, table.mechanism, table.study, table.room)
+    for name, closed, text, study, room in connection.execute(query.where(table.name.in_(list(by_name)))).all():
         mechanism = parsed(text)
         uploads = [batch[number] for number in by_name[name]]
         known = _known(connection, name, uploads)
         joined, malformed = check(mechanism, [(upload.count, upload.body) for upload in uploads])
         valid = [upload for number, upload in enumerate(uploads) if number not in malformed]
         fresh = {upload.key: upload for upload in reversed(valid) if upload.key not in known}
-        refused = _refused(connection, name, closed, list(fresh.values()))
+        refused = _refused(connection, study or name, 0 if closed else room, list(fresh.values()))
         stored = {key: upload for key, upload in fresh.items() if key not in refused}
+        if room is not None and stored:
+            left = room - sum(upload.count for upload in stored.values())
+            connection.execute(tables.campaigns.update().where(table.name == name).values(room=left))
         if len(stored) < len(valid):
             joined, _ = check(mechanism, [(upload.count, upload.body) for upload in stored.values()])
         receipts += [{"campaign": name, "key": upload.key, "messages": upload.count} for upload in stored.values()]
@@ -169,9 +172,17 @@ def _known(connection: sa.Connection, name: str, uploads: Sequence[Upload]) -> d
     return {bytes(key): count for key, count in connection.execute(query)}
 
 
-def _refused(connection: sa.Connection, name: str, closed: bool, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
-    """Return the keys of new uploads that are refused; the others are paid."""
-    refused = {upload.key: Refusal.CLOSED for upload in fresh if closed or upload.late}
+def _refused(connection: sa.Connection, name: str, room: int | None, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
+    """Return the keys of new uploads that are refused; the others fit into the room, if that is limited, and are paid.
+
+    `name` is that of the campaign, or of the study, whose senders and tokens pay.
+    """
+    refused = {}
+    for upload in fresh:
+        if upload.late or (room is not None and upload.count > room):
+            refused[upload.key] = Refusal.CLOSED
+        elif room is not None:
+            room -= upload.count
     for pay in (_spend_tokens, _charge_senders):
         refused |= pay(connection, name, [upload for upload in fresh if upload.key not in refused])
     return refused

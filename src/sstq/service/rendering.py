@@ -44,21 +44,21 @@ def describe(
         questions = [_question(asked[name].type, found) for name, found in estimate.results.items()]
     return known | {
         "count": estimate.count,
-        "value": _numbers(estimate.value),
-        "stderr": _numbers(estimate.stderr),
+        "value": as_numbers(estimate.value),
+        "stderr": as_numbers(estimate.stderr),
         "region": {
             "level": LEVEL,
-            "radius": _numbers([region.radius])[0],
-            "half_width": _numbers(region.half_width),
+            "radius": as_numbers([region.radius])[0],
+            "half_width": as_numbers(region.half_width),
         },
-        "groups": {field: _numbers(getattr(estimate, field)) for field in _GROUPED} if grouped else None,
+        "groups": {field: as_numbers(getattr(estimate, field)) for field in _GROUPED} if grouped else None,
         "questions": questions,
         "note": estimate.note,
         "checks": checks,
     }
 
 
-def _numbers(values: ArrayLike) -> list[Any]:
+def as_numbers(values: ArrayLike) -> list[Any]:
     """Convert to lists, with None for numbers that JSON does not have."""
     found: list[Any] = np.where(np.isfinite(values), values, np.array(None, dtype=object)).tolist()
     return found
@@ -79,20 +79,20 @@ def _question(kind: str, found: QuestionEstimate) -> dict[str, Any]:
         "type": kind,
         "count": found.count,
         "over": found.over,
-        "answered": _numbers(found.answered)[0],
+        "answered": as_numbers(found.answered)[0],
         "items": list(found.items),
-    } | {name: _numbers(values) for name, values in numbers.items()}
+    } | {name: as_numbers(values) for name, values in numbers.items()}
     if not isinstance(found, NumberEstimate):
         return known
     return known | {
-        "edges": _numbers(found.edges),
-        "mean": _interval(found.mean(LEVEL)) | {"stderr": _numbers([found.mean_stderr])[0]},
+        "edges": as_numbers(found.edges),
+        "mean": _interval(found.mean(LEVEL)) | {"stderr": as_numbers([found.mean_stderr])[0]},
         "quantiles": [{"share": share, **_interval(found.quantile(share, LEVEL))} for share in _QUARTILES],
     }
 
 
 def _interval(found: Interval) -> dict[str, float | None]:
-    return dict(zip(Interval._fields, _numbers(found), strict=True))
+    return dict(zip(Interval._fields, as_numbers(found), strict=True))
 
 
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
@@ -105,11 +105,11 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
     if isinstance(campaign.mechanism, Survey):
         writer.writerow(["question", "item", "estimate", "stderr", "low", "high"])
         for row in _survey_rows(described["questions"] or []):
-            writer.writerow([_cell(cell) if isinstance(cell, str) else cell for cell in row])
+            writer.writerow([as_cell(cell) if isinstance(cell, str) else cell for cell in row])
         return text.getvalue()
     dim = getattr(campaign.mechanism, "categories", campaign.mechanism.dim)
     groups = described["groups"]
-    names = [_cell(label) for label in campaign.labels] or [""] * dim
+    names = [as_cell(label) for label in campaign.labels] or [""] * dim
     if campaign.mechanism.groups is None:
         writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
         if described["count"]:
@@ -119,14 +119,14 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
     else:
         writer.writerow(["group", "group_label", "coordinate", "label", *_GROUPED.values()])
         for group in range(campaign.mechanism.groups if groups else 0):
-            named = _cell(campaign.group_labels[group]) if campaign.group_labels else ""
+            named = as_cell(campaign.group_labels[group]) if campaign.group_labels else ""
             share, error, *own = (groups[field][group] for field in _GROUPED)
             for coordinate, (label, *numbers) in enumerate(zip(names, *own, strict=True)):
                 writer.writerow([group, named, coordinate, label, share, error, *numbers])
     return text.getvalue()
 
 
-def _cell(label: str) -> str:
+def as_cell(label: str) -> str:
     """A label as a cell that no spreadsheet takes for a formula."""
     return f"'{label}" if label[:1] in {*"=+-@"} else label
 

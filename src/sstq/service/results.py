@@ -78,16 +78,24 @@ def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
     messages = row["messages"]
     if totals(connection, pieces).get(name, 0) < messages:
         return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
-    put(connection, estimates, row)
     for kind, detail in found.items():
         put(connection, verdicts, {"campaign": name, "kind": kind, "messages": messages, "detail": detail})
-    released = connection.execute(sa.select(releases.c.messages).where(releases.c.campaign == name)).scalar() or 0
-    if messages - released < max(release_every, _NEW_SHARE * messages):
+    if not keep_estimate(connection, row, release_every):
         return
-    put(connection, releases, row)
     last = connection.execute(sa.select(sa.func.max(history.c.messages)).where(history.c.campaign == name)).scalar()
     if error is not None and messages >= _POINTS * (last or 0):
         put(connection, history, {"campaign": name, "messages": messages, "error": error})
+
+
+def keep_estimate(connection: sa.Connection, row: Mapping[str, Any], release_every: int) -> bool:
+    """Store an estimate, and let readers see it if so many messages are new; returns whether they do."""
+    put(connection, estimates, row)
+    query = sa.select(releases.c.messages).where(releases.c.campaign == row["campaign"])
+    released = connection.execute(query).scalar() or 0
+    seen: bool = row["messages"] - released >= max(release_every, _NEW_SHARE * row["messages"])
+    if seen:
+        put(connection, releases, row)
+    return seen
 
 
 def covered(store: Store, audience: Audience = "owner") -> dict[str, int]:

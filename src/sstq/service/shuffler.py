@@ -76,7 +76,7 @@ class Shuffler(Node):
         """What this shuffler shows of its keys, in hexadecimal."""
         return super().public_keys | {"sealing_key": self.sealing_key.public.hex()}
 
-    def _read(self, stored: StoredCampaign) -> RunningCampaign:
+    def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:  # noqa: ARG002
         terms = json.loads(stored.terms)
         raw = terms["document"].encode()
         document = read_document(raw)

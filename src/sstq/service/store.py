@@ -25,7 +25,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign's row in the database; `terms` is JSON text, `senders` has the hashes of its senders' tokens."""
+    """A campaign's row in the database; `terms` is JSON text, `senders` has the hashes of its senders' tokens.
+
+    `study` is the study whose stage it is; that of a study is its own name, and None that of a campaign by itself.
+    """
 
     name: str
     mechanism: Mechanism
@@ -33,6 +36,12 @@ class StoredCampaign:
     version: int
     closed: bool
     senders: frozenset[bytes]
+    study: str | None = None
+
+    @property
+    def payer(self) -> str:
+        """The name that senders and tokens are stored under."""
+        return self.study or self.name
 
 
 @dataclass(frozen=True)
@@ -86,39 +95,29 @@ class Store(Database):
 
     def create(self, name: str, mechanism: Mechanism, terms: str) -> None:
         """Store a campaign; ValueError if the name is taken."""
-        # So that a change of a deleted campaign does not fit a new one of the same name.
-        first = secrets.randbits(62)
-        row = {
-            "name": name,
-            "mechanism": mechanism.to_json(),
-            "terms": terms,
-            "version": first,
-            "closed": False,
-            "issued": 0,
-        }
-
-        def work(connection: sa.Connection) -> None:
-            query = sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
-            found = connection.execute(query).one_or_none()
-            if found is None:
-                connection.execute(tables.campaigns.insert(), row)
-            elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
-                raise ValueError(f"name must be new, got {name!r}, which already exists")
-
-        self.write(work)
+        self.write(lambda connection: new_campaign(connection, name, mechanism, terms))
 
     def campaigns(self) -> dict[str, StoredCampaign]:
         """Return all campaigns by name."""
         table = tables.campaigns.c
-        query = sa.select(table.name, table.mechanism, table.terms, table.version, table.closed).order_by(table.name)
+        kept = (table.name, table.mechanism, table.terms, table.version, table.closed, table.study)
+        query = sa.select(*kept).order_by(table.name)
 
         def work(connection: sa.Connection) -> dict[str, StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
             for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
                 senders.setdefault(own, set()).add(bytes(digest))
             return {
-                name: StoredCampaign(name, parsed(mechanism), terms, version, closed, frozenset(senders.get(name, ())))
-                for name, mechanism, terms, version, closed in connection.execute(query)
+                row.name: StoredCampaign(
+                    row.name,
+                    parsed(row.mechanism),
+                    row.terms,
+                    row.version,
+                    row.closed,
+                    frozenset(senders.get(row.study or row.name, ())),
+                    row.study,
+                )
+                for row in connection.execute(query)
             }
 
         return self.read(work)
@@ -131,10 +130,7 @@ class Store(Database):
 
         Returns whether it was changed. If it is `closed`, stored uploads are still folded, but none is accepted.
         """
-        table = tables.campaigns
-        change = table.update().where(table.c.name == known.name, table.c.version == known.version)
-        change = change.values(version=known.version + 1, **values)
-        return self._change(known.name, lambda connection: connection.execute(change).rowcount == 1)
+        return self._change(known.name, lambda connection: changed(connection, known, **values))
 
     def _change(self, name: str, work: Callable[[sa.Connection], T]) -> T:
         def existing(connection: sa.Connection) -> T:
@@ -144,9 +140,16 @@ class Store(Database):
         return self.write(existing)
 
     def delete(self, name: str) -> None:
-        """Delete a campaign and everything collected for it."""
-        gone = [table.delete().where(table.c.campaign == name) for table in tables.OF_A_CAMPAIGN]
-        self.execute(tables.campaigns.delete().where(tables.campaigns.c.name == name), *gone)
+        """Delete a campaign and everything collected for it; of a study also all of its stages."""
+        own = tables.campaigns.c
+
+        def work(connection: sa.Connection) -> None:
+            known = sa.select(own.name).where((own.name == name) | (own.study == name))
+            names = list(connection.execute(known).scalars())
+            for column in [own.name, *(table.c.campaign for table in tables.OF_A_CAMPAIGN)]:
+                connection.execute(sa.delete(column.table).where(column.in_(names)))
+
+        self.write(work)
 
     def purge(self, over: Collection[str], hour: int, grace_hours: int) -> None:
         """Delete the keys, tokens and envelopes of campaigns that ended long ago, and close them for good.
@@ -212,6 +215,11 @@ class Store(Database):
 
         return self.read(work)
 
+    def rooms(self, names: Collection[str]) -> dict[str, int | None]:
+        """How many more messages each of these campaigns takes; None for any number."""
+        table = tables.campaigns.c
+        return dict(tuple(row) for row in self.rows(sa.select(table.name, table.room).where(table.name.in_(names))))
+
     # Uploads
 
     def receive(self, batch: Sequence[Upload]) -> list[Answer]:
@@ -225,6 +233,23 @@ class Store(Database):
     def waiting(self) -> dict[str, int]:
         """Count the messages that are not folded yet, of all campaigns that have some."""
         return self.read(lambda connection: totals(connection, tables.uploads))
+
+    def received(self, name: str) -> int:
+        """Count the messages of a campaign."""
+
+        def work(connection: sa.Connection) -> int:
+            kept = (tables.uploads, tables.pieces)
+            sums = [sa.select(sa.func.sum(own.c.messages)).where(own.c.campaign == name) for own in kept]
+            return sum(int(connection.execute(query).scalar() or 0) for query in sums)
+
+        return self.read(work)
+
+    def study_state(self, name: str) -> str:
+        """The state of a study, as JSON; UnknownCampaign if there is no such study."""
+        found: str | None = self.scalar(sa.select(tables.studies.c.state).where(tables.studies.c.campaign == name))
+        if found is None:
+            raise UnknownCampaign(f"name must be that of a study, got {name!r}")
+        return found
 
     def outdated(self) -> set[str]:
         """The campaigns whose estimate does not cover all folded messages."""
@@ -271,6 +296,27 @@ class Store(Database):
             }
 
         return self.read(work)
+
+
+def new_campaign(
+    connection: sa.Connection, name: str, mechanism: Mechanism, terms: str, **columns: str | int | None
+) -> None:
+    """Store a campaign; ValueError if the name is taken."""
+    row = {"name": name, "mechanism": mechanism.to_json(), "terms": terms, "closed": False, "issued": 0} | columns
+    # So that a change of a deleted campaign does not fit a new one of the same name.
+    row["version"] = secrets.randbits(62)
+    found = connection.execute(sa.select(tables.campaigns).where(tables.campaigns.c.name == name)).one_or_none()
+    if found is None:
+        connection.execute(tables.campaigns.insert(), row)
+    elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
+        raise ValueError(f"name must be new, got {name!r}, which already exists")
+
+
+def changed(connection: sa.Connection, known: StoredCampaign, **values: Any) -> bool:
+    """Change columns of a campaign, unless it is another one than was `known`; returns whether it was changed."""
+    table = tables.campaigns
+    change = table.update().where(table.c.name == known.name, table.c.version == known.version)
+    return connection.execute(change.values(version=known.version + 1, **values)).rowcount == 1
 
 
 def _existing(connection: sa.Connection, name: str) -> str:

@@ -3,15 +3,19 @@
 `sstq.client.campaigns` checks the terms.
 """
 
+import math
 import re
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from sstq.checks import ArgumentError, check_number, check_option
-from sstq.client.campaigns import MOST_PEOPLE
+from sstq.client.campaigns import MOST_HOURS, MOST_PEOPLE
 
 RENEWABLE = ("send_token", "read_token")
 """The shared tokens that can be replaced."""
+
+TooFew = Literal["wait", "end"]
+"""What happens to a stage whose time is over and to which too few people came: it waits, or the study ends."""
 
 _ORIGIN = r"https?://[a-z0-9.-]+(:[0-9]{1,5})?"
 
@@ -48,6 +52,69 @@ class OwnTerms:
     def as_json(self) -> dict[str, Any]:
         """Return what `take` takes."""
         return {name: value for name, value in asdict(self).items() if value}
+
+
+class StageRecord(NamedTuple):
+    """A stage of a study: the cohort's name, how many people it is for, and how many were learned from, once it was."""
+
+    name: str
+    people: int
+    learned: int | None = None
+
+
+@dataclass(frozen=True)
+class StudyTerms:
+    """The terms of a study, which never change, and how far it is.
+
+    Attributes:
+        kind, identifier, epsilon: the study's own.
+        delta: of a study that trusts a shuffler, otherwise None.
+        people: how many people there are for all stages.
+        hours: how long a stage lasts; None for as long as it takes.
+        least: the share of a stage's people without whom it is not learned from.
+        too_few: what happens when a stage's time is over and fewer came.
+        stages: the stages so far.
+        note: why the study ended early, if it did.
+        failed: whether that is because a stage could not be learned from.
+    """
+
+    kind: str
+    identifier: str
+    epsilon: float
+    delta: float | None
+    people: int
+    hours: float | None = None
+    least: float = 0.5
+    too_few: TooFew = "wait"
+    stages: tuple[StageRecord, ...] = ()
+    note: str = ""
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("people", self.people, 1, MOST_PEOPLE, integer=True)
+        check_number("least", self.least, 0.01, 1)
+        check_option("too_few", self.too_few, get_args(TooFew))
+        if self.hours is not None:
+            check_number("hours", self.hours, 1e-4, MOST_HOURS)
+        object.__setattr__(self, "stages", tuple(StageRecord(*stage) for stage in self.stages))
+
+    @property
+    def people_left(self) -> int:
+        """How many people no stage has been for yet."""
+        return max(1, self.people - sum(stage.people for stage in self.stages))
+
+    @property
+    def learned(self) -> int:
+        """How many people were learned from."""
+        return sum(stage.learned or 0 for stage in self.stages)
+
+    def enough(self, people: int) -> int:
+        """How many people a stage for so many needs at least."""
+        return math.ceil(self.least * people)
+
+
+STUDY_ASKED = ("people", "hours", "least", "too_few")
+"""What an administrator asks of `StudyTerms`."""
 
 
 def take_asked(terms: dict[str, Any]) -> dict[str, Any]:

@@ -99,15 +99,30 @@ class Uploads:
 
     async def _allowance(self, entry: RunningCampaign, scope: Scope) -> int | None:
         """How many messages the sender may still send; None without a limit. Clients ask before they spend anything."""
-        self._check_direct(entry.campaign)
+        self._check_direct(entry)
         token, sender = _tokens(entry, dict(scope["headers"]))
         if entry.is_closed(self._node.clock.now()):
-            raise Problem(*Refusal.CLOSED.value)
+            raise self._closed(entry)
+        room = None
+        if entry.is_stage:
+            room = (await asyncio.to_thread(self._node.store.rooms, [entry.name]))[entry.name]
+            if room == 0:
+                raise self._closed(entry)
         if token is None and sender is None:
-            return None
-        return await asyncio.to_thread(self._node.store.allowance, entry.campaign.name, token, sender)
+            return room
+        allowance = await asyncio.to_thread(self._node.store.allowance, entry.stored.payer, token, sender)
+        return allowance if room is None else min(room, allowance if allowance is not None else room)
 
-    def _check_direct(self, campaign: Campaign) -> None:
+    def _closed(self, entry: RunningCampaign) -> Problem:
+        """The refusal of a closed campaign; after a stage of a study that goes on, clients look for the next one."""
+        study = self._node.entries.get(entry.stored.payer)
+        goes_on = entry.is_stage and study is not None and not study.stored.closed
+        return Problem(*Refusal.CLOSED.value, {"Retry-After": "5"} if goes_on else {})
+
+    def _check_direct(self, entry: RunningCampaign) -> None:
+        campaign = entry.campaign
+        if entry.is_study:
+            raise Problem(409, f"This is a study: send to its stage, {campaign.name}.")
         if campaign.shuffling is not None and self._node.role != "shuffler":
             raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
 
@@ -115,7 +130,7 @@ class Uploads:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign = entry.campaign
         headers = _headers(scope)
-        self._check_direct(campaign)
+        self._check_direct(entry)
         key = unhexlify(headers[b"idempotency-key"])
         count = int(headers[b"sstq-count"])
         if headers[b"sstq-digest"] != campaign.digest.encode():
@@ -146,6 +161,8 @@ class Uploads:
         # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
         answer = await self._node.inbox.submit(Upload(campaign.name, key, count, raw, token, late, sender))
+        if answer is Refusal.CLOSED:
+            raise self._closed(entry)
         if isinstance(answer, Refusal):
             raise Problem(*answer.value)
         if isinstance(answer, str):
@@ -163,7 +180,7 @@ def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
         raise Problem(
             403,
             f"Pages of {origin} may not send to this campaign; its owner allows them with "
-            f"sstq campaign change {entry.campaign.name} --origin {origin}",
+            f"sstq campaign change {entry.stored.payer} --origin {origin}",
         )
     return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} | _READABLE
 
