@@ -6,15 +6,10 @@ import secrets
 import numpy as np
 import pytest
 
-import sstq
-
 pytest.importorskip("fastapi")
 
-from sstq.service.security import token_hash
-from sstq.service.store import Store
 from sstq.studies import Range, Words
 from tests.patience import until
-from tests.service.serving import serving
 from tests.service.studying import begin, next_stage, panel, stage_of, through_the_library, values_of, whole, words
 
 KINDS = {"words": (words, 2000), "range": (lambda: Range(dim=3, epsilon=6.0), 4000), "panel": (panel, 600)}
