@@ -79,6 +79,7 @@ def test_a_bad_argument_is_named(options, sentence):
 def test_what_a_collector_just_holds():
     assert Campaign("rooms", framed(10_000, 1 << 16))  # 2^30 rows
     assert Campaign("rooms", framed(MOST_DENSE_ROWS))  # in one frame
+    assert Campaign("words", sstq.Frequencies(1 << 17, 4.0))  # 2^32 messages, of which few are sent
 
 
 def test_how_many_messages_an_upload_has_unless_told():

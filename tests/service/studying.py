@@ -33,7 +33,9 @@ def values_of(study, count, rng):
 def begin(server, name, study, people, **terms):
     """Create a study at a collector; returns what that answers."""
     content = {"name": name, "study": json.loads(study.to_json()), "people": people, **terms}
-    return server.administer("POST", "/v1/campaigns", json=content)
+    answer = server.administer("POST", "/v1/campaigns", json=content)
+    print(answer.text)  # says in a failed test why
+    return answer
 
 
 def stage_of(server, name):

@@ -113,6 +113,8 @@ class Stage:
         _require(is_name, "study", f"must be 1 to 56 characters out of a-z, 0-9 and hyphens, got {self.study!r:.100}")
         check_number("number", self.number, 1, _MOST_STAGES, integer=True)
         _check_labels("name", (self.name,), 1)
+        is_question = isinstance(self.question, Mapping) and "mechanism" not in self.question
+        _require(is_question, "question", "must be a JSON object without a mechanism, which is the campaign's")
         if self.people is not None:
             check_number("people", self.people, 1, MOST_PEOPLE, integer=True)
         if self.hours is not None:
@@ -372,7 +374,8 @@ def _require(allowed: object, name: str, problem: str) -> None:
 def _check_mechanism(mechanism: Any) -> None:
     _require(isinstance(mechanism, Mechanism), "mechanism", f"must be a mechanism, got {mechanism!r:.100}")
     check_local(mechanism)
-    rows = mechanism.estimator.numbers
+    # Without a frame a state has as many rows as different messages were sent, and no more.
+    rows = 0 if getattr(mechanism, "frame", None) is None else mechanism.estimator.numbers
     if mechanism.estimator.sparse:
         most = MOST_ROWS
         row_bytes = 24

@@ -223,7 +223,7 @@ class Learning(Rounds):
                 self.attempt(entry, self._advance)
 
     def _advance(self, entry: RunningCampaign) -> None:
-        is_slow = entry.campaign.slots * entry.study.people > _QUICK_PEOPLE or _is_slow(entry.campaign.mechanism)
+        is_slow = entry.campaign.slots * entry.study.people > _QUICK_PEOPLE
         studies.advance(self._node, entry, self.elsewhere if is_slow else self._node.store.run)
 
 
