@@ -1,3 +1,5 @@
+import type { Question as StudyQuestion } from "./studies.js";
+
 /** What went wrong. */
 export declare class SstqError extends Error {
   /**
@@ -13,6 +15,7 @@ export declare class SstqError extends Error {
    * - `unreachable`: there was no answer in time.
    * - `module`: `sealing.js` or `node-files.js`, which only some need, does not lie beside `sstq.js`.
    * - `crypto`: WebCrypto, Ed25519 or, for a shuffled campaign, X25519 is missing.
+   * - `document`: the question of a study is out of bounds, or of a stage that is over.
    */
   readonly code:
     | "argument"
@@ -27,7 +30,8 @@ export declare class SstqError extends Error {
     | "refused"
     | "unreachable"
     | "module"
-    | "crypto";
+    | "crypto"
+    | "document";
   /** The HTTP status of a refusal. */
   readonly status?: number;
   /** After how many seconds the collector asks to try again; 0 if it does not say. */
@@ -163,6 +167,23 @@ export interface Campaign {
   readonly readers: "administrator" | "token" | "public";
   /** By whom messages are mixed before they reach the collector; null if they are sent to it directly. */
   readonly shuffling: Shuffling | null;
+  /** The stage of a study that this is; null for a campaign by itself. */
+  readonly stage: Stage | null;
+}
+
+/** A stage of a study: its campaign asks one cohort. */
+export interface Stage {
+  /** The name of the study, which is that of its link. */
+  readonly study: string;
+  /** From 1. */
+  readonly number: number;
+  /** What the cohort is called. */
+  readonly name: string;
+  /** The stage closes when it has so many people; null for as many as come until its end. */
+  readonly people: number | null;
+  /** How long a stage lasts; null without a limit. */
+  readonly hours: number | null;
+  readonly question: StudyQuestion;
 }
 
 /** The campaign of a document as it was transmitted, checked against its signature in base64. */
@@ -225,6 +246,14 @@ export declare class Client {
   send(value: Vector | number | PersonRecord, group?: number): Promise<number>;
   send(values: readonly number[] | readonly PersonRecord[]): Promise<number>;
   send(vectors: Iterable<Vector> & ArrayLike<Vector>, groups?: Iterable<number>): Promise<number>;
+  /**
+   * Answer a study once, whatever the value is: resolves to when to come again, or to null if nothing is left to do. Then
+   * the answer is sent, now or before, or the study has ended, or the person was away in their period of a panel. A stage
+   * that is full, or a period that has not come, is a time to come again: fetch nothing yourself, call it again then. What
+   * could not be sent waits in the outbox, and the next call sends the same bytes. It needs a ledger, or an outbox that
+   * lasts.
+   */
+  takePart(value: unknown): Promise<Date | null>;
   /** Send messages of `campaign.mechanism.encode` that were never sent before; several per person slot by slot. */
   sendMessages(messages: readonly Message[]): Promise<number>;
   /**

@@ -1071,6 +1071,7 @@ const isKey = (key) => typeof key === "string" && /^[0-9a-f]{64}$/.test(key);
 const beside = (name, loading) =>
   loading.catch((error) => fail("module", `${name} is missing: copy it beside sstq.js (${error.message})`));
 const sealing = () => beside("sealing.js", import("./sealing.js"));
+const studying = () => beside("studies.js", import("./studies.js"));
 
 export async function readCampaign(document, signature, pinnedKey) {
   if (pinnedKey !== undefined && !isKey(pinnedKey))
@@ -1109,6 +1110,7 @@ export async function readCampaign(document, signature, pinnedKey) {
     senders: stated.option("senders", "everybody", "token", "single-use"),
     readers: stated.option("readers", "administrator", "token", "public"),
     shuffling: data.shuffling === undefined ? null : await (await sealing()).readShuffling(stated, mechanism, canonical),
+    stage: data.stage === undefined ? null : (await studying()).readStage(stated),
   };
   stated.done();
   if (canonical(data) !== text) fail("campaign", "the campaign is not in its canonical form; nothing was sent");
@@ -1173,38 +1175,43 @@ const MOST_EPSILON = 4096 * 20;
 
 export class Client {
   #options;
-  #url;
   #turn = Promise.resolve();
 
-  constructor(campaign, url, options) {
-    this.campaign = campaign;
-    this.#url = url;
+  constructor(options) {
     this.#options = options;
   }
 
   static async open(url, options = {}) {
-    const { address, name, ...pins } = readTarget(url, options);
-    const settings = { patience: 300, pause: 0.5, timeout: 30, ...options };
-    const { mostEpsilon, leastThreshold, shufflerUrl, ledger } = settings;
+    const settings = { patience: 300, pause: 0.5, timeout: 30, ...options, ...readTarget(url, options) };
+    const { mostEpsilon, ledger } = settings;
     checkNumber("mostEpsilon", mostEpsilon, 1e-9, MOST_EPSILON);
-    const place = `${address}/v1/campaigns/${name}`, answer = await ask(settings, place, { method: "GET" });
-    const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), pins.pinnedKey);
-    if (campaign.name !== name) fail("campaign", `this is the campaign ${shown(campaign.name)}`);
-    const { shuffling, mechanism: { bundleEpsilon } } = campaign;
+    const client = new Client(settings);
+    await client.#fetch();
+    settings.outbox ??= ledger instanceof Ledger ? await Outbox.open(`${ledger.place}.outbox`) : new Outbox();
+    return client;
+  }
+
+  /** Fetch the campaign, or the newest stage of the study, and check it. */
+  async #fetch() {
+    const { address, name, mostEpsilon, leastThreshold, shufflerUrl, pinnedKey, pinnedShuffler } = this.#options;
+    const answer = await ask(this.#options, `${address}/v1/campaigns/${name}`, { method: "GET" });
+    const known = pinnedKey ?? this.campaign?.key;
+    const campaign = await readCampaign(answer.content, answer.headers.get("SSTQ-Signature"), known);
+    const { shuffling, stage, mechanism: { bundleEpsilon } } = campaign;
+    if ((stage?.study ?? campaign.name) !== name) fail("campaign", `this is the campaign ${shown(campaign.name)}`);
     if (bundleEpsilon > mostEpsilon)
       fail("epsilon", `the campaign asks for epsilon = ${bundleEpsilon}, more than ${mostEpsilon}; nothing was sent`);
-    if (!shuffling && (pins.pinnedShuffler ?? shufflerUrl ?? leastThreshold) !== undefined)
+    if (!shuffling && (pinnedShuffler ?? shufflerUrl ?? leastThreshold) !== undefined)
       fail("campaign", "the campaign has no shuffler; nothing was sent");
-    const wanted = { address, ...pins, leastThreshold, fail, isSigned };
-    const sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, wanted));
-    const opening = () => (ledger instanceof Ledger ? Outbox.open(`${ledger.place}.outbox`) : new Outbox());
-    const outbox = settings.outbox ?? (await opening());
-    return new Client(campaign, place, { ...settings, sealer, outbox });
+    const wanted = { address, pinnedKey, pinnedShuffler, leastThreshold, fail, isSigned };
+    this.#options.sealer = shuffling && (await (await sealing()).openSealer(campaign, answer, wanted));
+    this.campaign = campaign;
   }
 
   async send(vectors, groups = []) {
     this.#checkReady();
-    const { mechanism } = this.campaign;
+    const { mechanism, stage } = this.campaign;
+    if (stage) fail("argument", `${stage.study} is a study: call takePart, which answers it once; nothing was sent`);
     const people = mechanism.people(vectors), labels = [groups].flat();
     if (mechanism.groups !== null && labels.length !== people.length)
       fail("argument", `groups must be one integer per vector, got ${labels.length} for ${people.length} vectors`);
@@ -1213,11 +1220,35 @@ export class Client {
     return this.sendMessages(slots.flat());
   }
 
+  /** Answer a study once: resolves to null if nothing is left to do, or to when to come again. */
+  async takePart(value) {
+    return this.#inTurn(async () => {
+      await this.#fetch();
+      const { stage, mechanism } = this.campaign, { outbox, ledger } = this.#options;
+      if (!stage) fail("argument", `${this.campaign.name} is no study: call send; nothing was sent`);
+      if (!outbox.lasts)
+        fail("argument", "ledger must be given, or an outbox that lasts: it remembers that this person has answered");
+      const part = await outbox.part(this.#place);
+      if (!part.answer) {
+        const { nextVisit } = await studying(), entry = `study ${stage.question.study}`;
+        if ((await ledger?.entries())?.some(({ purpose }) => purpose === entry)) return null;
+        const remember = (more) => outbox.part(this.#place, more), allowance = () => this.#allowance();
+        const again = await nextVisit(this.campaign, part, { remember, allowance });
+        if (again !== undefined) return again;
+        const held = stage.question.held(value);
+        await this.#put(Array.from({ length: mechanism.messages }, () => mechanism.answer(held)), entry, true);
+      }
+      await this.#deliver();
+      return null;
+    });
+  }
+
   /** What waits is looked at and sent by one call at a time. */
   async sendMessages(messages) {
     return this.#inTurn(async () => {
       this.#checkReady();
-      const { name, mechanism, senders } = this.campaign, { outbox, ledger, token } = this.#options;
+      const { name, mechanism, senders, stage } = this.campaign, { outbox, token } = this.#options;
+      if (stage && !token) fail("argument", "many people's answers to a study need a sender's token; nothing was sent");
       if (senders === "single-use" && messages.length > mechanism.messages)
         fail("argument", `a single-use token stands for one person, got ${messages.length} messages`);
       const waiting = countOf(await outbox.waiting(this.#place));
@@ -1225,14 +1256,25 @@ export class Client {
         fail("waiting", `${waiting} messages to ${name} wait in the outbox: call sendWaiting first; nothing was sent`, {
           waiting,
         });
-      await this.#checkAllowed(messages.length);
-      const bodies = await this.#bodies(messages), answer = `${name} ${randomKey()}`;
-      const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger) };
-      if (senders === "single-use") shared.token = token;
-      const uploads = bodies.map(([body, messages]) => ({ ...shared, key: randomKey(), messages, body: hex(body) }));
-      await outbox.put(uploads);
+      const allowance = await this.#allowance();
+      if (Number.isInteger(allowance) && allowance < (senders === "single-use" ? 1 : messages.length))
+        fail("refused", `the token pays for ${allowance} more messages, not ${messages.length}; nothing was sent`, {
+          status: 403,
+        });
+      await this.#put(messages, `${name} ${randomKey()}`);
       return this.#deliver();
     });
+  }
+
+  /** Keep the uploads of messages that were never sent before. */
+  async #put(messages, answer, isOnly) {
+    const { outbox, ledger, token } = this.#options, { name, digest, senders, stage } = this.campaign;
+    const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger) };
+    if (stage) Object.assign(shared, { name, digest });
+    if (senders === "single-use") shared.token = token;
+    const bodies = await this.#bodies(messages);
+    const uploads = bodies.map(([body, messages]) => ({ ...shared, key: randomKey(), messages, body: hex(body) }));
+    await outbox.put(uploads, isOnly);
   }
 
   async sendWaiting() {
@@ -1245,10 +1287,10 @@ export class Client {
     return done;
   }
 
-  /** Campaigns of one name at two collectors are two. */
+  /** Campaigns of one name at two collectors are two, and all stages of a study are one. */
   get #place() {
-    const { name, key, digest } = this.campaign;
-    return `${name} ${key} ${digest}`;
+    const { name, key, digest, stage } = this.campaign;
+    return stage ? `${stage.study} ${key} ${stage.question.study}` : `${name} ${key} ${digest}`;
   }
 
   /** Refuse what can be known without data. */
@@ -1260,18 +1302,19 @@ export class Client {
       fail("argument", `token must be given: ${name} takes messages with a token only; nothing was sent`);
   }
 
-  /** Refuse what the server says that it would refuse: a campaign that was closed, a token that is wrong or used up. */
-  async #checkAllowed(count) {
-    const { token } = this.#options, { senders } = this.campaign;
-    const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
+  /** How many messages the server would take, if it says so; it refuses here what it would refuse later. */
+  async #allowance() {
+    const { token } = this.#options, headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
     try {
-      const { content } = await ask(this.#options, `${this.#url}/messages`, { method: "GET", headers });
-      const allowance = parsedOrNull(decode(content))?.messages;
-      if (Number.isInteger(allowance) && allowance < (senders === "single-use" ? 1 : count))
-        fail("refused", `the token pays for ${allowance} more messages, not ${count}; nothing was sent`, { status: 403 });
+      const { content } = await ask(this.#options, this.#messagesOf(this.campaign.name), { method: "GET", headers });
+      return parsedOrNull(decode(content))?.messages;
     } catch (error) {
       if (error.status !== 404 && error.status !== 405) throw error;
     }
+  }
+
+  #messagesOf(name) {
+    return `${this.#options.address}/v1/campaigns/${name}/messages`;
   }
 
   /** The bodies of uploads, and how many messages each has. */
@@ -1340,18 +1383,19 @@ export class Client {
     }
   }
 
-  async #upload({ key, messages, body, token = this.#options.token }) {
+  async #upload({ key, messages, body, name, digest, token = this.#options.token }) {
     const count = this.#options.sealer ? 1 : messages; // people who seal
     const headers = {
       "Content-Type": "application/octet-stream",
       "Idempotency-Key": key,
       "SSTQ-Count": String(count),
-      "SSTQ-Digest": this.campaign.digest,
+      "SSTQ-Digest": digest ?? this.campaign.digest,
       ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
     };
-    const answer = await ask(this.#options, `${this.#url}/messages`, { method: "POST", headers, body: fromHex(body) });
+    const url = this.#messagesOf(name ?? this.campaign.name);
+    const answer = await ask(this.#options, url, { method: "POST", headers, body: fromHex(body) });
     if (decode(answer.content) !== `{"count":${count}}`)
-      fail("unreachable", `${new URL(this.#url).host} sent the receipt of another upload`);
+      fail("unreachable", `${new URL(url).host} sent the receipt of another upload`);
   }
 }
 
@@ -1483,30 +1527,56 @@ export class Outbox {
     return outbox;
   }
 
-  async put(uploads) {
-    await this.#change((all) => [...all, ...uploads]);
+  /** Whether it is more than memory. */
+  get lasts() {
+    return !(this.#storage instanceof MemoryStorage);
+  }
+
+  /** Keep uploads: those of an only answer unless there is one already, which this remembers. */
+  async put(uploads, isOnly = false) {
+    const [{ campaign, answer }] = uploads;
+    await this.#change(({ uploads: all, studies }) => {
+      const part = studies[campaign];
+      if (isOnly && part?.answer) return undefined;
+      return { uploads: [...all, ...uploads], studies: isOnly ? { ...studies, [campaign]: { ...part, answer } } : studies };
+    });
+  }
+
+  /** What is remembered of a study: the stage that was seen, the turn that was drawn, and the answer. */
+  async part(campaign, more) {
+    let part;
+    await this.#change(({ studies }) => {
+      part = { ...studies[campaign], ...more };
+      return more && { studies: { ...studies, [campaign]: part } };
+    });
+    return part;
   }
 
   async waiting(campaign) {
-    let uploads;
-    await this.#change((all) => void (uploads = all.filter((upload) => upload.campaign === campaign)));
-    return uploads;
+    let found;
+    await this.#change(({ uploads }) => void (found = uploads.filter((upload) => upload.campaign === campaign)));
+    return found;
   }
 
   async finish(key) {
-    await this.#change((all) => all.filter((upload) => upload.key !== key));
+    await this.#change(({ uploads }) => ({ uploads: uploads.filter((upload) => upload.key !== key) }));
   }
 
+  /** Forget an answer that was not paid for. */
   async drop(answer) {
-    await this.#change((all) => all.filter((upload) => upload.answer !== answer));
+    const without = ([place, part]) => [place, part.answer === answer ? { ...part, answer: null } : part];
+    await this.#change(({ uploads, studies }) => ({
+      uploads: uploads.filter((upload) => upload.answer !== answer),
+      studies: Object.fromEntries(Object.entries(studies).map(without)),
+    }));
   }
 
   async #change(change) {
     await this.#storage.update((state) => {
       if (state !== undefined && (state?.format !== OUTBOX_FORMAT || !Array.isArray(state.uploads)))
         fail("outbox", `the outbox ${this.#storage.place ?? ""} is damaged or of another kind`);
-      const uploads = change(state?.uploads ?? []);
-      return uploads && { format: OUTBOX_FORMAT, uploads };
+      const known = { format: OUTBOX_FORMAT, uploads: [], studies: {}, ...state }, changed = change(known);
+      return changed && { ...known, ...changed };
     });
   }
 }

@@ -238,13 +238,56 @@ const periodOf = (document) => {
 };
 
 /** The period in which a device answers, of this one and those that are left; drawn before any data are looked at. */
-export function drawTurn(document) {
-  const { number, periods } = periodOf(document), [word] = crypto.getRandomValues(new BigUint64Array(1));
+export const drawTurn = (document) => drawn(periodOf(document));
+
+function drawn({ number, periods }) {
+  const [word] = crypto.getRandomValues(new BigUint64Array(1));
   return number + Number((word * BigInt(periods - number + 1)) >> 64n);
 }
 
 /** Whether a device that drew this period, and has not answered, answers the document. */
-export function isTurn(document, turn) {
-  const { number, late } = periodOf(document);
-  return turn === number || (late === "answer" && turn < number);
+export const isTurn = (document, turn) => mayAnswer(periodOf(document), turn);
+
+const mayAnswer = ({ number, late }, turn) => turn === number || (late === "answer" && turn < number);
+
+// ---- Stages on a collector
+
+/** The stage of a study that a campaign's document has. */
+export function readStage(stated) {
+  const { data } = stated, { stage: own } = data, stage = new stated.constructor(own, "stage", "campaign");
+  const { study, number, name, people, hours } = own;
+  stated.must("stage", true);
+  stage.must("study", typeof study === "string" && /^[a-z0-9-]{1,56}$/.test(study), "a name");
+  stage.integer("number", 1, 99999);
+  stage.must("name", typeof name === "string" && name !== "", "a name");
+  stage.must("people", people === null || isInteger(people, 1, 1e9), "an integer or null");
+  stage.must("hours", hours === null || (isReal(hours) && hours >= 0), "a number or null");
+  const asked = stage.must("question", isRecord(own.question), "a question");
+  const question = new Question({ ...asked, mechanism: data.mechanism });
+  stage.done();
+  stated.must("name", data.name === `${study}--${number}`, "that of its stage");
+  return Object.freeze({ study, number, name, people, hours, question });
+}
+
+/**
+ * When a device that has not answered comes again, null for never; undefined if it answers now.
+ *
+ * Nothing here knows the value. The period of a panel is drawn at the first stage that is open, and lasts.
+ */
+export async function nextVisit({ stage, closes, opens, senders }, part, { remember, allowance }) {
+  const { number, hours, question } = stage;
+  if (number < part.stage)
+    fail(`the stage ${number} of ${stage.study} is over: ${part.stage} was seen before; nothing was sent`);
+  if (opens !== null && Date.now() < Date.parse(opens)) return new Date(opens);
+  try {
+    if ((await allowance()) === 0 && senders === "single-use")
+      throw new SstqError("refused", "the token was used before: you have answered");
+  } catch (error) {
+    if (error.status !== 410) throw error;
+    return error.retryAfter ? new Date(Date.now() + 1000 * error.retryAfter) : null;
+  }
+  const isPanel = question.kind === "period", turn = isPanel ? (part.turn ?? drawn(question.own)) : undefined;
+  await remember(isPanel ? { stage: number, turn } : { stage: number });
+  if (!isPanel || mayAnswer(question.own, turn)) return undefined;
+  return turn < number ? null : new Date(Date.parse(closes) + 3.6e6 * hours * (turn - number - 1));
 }

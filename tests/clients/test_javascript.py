@@ -11,13 +11,13 @@ import pytest
 
 import sstq
 from tests.clients import cases
-from tests.clients.node import JAVASCRIPT, find_node, run_tests
+from tests.clients.node import JAVASCRIPT, ROOT, find_node, run_tests
 from tests.test_documentation import blocks
 
 pytestmark = pytest.mark.slow
 
 # Bytes, compressed. The second is only for campaigns that are shuffled, the third only for Node, the last for studies.
-LARGEST = {"sstq.js": 22_500, "sealing.js": 4_000, "node-files.js": 2_000, "studies.js": 4_500}
+LARGEST = {"sstq.js": 23_200, "sealing.js": 4_000, "node-files.js": 2_000, "studies.js": 5_000}
 
 
 def test_every_step_reproduces_the_test_vectors():
@@ -90,6 +90,7 @@ def test_the_modules_are_small_and_complete():
         assert not re.findall(r"from \"(?!node:|\./sstq\.js\")|require\(", module, flags=re.M)
     package = json.loads((JAVASCRIPT / "package.json").read_text())
     assert (package["type"], package["version"]) == ("module", sstq.__version__)
+    assert (JAVASCRIPT / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert not package.keys() & {"dependencies", "devDependencies", "peerDependencies"}
     for file in [*package["files"], package["exports"]["."]["types"], package["exports"]["."]["default"]]:
         assert (JAVASCRIPT / file).is_file()
@@ -99,6 +100,10 @@ def test_the_types_name_what_the_module_exports():
     exported = r"^export (?:declare )?(?:async )?(?:class|function|const) (\w+)"
     module, types = ((JAVASCRIPT / name).read_text() for name in ("sstq.js", "sstq.d.ts"))
     assert sorted(re.findall(exported, module, flags=re.M)) == sorted(re.findall(exported, types, flags=re.M))
+
+
+def test_a_person_answers_one_stage_of_a_study_once():
+    assert run_tests("taking-part.test.js") == 13
 
 
 def test_studies_are_answered_as_in_the_library():

@@ -35,7 +35,7 @@ export function shuffledDocument(url, { shuffling = {}, ...changes } = {}) {
 /**
  * Run `use` with the address of a campaign and the requests that arrive. `answers` are what comes before success: a
  * status, or an object {status, headers}, or "hang up", or "success"; `allowance` is the answer to who asks what may be
- * sent. `shuffled` makes the document of a shuffler, which is at the same address under /people, from that address; then
+ * sent; `document` may be a function, which is called at each request. `shuffled` makes the document of a shuffler, which is at the same address under /people, from that address; then
  * `use` gets the campaign's address at the shuffler.
  */
 export async function withCollector(use, options = {}) {
@@ -46,9 +46,10 @@ export async function withCollector(use, options = {}) {
     const { method, headers: sent, url: path } = request;
     requests.push({ method, path, headers: sent, body: Buffer.concat(chunks).toString("hex") });
     if (method === "GET" && path.endsWith("/messages"))
-      return response.writeHead(allowance.status ?? 200).end(allowance.content ?? '{"messages":null}');
+      return response.writeHead(allowance.status ?? 200, allowance.headers).end(allowance.content ?? '{"messages":null}');
     if (method === "GET") {
-      const { document: text, signature, shufflerSignature } = shuffled?.(`http://${sent.host}/people`) ?? document;
+      const stated = typeof document === "function" ? document() : document;
+      const { document: text, signature, shufflerSignature } = shuffled?.(`http://${sent.host}/people`) ?? stated;
       const own = shufflerSignature ? { "SSTQ-Shuffler-Signature": shufflerSignature } : {};
       return response.writeHead(200, { "SSTQ-Signature": signature, ...own }).end(text);
     }
