@@ -40,6 +40,7 @@ from sstq.aggregation import (
 )
 from sstq.aggregation.aggregator import Aggregator
 from sstq.aggregation.sparse_counts import sent_codes
+from sstq.array_types import Floats, Floats32, Ints, Words
 from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
@@ -47,20 +48,7 @@ from sstq.frames.tight import FourierFrame, Frame, HadamardFrame, IdentityFrame,
 from sstq.inputs import Category, GroupedVectors, Input, LocalReport, Record, Vectors
 from sstq.kernels import count_passed, draw_around, hadamard_transform
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import (
-    SIGNS,
-    Batch,
-    Columns,
-    Draw,
-    ExpectedError,
-    Floats,
-    Floats32,
-    Ints,
-    Mechanism,
-    Rows,
-    Unbiased,
-    Words,
-)
+from sstq.mechanisms.base import SIGNS, Batch, Columns, Draw, ExpectedError, Mechanism, Rows, Unbiased
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
 from sstq.mechanisms.registry import register
 from sstq.mechanisms.solved import Ranges, Solved, Values, Word, WordList, WordTable

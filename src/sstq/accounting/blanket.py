@@ -26,15 +26,12 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.accounting.bounds import round_down
 from sstq.accounting.losses import Losses
+from sstq.array_types import Floats, Ints
 from sstq.exactness import TOTAL, exp_upper, round_up
 from sstq.scalar.laws import EitherLaw, Law
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Relative widths of a group of c and of a cell of r.
 _CLONES_WIDTH = 0.002

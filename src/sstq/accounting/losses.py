@@ -21,12 +21,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.accounting.bounds import check_delta, furthest
+from sstq.array_types import Floats
 from sstq.checks import check_argument
-
-Floats = NDArray[np.float64]
 
 _MASS_SPARE = 1e-7
 _LOSS_SPARE = 1e-14

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES, known_simulated, read_counts
 from sstq.aggregation.estimates import Estimate
+from sstq.array_types import Ints
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.messages.batch import Messages
@@ -43,7 +44,7 @@ class StateInfo:
 class Sums:
     """The sums of `count` messages: the rows of integers of a state."""
 
-    state: NDArray[np.int64]
+    state: Ints
     count: int
     simulated: bool = False
 
@@ -77,7 +78,7 @@ class Aggregator(Generic[Result]):
     def __repr__(self) -> str:
         return f"<Aggregator of {self.estimator.source!r}: {self._count:,} messages>"
 
-    def sums(self) -> NDArray[np.int64]:
+    def sums(self) -> Ints:
         """The integers of the state (read-only), which depend on the messages alone, not on their order."""
         return self._state.sums()
 
@@ -97,7 +98,7 @@ class Aggregator(Generic[Result]):
         self._add_checked(messages, None, len(messages))
         return self
 
-    def _add_checked(self, messages: Messages, times: NDArray[np.int64] | None, added: int) -> None:
+    def _add_checked(self, messages: Messages, times: Ints | None, added: int) -> None:
         self._refuse_overflow(added)
         if added:
             self._state.add(messages, times)
@@ -195,7 +196,7 @@ class Aggregator(Generic[Result]):
         return Sums(self.sums(), self._count, self._simulated)
 
     @classmethod
-    def from_sums(cls, estimator: "Estimator", sums: NDArray[np.int64], count: int, simulated: bool = False) -> Self:
+    def from_sums(cls, estimator: "Estimator", sums: Ints, count: int, simulated: bool = False) -> Self:
         """Create an aggregator from the sums of this many messages; ValueError if they are not valid."""
         estimator.check(Sums(sums, count))
         made = cls(estimator)
@@ -249,7 +250,7 @@ def describe_state(path: str | os.PathLike[str]) -> StateInfo:
     return _read_state(path)[0]
 
 
-def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, NDArray[np.int64], set[str]]:
+def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, Ints, set[str]]:
     name = os.fspath(path)
     try:
         stored = read_archive(path, _STATE_KEYS)

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sstq.array_types import Ints
 from sstq.checks import check_option
 from sstq.inputs.tables import column_names
 from sstq.messages.layouts import Column, Layout
@@ -29,7 +30,7 @@ _BACKSLASHES = ("bigquery", "clickhouse")
 _PARQUET = {"duckdb": ("'", "read_parquet({})"), "spark": ("`", "parquet.{}"), "clickhouse": ("'", "file({}, Parquet)")}
 
 
-def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tuple[Column, ...], NDArray[np.int64]]:
+def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tuple[Column, ...], Ints]:
     """Return the fields of the messages and their numbers; ValueError for anything that cannot be counts of them."""
     names = [field.name for field in layout.fields] + ([counts] if isinstance(counts, str) else [])
     known = column_names(table)
@@ -59,7 +60,7 @@ def known_simulated(simulated: bool, sources: Iterable[str]) -> bool | None:
     return None if not simulated and any(source.startswith(COUNTED) for source in sources) else simulated
 
 
-def _integers(column: Any, name: str, count: int) -> NDArray[np.int64]:
+def _integers(column: Any, name: str, count: int) -> Ints:
     """Return a column of integers, or of lists of `count` of them, as (n, count).
 
     Engines return sums of counts as decimals or doubles: these must be whole.

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.array_types import Floats
 from sstq.inputs.bounds import Bounds
 
 
@@ -23,7 +24,7 @@ class Region:
 
     level: float
     radius: float
-    half_width: NDArray[np.float64]
+    half_width: Floats
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,8 +55,8 @@ class Estimate:
         names: the names of the coordinates, if the mechanism has bounds with names; otherwise empty.
     """
 
-    value: NDArray[np.float64]
-    stderr: NDArray[np.float64]
+    value: Floats
+    stderr: Floats
     count: int
     simulated: bool = False
     note: str = ""
@@ -63,7 +64,7 @@ class Estimate:
     directions: float | None = None
     bias_directions: int = 1
     messages: int = 1
-    largest: float | NDArray[np.float64] = 0.0
+    largest: float | Floats = 0.0
     longest: float = 0.0
     names: tuple[str, ...] = ()
 
@@ -202,7 +203,7 @@ class Estimate:
         )
 
     @property
-    def noise2(self) -> NDArray[np.float64]:
+    def noise2(self) -> Floats:
         """The variance of each coordinate without the bias that frames leave, (d,)."""
         return np.maximum(self.stderr**2 - self.frame_bias**2 / len(self.stderr), 0.0)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from sstq.aggregation.aggregator import Sums
 from sstq.aggregation.counts import MOST_MESSAGES
-from sstq.aggregation.estimator import Estimator, Ints
+from sstq.aggregation.estimator import Estimator
+from sstq.array_types import Ints
 from sstq.messages.batch import Messages
 
 # New messages are sorted into the state when there are this many of them, or as many as the state has rows.

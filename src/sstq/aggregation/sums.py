@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
 from sstq.aggregation.aggregator import Sums
-from sstq.aggregation.dense import DenseEstimator
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import Floats, Ints
+from sstq.aggregation.estimator import DenseEstimator
+from sstq.array_types import Floats, Ints
 from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
@@ -144,7 +143,7 @@ def largest_of_row(frame: Frame, factor: float) -> tuple[float, float]:
     return factor * float(np.max(np.abs(row))), factor * float(np.linalg.norm(row))
 
 
-def trace_of_square(frame: Frame, weights: NDArray[np.float64], mean: NDArray[np.float64]) -> float:
+def trace_of_square(frame: Frame, weights: Floats, mean: Floats) -> float:
     """The trace of (M − mean·meanᵀ)² with M = Σ_j weights_j·u_j·u_jᵀ.
 
     That of M² is E‖M·z‖² over random signs z, or the sum over all axes z if those are few. There are as many signs as
@@ -218,7 +217,7 @@ class VectorEstimator(DenseEstimator):
         return self.averaged(sums, value * (self.unit / sums.count), squares * (self.unit**2 / sums.count))
 
 
-def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
+def _fixed_point_table(values: Floats) -> tuple[Ints, int]:
     """A few decoding values as integers: (M, 3) rows of high limb, low limb, square, and the exponent of their bound.
 
     With |w| ≤ 2^e: high·2^30 + low = w·2^(60−e) and square = w²·2^(30−2e), to the nearest integer: finer than doubles.
@@ -232,7 +231,7 @@ def _fixed_point_table(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], 
     return np.array(rows, dtype=np.int64), exponent
 
 
-def _from_limbs(limbs: NDArray[np.int64], exponent: int) -> NDArray[np.float64]:
+def _from_limbs(limbs: Ints, exponent: int) -> Floats:
     """Combine sums kept in limbs, the highest in column 0, to doubles times 2^exponent."""
     sums = limbs[:, 0].astype(np.float64)
     for low in limbs.T[1:]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats, Ints
 from sstq.checks import check_number
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
@@ -19,8 +19,7 @@ from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField
 from sstq.randomness.secret import bit_source
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
+Labels = Ints
 Pair = tuple[Any, Any]
 """What two people hold, as the mechanism's `encode` takes it."""
 

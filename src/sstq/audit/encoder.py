@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats, Ints, Words
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms import Mechanism
 from sstq.scalar.laws import Box, EitherLaw, Law, mass
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 _CELLS_AT_LEAST = 8
 _CELLS_AT_MOST = 4096
@@ -44,7 +41,7 @@ class _Script:
         return np.zeros(count, dtype=np.uint64) if self.given is None else self.given[start : self.asked].copy()
 
 
-def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> NDArray[np.int64]:
+def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> Ints:
     """The first column of as many messages of one vector, as rows of integers."""
     column = mechanism.encode_rows(np.tile(row, (count, 1)), source, None)[0]
     return column.reshape(count, -1).astype(np.int64)
@@ -65,7 +62,7 @@ class _Situation:
     row: Floats
     frozen: Words
 
-    def encode(self, draws: Words) -> NDArray[np.int64]:
+    def encode(self, draws: Words) -> Ints:
         """The outcome for each row of 62-bit words of the draw."""
         places = self.mechanism.law().words
         parts = []
@@ -75,7 +72,7 @@ class _Situation:
             parts.append(_encode(self.mechanism, self.row, _Script(words.reshape(-1)), len(words)))
         return np.concatenate(parts)
 
-    def corners(self, boxes: list[Box], rng: np.random.Generator) -> NDArray[np.int64]:
+    def corners(self, boxes: list[Box], rng: np.random.Generator) -> Ints:
         """What is sent at all corners of the boxes and somewhere within, (boxes, corners + 1, width of an outcome)."""
         draws = []
         for box in boxes:
@@ -215,6 +212,6 @@ def _plausible_cases(situation: _Situation, law: Law | EitherLaw, rng: np.random
     return [case for case, some in enumerate(np.split(corners, law.cases)) if _all_same(some)]
 
 
-def _all_same(corners: NDArray[np.int64]) -> bool:
+def _all_same(corners: Ints) -> bool:
     """Whether each box has one outcome."""
     return bool(np.all(corners == corners[:, :1]))

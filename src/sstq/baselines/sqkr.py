@@ -97,7 +97,7 @@ class SignEstimator(DenseEstimator):
 
     def indices_and_bits(self, messages: Messages) -> tuple[Ints, Ints]:
         """The coordinate and the bit of each draw of subsampled messages, both (n, k)."""
-        index = messages.column("index").reshape(len(messages), self.k).astype(np.int64)
+        index = messages.column("index").reshape(len(messages), self.k or 1).astype(np.int64)
         return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(index.shape[1]) & 1
 
     def _dense_bits(self, messages: Messages) -> Column:

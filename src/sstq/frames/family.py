@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.frames.tight import Floats, HadamardFrame, transform_rounds
+from sstq.array_types import Floats32, Ints, Reals, Words
+from sstq.frames.tight import HadamardFrame, transform_rounds
 from sstq.randomness import streams
 
 
@@ -26,7 +26,7 @@ class FrameFamily:
         if self.base.rounds == 1:
             raise ValueError("rounds must be 2 or 3 for a family of frames, got 1")
 
-    def seeds(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def seeds(self, numbers: Ints) -> Words:
         """Return the public seeds of the frames with these numbers."""
         if self.count == 1:
             return np.full(len(numbers), self.base.seed, dtype=np.uint64)
@@ -36,7 +36,7 @@ class FrameFamily:
         """Return one of the frames as a separate object."""
         return replace(self.base, seed=int(self.seeds(np.array([number]))[0]))
 
-    def signs(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def signs(self, numbers: Ints) -> tuple[Floats32, Floats32]:
         """The signs before the first transform, (n, d), and before the later ones, (n, rounds − 1, N)."""
         seeds = self.seeds(numbers)
         base = self.base
@@ -46,7 +46,7 @@ class FrameFamily:
         signs = streams.signs_of_words(rows, base.size).reshape(len(seeds), len(later), base.size)
         return streams.sign_rows(seeds, "signs1", base.dim), signs
 
-    def synthesize(self, y: Floats, numbers: NDArray[np.int64]) -> Floats:
+    def synthesize(self, y: Reals, numbers: Ints) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
         first, later = self.signs(numbers)
         x = transform_rounds(np.array(y, order="C"), later.swapaxes(0, 1)[::-1])[:, : self.base.dim] * first

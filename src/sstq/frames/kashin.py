@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.array_types import Floats, Floats32, Ints
 from sstq.frames.tight import Frame, HadamardFrame
 from sstq.kernels.threads import row_chunks
 
@@ -66,8 +67,6 @@ _STEPS = 10
 _STEPS_LARGE = 8
 _STEPS_LOWERED = 16
 _LARGE_SIZE = 8192
-
-Floats32 = NDArray[np.float32]
 
 
 def default_level(dim: int, size: int) -> float:
@@ -151,8 +150,8 @@ def certified(frame: Frame, recipe: Kashin) -> bool:
 
 
 def represent(
-    frame: Frame, recipe: Kashin, x: Floats32, picks: NDArray[np.int64] | None = None, *, certify: bool = True
-) -> tuple[Floats32, NDArray[np.float64]]:
+    frame: Frame, recipe: Kashin, x: Floats32, picks: Ints | None = None, *, certify: bool = True
+) -> tuple[Floats32, Floats]:
     """Compute the representations of the rows of x, (n, d), each of norm at most 1, or only the coordinates `picks`.
 
     Returns the coefficients in units of B, (n, N) or those at the picks, (n, k), all in [-1, 1]; and the residuals
@@ -180,7 +179,7 @@ def represent(
     return np.asarray(np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))), residuals
 
 
-def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, NDArray[np.float64]]:
+def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, Floats]:
     """The recipe for any frame, as it is written in the module's description."""
     residual = vectors = x.astype(np.float64)
     root = frame.dim**0.5

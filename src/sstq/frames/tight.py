@@ -12,17 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.array_types import Floats, Floats32, Ints, Reals
 from sstq.checks import ArgumentError
 from sstq.kernels.threads import row_chunks
 from sstq.randomness import streams
-
-Floats = NDArray[np.floating[Any]]
 
 _LARGEST_SIZE = 1 << 32
 # A dense frame above this many entries (half a gigabyte) is a mistake: the structured frames exist for that.
@@ -57,29 +55,29 @@ class Frame(ABC):
         return self.size / self.dim
 
     @cached_property
-    def signs(self) -> NDArray[np.float32]:
+    def signs(self) -> Floats32:
         """The signs of the d coordinates before the first transform."""
         return streams.signs(self.seed, "signs1", self.dim)
 
     @abstractmethod
-    def analyze(self, x: Floats) -> Floats:
+    def analyze(self, x: Reals) -> Reals:
         """Return the least-norm coefficients y = U x of each row."""
 
     @abstractmethod
-    def synthesize(self, y: Floats) -> Floats:
+    def synthesize(self, y: Reals) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, indices: Ints) -> Floats:
         """Return the frame vectors u_j at the given indices, (n, d)."""
         spikes = np.zeros((len(indices), self.size))
         spikes[np.arange(len(indices)), indices] = self.redundancy
         return np.asarray(self.synthesize(spikes), dtype=np.float64)
 
-    def ends(self) -> NDArray[np.float64]:
+    def ends(self) -> Floats:
         """The first and the last frame vector, (2, d)."""
         return self.rows(np.array([0, self.size - 1]))
 
-    def squared_row_norms(self) -> NDArray[np.float64]:
+    def squared_row_norms(self) -> Floats:
         """‖u_j‖² for every j, (N,): exactly 1 in an equal-norm frame, and 1 on average in any."""
         return np.ones(self.size)
 
@@ -87,7 +85,7 @@ class Frame(ABC):
         """The largest norm of a row."""
         return math.sqrt(float(np.max(self.squared_row_norms())))
 
-    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def column_power(self, weights: Floats) -> Floats:
         """Return Σ_j weights_j·U_ji² for every column i, (d,), from which standard errors are computed."""
         power = np.zeros(self.dim)
         chosen = np.flatnonzero(weights)
@@ -96,7 +94,7 @@ class Frame(ABC):
         return power
 
 
-def transform_rounds(work: Floats, signs_between: Iterable[NDArray[np.float32]]) -> Floats:
+def transform_rounds(work: Reals, signs_between: Iterable[Floats32]) -> Reals:
     """H·D·…·D'·H of each row, unnormalised and in place; the signs are one row for all or one row each."""
     kernels.hadamard_transform(work)
     for signs in signs_between:
@@ -132,17 +130,17 @@ class HadamardFrame(Frame):
             raise ValueError(f"rounds must be 1, 2 or 3, got {self.rounds}")
 
     @cached_property
-    def columns(self) -> NDArray[np.int64]:
+    def columns(self) -> Ints:
         """With one round, the places of the d coordinates among the N inputs of the transform, ascending."""
         return streams.choose(self.seed, "columns", self.dim, self.size)
 
     @property
-    def _places(self) -> NDArray[np.int64] | slice:
+    def _places(self) -> Ints | slice:
         """The columns; with more rounds the coordinates come first."""
         return slice(self.dim) if self.rounds > 1 else self.columns
 
     @cached_property
-    def _later_signs(self) -> list[NDArray[np.float32]]:
+    def _later_signs(self) -> list[Floats32]:
         return [streams.signs(self.seed, f"signs{k}", self.size) for k in range(2, self.rounds + 1)]
 
     @property
@@ -155,7 +153,7 @@ class HadamardFrame(Frame):
         """What unnormalised transforms there and back are short of x = (d/N)·Uᵀy."""
         return self._analysis_scale / self.redundancy
 
-    def analyze(self, x: Floats) -> Floats:
+    def analyze(self, x: Reals) -> Reals:
         """Return the least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
         scale = self._analysis_scale
@@ -164,7 +162,7 @@ class HadamardFrame(Frame):
         y *= scale
         return y
 
-    def synthesize(self, y: Floats) -> Floats:
+    def synthesize(self, y: Reals) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
         places = self._places
         signs = self.signs
@@ -173,7 +171,7 @@ class HadamardFrame(Frame):
         x *= scale
         return x
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, indices: Ints) -> Floats:
         """Return the frame vectors u_j at the given indices, (n, d)."""
         if self.rounds > 1:
             return super().rows(indices)
@@ -183,7 +181,7 @@ class HadamardFrame(Frame):
         entries *= self._analysis_scale
         return entries
 
-    def squared_row_norms(self) -> NDArray[np.float64]:
+    def squared_row_norms(self) -> Floats:
         """‖u_j‖² for every j: exactly 1 with one round or as many rows as columns, and on average otherwise."""
         if self.rounds == 1 or self.dim == self.size:
             return super().squared_row_norms()
@@ -193,7 +191,7 @@ class HadamardFrame(Frame):
         parts = row_chunks(self.size, self.size)
         return np.concatenate([np.sum(self.rows(indices[part]) ** 2, axis=1) for part in parts])
 
-    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def column_power(self, weights: Floats) -> Floats:
         """Σ_j weights_j·U_ji² for every column i; U_ji² = 1/d with one round."""
         if self.rounds == 1:
             return np.full(self.dim, float(np.sum(weights)) / self.dim)
@@ -202,7 +200,7 @@ class HadamardFrame(Frame):
         return super().column_power(weights)
 
     @cached_property
-    def _spectrum(self) -> NDArray[np.float64]:
+    def _spectrum(self) -> Floats:
         """With two rounds, the transform of the squares U_ji² as a function of j ⊕ i, over N.
 
         (H·D₂·H)_ji = Σ_k D₂_k·H_k,(j⊕i) depends on j ⊕ i alone, so that sums of squares over rows or over columns are
@@ -214,7 +212,7 @@ class HadamardFrame(Frame):
         kernels.hadamard_transform(squares)
         return squares / self.size
 
-    def _convolve(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _convolve(self, weights: Floats) -> Floats:
         """Σ_i weights_i·U_ji² for every j, all N columns being there; `weights` is overwritten."""
         kernels.hadamard_transform(weights)
         weights *= self._spectrum
@@ -245,16 +243,16 @@ class FourierFrame(Frame):
         return min(self.dim // 2, (self.size - 1) // 2)
 
     @cached_property
-    def frequencies(self) -> NDArray[np.int64]:
+    def frequencies(self) -> Ints:
         """The frequencies of the cosine–sine pairs, 1 ≤ f < N/2, ascending."""
         return 1 + streams.choose(self.seed, "freqs", self._pairs, (self.size - 1) // 2)
 
     @cached_property
-    def _single_frequencies(self) -> NDArray[np.int64]:
+    def _single_frequencies(self) -> Ints:
         """Frequencies of the columns without a partner: of the constant and of the alternating one, where needed."""
         return np.array([0, self.size // 2][: self.dim - 2 * self._pairs], dtype=np.int64)
 
-    def analyze(self, x: Floats) -> Floats:
+    def analyze(self, x: Reals) -> Reals:
         """Return the least-norm coefficients y = U x of each row."""
         pairs = self._pairs
         signed = x * self.signs
@@ -267,7 +265,7 @@ class FourierFrame(Frame):
         spectrum[:, self._single_frequencies] = singles * (self.size * self.dim**-0.5)
         return np.fft.irfft(spectrum, n=self.size, axis=1).astype(x.dtype, copy=False)
 
-    def synthesize(self, y: Floats) -> Floats:
+    def synthesize(self, y: Reals) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
         spectrum = np.fft.rfft(y, axis=1)
         paired = spectrum[:, self.frequencies] * ((2 * self.dim) ** 0.5 / self.size)
@@ -275,7 +273,7 @@ class FourierFrame(Frame):
         x = np.concatenate([paired.real, -paired.imag, single], axis=1) * self.signs
         return x.astype(y.dtype, copy=False)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, indices: Ints) -> Floats:
         """Return the frame vectors u_j at the given indices, (n, d)."""
         # j·f is reduced modulo N as integers: the angle of a large product would lose its digits.
         turns = (np.asarray(indices)[:, None] * self.frequencies % self.size) * (2 * np.pi / self.size)
@@ -283,7 +281,7 @@ class FourierFrame(Frame):
         paired = np.concatenate([np.cos(turns), np.sin(turns)], axis=1) * 2.0**0.5
         return np.asarray(np.concatenate([paired, singles], axis=1) * self.dim**-0.5 * self.signs)
 
-    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def column_power(self, weights: Floats) -> Floats:
         """Σ_j weights_j·U_ji², from cos² = (1 + cos 2θ)/2 and one FFT of the weights."""
         spectrum = np.fft.fft(weights).real
         total = spectrum[0]
@@ -313,30 +311,30 @@ class OrthogonalFrame(Frame):
             raise ValueError(f"an orthogonal frame is dense and must have at most 2^26 entries, {got}")
 
     @cached_property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Floats:
         """U itself, (N, d)."""
         count = self.dim * self.size
         gaussians = kernels.box_muller(streams.words(self.seed, "gauss", count + count % 2)[None])[0, :count]
         orthonormal, triangular = np.linalg.qr(gaussians.reshape(self.size, self.dim))
         # Without this the distribution depends on the sign convention of the QR routine and is not Haar.
         orthonormal *= np.where(np.diag(triangular) < 0, -1.0, 1.0)
-        matrix: NDArray[np.float64] = orthonormal * self.redundancy**0.5
+        matrix: Floats = orthonormal * self.redundancy**0.5
         matrix.setflags(write=False)
         return matrix
 
-    def analyze(self, x: Floats) -> Floats:
+    def analyze(self, x: Reals) -> Reals:
         """Return the least-norm coefficients y = U x of each row."""
         return (x @ self.matrix.T).astype(x.dtype, copy=False)
 
-    def synthesize(self, y: Floats) -> Floats:
+    def synthesize(self, y: Reals) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
         return (y @ self.matrix / self.redundancy).astype(y.dtype, copy=False)
 
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, indices: Ints) -> Floats:
         """Return the frame vectors u_j at the given indices, (n, d)."""
         return self.matrix[indices]
 
-    def squared_row_norms(self) -> NDArray[np.float64]:
+    def squared_row_norms(self) -> Floats:
         """‖u_j‖² for every j."""
         return np.asarray(np.einsum("jd,jd->j", self.matrix, self.matrix))
 
@@ -347,15 +345,15 @@ class IdentityFrame(Frame):
 
     name = "identity"
 
-    def analyze(self, x: Floats) -> Floats:
+    def analyze(self, x: Reals) -> Reals:
         """The vectors themselves."""
         return x.copy()
 
-    def synthesize(self, y: Floats) -> Floats:
+    def synthesize(self, y: Reals) -> Reals:
         """The coefficients themselves."""
         return y.copy()
 
-    def column_power(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def column_power(self, weights: Floats) -> Floats:
         """The weights themselves."""
         return weights.copy()
 

@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.array_types import Bools, Floats, Floats32, Ints, Words
 from sstq.kernels.compiling import compiled
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, row_chunks, run_in_chunks
-
-Singles = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Words = NDArray[np.uint64]
 
 LONGEST_STEP = 16.0
 """The longest adaptive step of `kashin_pick`. Only inputs that no number of steps would represent ask for more."""
@@ -125,7 +121,7 @@ def hadamard_transform(x: NDArray[Any]) -> None:
     _run_rows("hadamard.transform_rows", x.shape[-1], (x if x.ndim == 2 else x[None],), bits)
 
 
-def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool_]]:
+def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Floats32, Bools]:
     """Clip every row of x, (n, d), float32 or float64, finite, to norm `clip` and divide it by that.
 
     Returns the rows in single precision, of norm at most 1 up to rounding, and which of them were longer than clip.
@@ -140,12 +136,12 @@ def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Singles, NDArray[np.bool
 def pick_signed_rows(
     x: NDArray[Any],
     clip: float,
-    uniforms: Doubles,
-    signs: tuple[Singles, Singles],
-    which: Integers,
+    uniforms: Floats,
+    signs: tuple[Floats32, Floats32],
+    which: Ints,
     inside: int,
-    places: Integers,
-) -> tuple[Integers, NDArray[np.bool_]]:
+    places: Ints,
+) -> tuple[Ints, Bools]:
     """One signed row of a mixed Hadamard frame for every client, by its place among the best aligned.
 
     The scores of client i are c = ±U x, U being H·D_r·…·H·D_1 with the signs of its frame; the sign is − if uniforms[i]
@@ -186,15 +182,15 @@ def pick_signed_rows(
 
 
 def kashin_pick(
-    x: Singles,
-    columns: Integers,
-    signs: Singles,
+    x: Floats32,
+    columns: Ints,
+    signs: Floats32,
     size: int,
-    schedule: Singles,
-    picks: Integers | None = None,
+    schedule: Floats32,
+    picks: Ints | None = None,
     *,
     certify: bool = True,
-) -> tuple[Singles, Doubles]:
+) -> tuple[Floats32, Floats]:
     """Solve for Kashin representations and return a few of their entries, or all.
 
     With v = scatter(signs·x) into R^N at the columns, H the unnormalised Hadamard matrix and P = H·mask·H/N, start from
@@ -236,7 +232,7 @@ def kashin_pick(
     return values, residuals
 
 
-def box_muller(words: Words) -> Doubles:
+def box_muller(words: Words) -> Floats:
     """As many standard normal numbers as words, uint64 (n, 2·h), row by row; none is zero.
 
     Word i of the first half of a row gives a radius and word i of the second half an angle, whose cosine is number i of
@@ -253,8 +249,8 @@ def box_muller(words: Words) -> Doubles:
 
 
 def draw_around(
-    directions: Doubles, along: Doubles, across: Doubles, words: Words, first: int = 0, *, to_length: bool
-) -> Singles:
+    directions: Floats, along: Floats, across: Floats, words: Words, first: int = 0, *, to_length: bool
+) -> Floats32:
     """The vectors t·u + w, w being normal numbers in the hyperplane orthogonal to u, as float32 (n, d).
 
     `directions` are the unit vectors u, (n, d), d ≥ 2, and `along` is t, (n,). `across` is the length of w if
@@ -272,10 +268,10 @@ def draw_around(
     return vectors
 
 
-def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.integer], table: Integers) -> None:
+def accumulate(state: Ints, index: NDArray[np.integer], code: NDArray[np.integer], table: Ints) -> None:
     """Add messages to an aggregator's state: state[index, 0] += 1 and state[index, 1:4] += table[code], for each.
 
-    The state is int64 (N, 4), C-contiguous, and the table (codes, 3). Integers only, so the result is exact and
+    The state is int64 (N, 4), C-contiguous, and the table (codes, 3). Ints only, so the result is exact and
     independent of the order of the messages. Index and code may be of any integer type; one out of range is a
     ValueError, raised before anything is added. One thread.
     """
@@ -291,7 +287,7 @@ def accumulate(state: Integers, index: NDArray[np.integer], code: NDArray[np.int
 
 
 def accumulate_vectors(
-    state: Integers, vectors: Doubles, unit: float, limit: float, value_bits: int, square_bits: int
+    state: Ints, vectors: Floats, unit: float, limit: float, value_bits: int, square_bits: int
 ) -> bool:
     """Add dense vectors, (n, d), to a state of d rows: round(v/unit·2^value_bits) in two limbs, and its square's.
 
@@ -305,7 +301,7 @@ def accumulate_vectors(
     return bool(_kernel("sums.add_vectors", state, vectors, *numbers)(state, vectors, *numbers))
 
 
-def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
+def count_passed(rows: Floats32, uniforms: Floats, scale: float) -> Ints:
     """The number of sums scale·(|rows[i, 0]| + … + |rows[i, j]|), j = 0, 1, …, that are ≤ uniforms[i], (n,)."""
     rows, uniforms = _take("rows f4 n d, uniforms f8 n", rows, uniforms)
     counts = np.empty(len(rows), np.int64)
@@ -313,7 +309,7 @@ def count_passed(rows: Singles, uniforms: Doubles, scale: float) -> Integers:
     return counts
 
 
-def count_walks(first: Integers, step: Integers, times: Integers, length: int, size: int) -> Integers:
+def count_walks(first: Ints, step: Ints, times: Ints, length: int, size: int) -> Ints:
     """How often walks visit each place, (size,): walk i is at (first[i] + j·step[i]) mod size for j < length."""
     first, step, times = _take("first i8 n, step i8 n, times i8 n", first, step, times)
     _check_range("first", first, size)

@@ -3,9 +3,10 @@
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,41 +20,16 @@ JSON_VERSION = 2
 _signature = cache(inspect.signature)
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class Options(Mapping[str, Any]):
-    """The arguments that were given, in their order, without those that have their default.
-
-    Examples:
-        >>> import sstq
-        >>> sstq.SSTQ(10, 1.0, bits=2).options
-        dim=10, epsilon=1.0, bits=2
-    """
-
-    given: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, made: type, given: Mapping[str, Any]) -> Self:
-        """Those of the arguments that a class takes."""
-        found = {}
-        for name, parameter in _signature(made).parameters.items():
-            value = given.get(name, parameter.default)
-            if isinstance(value, np.generic):
-                value = value.item()
-            if type(value) is not type(parameter.default) or value != parameter.default:
-                found[name] = value
-        return cls(found)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.given[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.given)
-
-    def __len__(self) -> int:
-        return len(self.given)
-
-    def __repr__(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.items())
+def _options(made: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a class takes, in their order, without those that have their default."""
+    options = {}
+    for name, parameter in _signature(made).parameters.items():
+        value = given.get(name, parameter.default)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if type(value) is not type(parameter.default) or value != parameter.default:
+            options[name] = value
+    return options
 
 
 def _texts_of(values: Mapping[str, Any]) -> dict[str, str]:
@@ -82,7 +58,7 @@ class Agreement(ABC):
     seed_option: ClassVar[str | None] = None
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
-    options: Options
+    options: Mapping[str, Any]
     solved: Solved
 
     @classmethod
@@ -98,24 +74,24 @@ class Agreement(ABC):
             solved: the solved values.
             shown: options in a form that `repr` can show, which take the place of those given.
         """
-        self._keep(Options.of(type(self), {**given, **shown}), solved)
+        self._keep(_options(type(self), {**given, **shown}), solved)
         self._check()
 
     @classmethod
     def from_solved(cls, solved: Solved) -> Self:
         """An object with these values, which are checked exactly."""
-        made = cls._made(Options.of(cls, solved.options()), solved)
+        made = cls._made(_options(cls, solved.options()), solved)
         made._check()
         return made
 
     @classmethod
-    def _made(cls, options: Options, solved: Solved) -> Self:
+    def _made(cls, options: Mapping[str, Any], solved: Solved) -> Self:
         made = object.__new__(cls)
         made._keep(options, solved)
         return made
 
-    def _keep(self, options: Options, solved: Solved) -> None:
-        vars(self)["options"] = options
+    def _keep(self, options: Mapping[str, Any], solved: Solved) -> None:
+        vars(self)["options"] = MappingProxyType(options)
         vars(self)["solved"] = solved
         for name, value in vars(solved).items():
             if not isinstance(getattr(type(self), name, None), cached_property):
@@ -132,10 +108,11 @@ class Agreement(ABC):
         raise AttributeError(f"{type(self).__name__} cannot be changed: {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._made, (self.options, self.solved)
+        return self._made, (dict(self.options), self.solved)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.options!r})"
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{type(self).__name__}({options})"
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other options; nothing is solved again for another clip or public seed.
@@ -149,7 +126,7 @@ class Agreement(ABC):
         known = _signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
             solved = replace(self.solved, **self.checked(**changes))
-            made = self._made(Options.of(type(self), options), solved)
+            made = self._made(_options(type(self), options), solved)
             kept = {name: text for name, text in self._texts.items() if name not in changes}
             vars(made)["_texts"] = kept | _texts_of(solved.to_dict(changes))
             return made

@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sstq.aggregation import Aggregator, Estimate, Estimator
+from sstq.array_types import Floats
 from sstq.checks import check_arguments, check_number
 from sstq.exactness import round_up
 from sstq.inputs import ClippedWarning, LocalReport
@@ -17,18 +18,15 @@ from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds, read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.encoding import Batch, Columns, Encoder, Floats32, Words
+from sstq.mechanisms.encoding import Batch, Columns, Encoder
 from sstq.mechanisms.errors import ExpectedError, Unbiased
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import FloatField, Layout
 from sstq.scalar.laws import EitherLaw, Law
 
 # What other modules take from here, besides the class and the signs of a code.
-__all__ = ["SIGNS", "Batch", "ClippedWarning", "Columns", "ExpectedError", "Floats", "Floats32", "Ints"]
-__all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased", "Words"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+__all__ = ["SIGNS", "Batch", "ClippedWarning", "Columns", "ExpectedError"]
+__all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased"]
 
 SIGNS = np.array([1.0, -1.0])
 SIGNS.setflags(write=False)

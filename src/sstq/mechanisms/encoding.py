@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq import kernels
+from sstq.array_types import Floats32, Words
 from sstq.checks import check_number
 from sstq.inputs import Input, LocalReport, Vectors
 from sstq.inputs.base import Rows
@@ -21,8 +21,6 @@ from sstq.messages.layouts import Column, Layout
 from sstq.randomness.secret import BitSource, RngLike, bit_source
 
 Columns = tuple[Column, ...]
-Floats32 = NDArray[np.float32]
-Words = NDArray[np.uint64]
 
 # About how many numbers drawing one message takes.
 _NUMBERS_OF_A_DRAW = 16

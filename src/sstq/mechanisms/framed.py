@@ -8,10 +8,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from sstq.array_types import Floats32, Ints
 from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certified, make_kashin, represent
 from sstq.frames.tight import FRAMES, Frame, default_frame_size
-from sstq.mechanisms.base import Batch, Floats32, Ints, Mechanism, Rows, Unbiased
+from sstq.mechanisms.base import Batch, Mechanism, Rows, Unbiased
 from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]

@@ -7,9 +7,10 @@ import numpy as np
 
 from sstq.aggregation import Estimate, Region, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
+from sstq.array_types import Floats, Ints
 from sstq.inputs import Category
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Ints, Mechanism, Rows
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Mechanism, Rows
 from sstq.mechanisms.solved import Solved, Word
 from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of
 from sstq.mechanisms.two_level_draw import KClosest

@@ -12,12 +12,11 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats, Ints
 from sstq.checks import check_option
-from sstq.files.strict_json import integer_of, list_of, table_of
 
-# Doubles beyond are refused in ranges; integers beyond are rounded by other parsers.
+# Numbers beyond are refused: integers would be rounded by other parsers.
 _LARGEST = 1e300
 
 MOST_ROWS_PER_DIM = 40
@@ -27,75 +26,67 @@ FEW_ROWS = 2048
 """The rows that every frame may have."""
 
 
-def _number(name: str, value: Any, kind: type[int] | type[float] = float) -> Any:
-    wanted = "an integer" if kind is int else "a number"
-    allowed = int if kind is int else int | float
-    if isinstance(value, bool) or not isinstance(value, allowed) or abs(value) > _LARGEST:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+def _number(value: Any, kind: Any = float) -> Any:
+    if type(value) not in (int, kind) or not abs(value) <= _LARGEST:
+        raise ValueError(f"{value!r} is no number")
     return kind(value)
 
 
-def _range(name: str, entry: list[Any]) -> tuple[str, float, float]:
-    if len(entry) != 3 or not isinstance(entry[0], str):
-        raise ValueError(f"{name} must be lists of a name and two numbers, got {entry!r}")
-    return entry[0], _number(name, entry[1]), _number(name, entry[2])
+def _word(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(f"{text} is not below 2^64")
+    return number
 
 
-# A field of these kinds is read by the first function, from its name and JSON value, and written by the second.
-Word = Annotated[int, integer_of, str]
+# A field of these kinds is read from its JSON value by the first function, and written by the second. What is read must
+# be written alike, so that a reader may take more than that.
+Word = Annotated[int, _word, str]
 """An integer below 2^64."""
 
 WordTable = Annotated[
-    NDArray[np.int64],
-    lambda name, value: np.array(table_of(name, value)),
+    Ints,
+    lambda rows: np.array([[_word(entry) for entry in row] for row in rows], dtype=np.int64),
     lambda table: [[*map(str, row)] for row in table.tolist()],
 ]
 """A table of integers below 2^63."""
 
-WordList = Annotated[
-    tuple[int, ...],
-    lambda name, value: tuple(integer_of(name, entry) for entry in list_of(name, value)),
-    lambda words: [*map(str, words)],
-]
+WordList = Annotated[tuple[int, ...], lambda entries: tuple(map(_word, entries)), lambda words: [*map(str, words)]]
 """Integers below 2^64."""
 
 Ranges = Annotated[
     tuple[tuple[str, float, float], ...],
-    lambda name, value: tuple(_range(name, list_of(name, entry)) for entry in list_of(name, value)),
+    lambda entries: tuple((name, _number(low), _number(high)) for name, low, high in entries),
     lambda ranges: [list(entry) for entry in ranges],
 ]
 """The name, the least and the largest value of each column."""
 
 Values = Annotated[
-    NDArray[np.float64],
-    lambda name, value: np.array([_number(name, entry) for entry in list_of(name, value)], dtype=np.float64),
-    lambda values: values.tolist(),
+    Floats, lambda entries: np.array([_number(entry) for entry in entries]), lambda values: values.tolist()
 ]
 """Doubles."""
 
 
 def _read(name: str, value: Any, kind: Any) -> Any:
-    """Read a field, which may be of one of several kinds."""
+    """Read a field; one of several kinds may be None."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if value is None and NoneType in kinds:
         return None
-    words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
-    others = [each for each in kinds if each is not NoneType and get_origin(each) is not Literal]
-    if words and (isinstance(value, str) or not others):
-        return value if value in words else check_option(name, value, words)
-    if not others:
-        raise ValueError(f"{name} must be null, got {value!r}")
-    return others[0].__metadata__[0](name, value) if _is_annotated(others[0]) else _number(name, value, others[0])
+    kind = kinds[0]
+    if get_origin(kind) is Literal:
+        return check_option(name, value, get_args(kind))
+    try:
+        return kind.__metadata__[0](value) if get_origin(kind) is Annotated else _number(value, kind)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be as a mechanism's JSON has it: {error}") from error
 
 
 def _write(value: Any, kind: Any) -> Any:
     """The JSON value of a field."""
-    annotated = [each for each in (kind, *get_args(kind)) if _is_annotated(each)]
-    return annotated[0].__metadata__[1](value) if annotated else value
-
-
-def _is_annotated(kind: Any) -> bool:
-    return get_origin(kind) is Annotated
+    for each in (kind, *get_args(kind)):
+        if value is not None and get_origin(each) is Annotated:
+            return each.__metadata__[1](value)
+    return value
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,17 +117,14 @@ class Solved:
 
     def options(self) -> dict[str, Any]:
         """The fields that differ from their defaults; options of the same name have these values."""
-        return self._told()
-
-    def _told(self) -> dict[str, Any]:
         values = ((field.default, field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value for default, name, value in values if type(value) is not type(default) or value != default}
 
     def to_dict(self, only: Container[str] | None = None) -> dict[str, Any]:
         """Return the fields as JSON values, or only those of these names."""
         kinds = self._kinds()
-        told = self._told().items()
-        return {name: _write(value, kinds[name]) for name, value in told if only is None or name in only}
+        values = Solved.options(self).items()
+        return {name: _write(value, kinds[name]) for name, value in values if only is None or name in only}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

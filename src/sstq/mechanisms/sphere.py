@@ -3,12 +3,12 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats, Floats32, Words
 from sstq.randomness.secret import unit_interval
 
 
-def random_directions(unit: NDArray[np.float32], words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def random_directions(unit: Floats32, words: Words) -> Floats:
     """Random unit vectors s·x/‖x‖ whose expectation is x: the sign s is −1 with probability (1 − ‖x‖)/2.
 
     A mechanism that is unbiased on the sphere is then unbiased on the ball, and E‖x̂‖² is that of a unit vector. The

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import FrameEstimator
+from sstq.array_types import Floats
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
 from sstq.frames.tight import FRAMES, Frame
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import parts
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Rows
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Rows
 from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
 from sstq.mechanisms.solved import Ranges, Values, Word, WordTable
 from sstq.messages.batch import Messages

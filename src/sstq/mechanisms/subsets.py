@@ -19,12 +19,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.array_types import Bools, Floats, Ints, Words
 from sstq.exactness import TOTAL
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import Floats, Ints, Words
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.randomness import streams
 
@@ -153,7 +152,7 @@ class AffineSets(_Sets):
         turned = self._multiplier(frame * self.slots + slot) * labels
         return slot * self.points + (turned - self.draw.places(words[:, 1:3])) % self.points
 
-    def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
+    def held(self, codes: Ints, categories: Ints) -> Bools:
         """Whether the set of each message holds each of these categories, (n, categories)."""
         pair, place = np.divmod(codes, self.points)
         turned = self._multiplier(pair)[:, None] * categories
@@ -258,7 +257,7 @@ class WholeSets(_Sets):
             codes[who] = self._ways[np.arange(1, self.width + 1), members].sum(axis=1)
         return codes
 
-    def held(self, codes: Ints, categories: Ints) -> NDArray[np.bool_]:
+    def held(self, codes: Ints, categories: Ints) -> Bools:
         """Whether the set of each message holds each of these categories, (n, categories)."""
         held = np.zeros((len(codes), len(categories)), dtype=np.bool_)
         for members in self._members(codes, self.width).T:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sstq.array_types import Ints, Words
 from sstq.checks import check_number
 from sstq.exactness import TOTAL, WORD_BITS, exp_lower
-from sstq.mechanisms.base import Ints, Words
 from sstq.randomness.secret import channel_words
 from sstq.scalar.laws import Law
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.array_types import Bools, Words
+
 Column = NDArray[Any]
 # Numbers, their bits, the byte and its bit where the first begins, and the bytes from one row and entry to the next.
-_Lane = tuple[NDArray[np.uint64], int, int, int, tuple[int, int]]
+_Lane = tuple[Words, int, int, int, tuple[int, int]]
 
 # Messages are packed in blocks that stay in the cache.
 _NUMBERS_A_BLOCK = 1 << 17
@@ -51,14 +53,14 @@ class Field:
             row, entry = np.argwhere(bad)[0]
             raise ValueError(f"message {first + row}: {self.name} must be {allowed}, got {values[row, entry]}")
 
-    def _impossible(self, values: NDArray[Any]) -> tuple[NDArray[np.bool_], str]:
+    def _impossible(self, values: NDArray[Any]) -> tuple[Bools, str]:
         return (values < 0) | (values >= self.limit), f"in [0, {self.limit})"
 
-    def to_integers(self, column: Column) -> NDArray[np.uint64]:
+    def to_integers(self, column: Column) -> Words:
         """Convert values to integers of `bits` bits, (n, count)."""
         return column.reshape(len(column), self.count).astype(np.uint64)
 
-    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
+    def from_integers(self, values: Words, first: int = 0) -> NDArray[Any]:
         """Convert integers of `bits` bits back to values, (n, count); ValueError for an invalid value."""
         if self.limit < 1 << self.bits:
             self.check(values, first)
@@ -76,14 +78,14 @@ class FloatField(Field):
         """Single precision."""
         return np.dtype(np.float32)
 
-    def _impossible(self, values: NDArray[Any]) -> tuple[NDArray[np.bool_], str]:
+    def _impossible(self, values: NDArray[Any]) -> tuple[Bools, str]:
         return ~np.isfinite(values), "finite"
 
-    def to_integers(self, column: Column) -> NDArray[np.uint64]:
+    def to_integers(self, column: Column) -> Words:
         """Return the bit patterns of the numbers."""
         return np.ascontiguousarray(column, "<f4").reshape(len(column), self.count).view("<u4").astype(np.uint64)
 
-    def from_integers(self, values: NDArray[np.uint64], first: int = 0) -> NDArray[Any]:
+    def from_integers(self, values: Words, first: int = 0) -> NDArray[Any]:
         """Return the numbers of the bit patterns; ValueError unless they are finite."""
         numbers = values.astype("<u4").view("<f4").astype(np.float32)
         self.check(numbers, first)
@@ -148,7 +150,7 @@ class Layout:
                 column[block] = field.from_integers(values, block.start).reshape(field.shape(rows))
         return columns
 
-    def _lanes(self, integers: list[NDArray[np.uint64]]) -> Iterator[_Lane]:
+    def _lanes(self, integers: list[Words]) -> Iterator[_Lane]:
         """Yield views of a block's numbers that all begin at the same bit of a byte, and where.
 
         Eight messages take `message_bits` bytes, and eight numbers of a field `bits` bytes; so at the latest every

@@ -10,9 +10,9 @@ import os
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq import kernels
+from sstq.array_types import Floats, Words
 from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
 
 RngLike = int | np.random.Generator | None
@@ -26,7 +26,7 @@ class BitSource(Protocol):
 
     simulated: bool
 
-    def words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> Words:
         """Return `count` fresh words."""
         ...
 
@@ -40,7 +40,7 @@ class SecureBits:
 
     simulated = False
 
-    def words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> Words:
         """Return `count` fresh words from the operating system."""
         if count <= _WORDS_PER_REQUEST:
             return np.frombuffer(bytearray(os.urandom(8 * count)), dtype=np.uint64)
@@ -63,7 +63,7 @@ class SeededBits:
     def __init__(self, rng: int | np.random.Generator) -> None:
         self._rng = np.random.default_rng(rng)
 
-    def words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> Words:
         """Return the next `count` words of the generator."""
         return self._rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
 
@@ -85,22 +85,22 @@ def bit_source(rng: RngLike) -> BitSource:
     return SeededBits(int(rng))
 
 
-def unit_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def unit_interval(words: Words) -> Floats:
     """Convert words to multiples of 2^-53 in [0, 1)."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def open_interval(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def open_interval(words: Words) -> Floats:
     """Convert words to odd multiples of 2^-53: uniform in (0, 1), never 0 or 1, and 1 − u is as exact as u."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def normals(source: BitSource, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def normals(source: BitSource, shape: tuple[int, ...]) -> Floats:
     """Independent standard normal numbers by `sstq.kernels.box_muller`: one word per number (one more if odd)."""
     count = math.prod(shape)
     return kernels.box_muller(source.words(count + count % 2)[None])[0, :count].reshape(shape)
 
 
-def channel_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def channel_words(words: Words) -> Words:
     """Convert words to uniform integers below 2^62, the scale of a channel's weights."""
     return words >> np.uint64(2)

@@ -20,7 +20,8 @@ None of this is secret. What protects a client is drawn in `sstq.randomness.secr
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sstq.array_types import Floats32, Ints, Words
 
 _PHILOX_ROUNDS = 10
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
@@ -45,7 +46,7 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
     return seed, int.from_bytes(encoded, "little")
 
 
-def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
+def words(seed: int, purpose: str, count: int) -> Words:
     """Return the first `count` words of a stream.
 
     Examples:
@@ -56,7 +57,7 @@ def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
     return np.asarray(np.random.Philox(key=key, counter=0).random_raw(count))
 
 
-def _multiply_high_low(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _multiply_high_low(a: np.uint64, b: Words) -> tuple[Words, Words]:
     """The 128-bit products a·b as (high word, low word), by 32-bit halves."""
     a_high = a >> _HALF
     a_low = a & _LOW_HALF
@@ -70,7 +71,7 @@ def _multiply_high_low(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.
     return high, (middle << _HALF) | (low_low & _LOW_HALF)
 
 
-def _philox_block(counter: NDArray[np.uint64], seeds: NDArray[np.uint64], purpose: int) -> NDArray[np.uint64]:
+def _philox_block(counter: Words, seeds: Words, purpose: int) -> Words:
     """Philox4x64-10 of many counters at once: (n, 4) counters to (n, 4) outputs, with one seed or a seed each."""
     c0, c1, c2, c3 = (np.ascontiguousarray(counter[:, i]) for i in range(4))
     # As arrays, which wrap around in silence.
@@ -88,7 +89,7 @@ def _philox_block(counter: NDArray[np.uint64], seeds: NDArray[np.uint64], purpos
     return np.stack([c0, c1, c2, c3], axis=1)
 
 
-def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def words_of(seed: int, purpose: str, identifiers: Words) -> Words:
     """Return the word of each identifier, with random access."""
     if len(identifiers) <= _FEW:
         key = np.array(_key(seed, purpose), dtype=np.uint64)
@@ -101,7 +102,7 @@ def words_of(seed: int, purpose: str, identifiers: NDArray[np.uint64]) -> NDArra
     return _philox_block(counter, np.array([first], dtype=np.uint64), second)[:, 0]
 
 
-def multiply_shift(random_words: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
+def multiply_shift(random_words: Words, limit: int) -> Ints:
     """Uniform indices below `limit`: ⌊word · limit / 2^64⌋, exactly uniform for a power of two.
 
     For other limits a value's probability is off by less than limit/2^64 of itself.
@@ -110,29 +111,29 @@ def multiply_shift(random_words: NDArray[np.uint64], limit: int) -> NDArray[np.i
     return high.astype(np.int64)
 
 
-def indices_of(seed: int, purpose: str, identifiers: NDArray[np.uint64], limit: int) -> NDArray[np.int64]:
+def indices_of(seed: int, purpose: str, identifiers: Words, limit: int) -> Ints:
     """Return a public uniform index below `limit` for each identifier."""
     return multiply_shift(words_of(seed, purpose, identifiers), limit)
 
 
-def signs(seed: int, purpose: str, count: int) -> NDArray[np.float32]:
+def signs(seed: int, purpose: str, count: int) -> Floats32:
     """Return `count` public signs ±1.
 
     Examples:
         >>> signs(7, "signs", 6)
         array([ 1., -1., -1., -1., -1.,  1.], dtype=float32)
     """
-    values: NDArray[np.float32] = signs_of_words(words(seed, purpose, -(-count // 64))[None], count)[0]
+    values: Floats32 = signs_of_words(words(seed, purpose, -(-count // 64))[None], count)[0]
     values.setflags(write=False)
     return values
 
 
-def sign_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.float32]:
+def sign_rows(seeds: Words, purpose: str, count: int) -> Floats32:
     """Return the `signs` of many seeds at once, (n, count)."""
     return signs_of_words(word_rows(seeds, purpose, -(-count // 64)), count)
 
 
-def word_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np.uint64]:
+def word_rows(seeds: Words, purpose: str, count: int) -> Words:
     """Return the `words` of many seeds at once, (n, count)."""
     if len(seeds) <= _FEW:
         return np.stack([words(int(seed), purpose, count) for seed in seeds])
@@ -143,13 +144,13 @@ def word_rows(seeds: NDArray[np.uint64], purpose: str, count: int) -> NDArray[np
     return raw.reshape(len(seeds), -1)[:, :count]
 
 
-def signs_of_words(raw: NDArray[np.uint64], count: int) -> NDArray[np.float32]:
+def signs_of_words(raw: Words, count: int) -> Floats32:
     """The first `count` bits of each row of words as signs, (n, count)."""
     octets = np.ascontiguousarray(raw.astype("<u8", copy=False)).view(np.uint8)
     return _SIGNS_OF_OCTETS.take(octets, axis=0).reshape(len(raw), -1)[:, :count]
 
 
-def choose(seed: int, purpose: str, chosen: int, places: int) -> NDArray[np.int64]:
+def choose(seed: int, purpose: str, chosen: int, places: int) -> Ints:
     """Choose `chosen` of `places` places, ascending: those with the smallest words, ties to the smaller place.
 
     Examples:

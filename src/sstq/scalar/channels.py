@@ -20,12 +20,11 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Bools, Floats, Ints, Words
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL, exp_lower, largest_ratio, log_upper, rows_sum_to_total
 from sstq.scalar.codebooks import BITS_MAX, Codebook
-from sstq.scalar.densities import Vector
 from sstq.scalar.laws import Law
 
 RESIDUAL_MAX = 1e-9
@@ -43,7 +42,7 @@ class Channel(ABC):
 
     @property
     @abstractmethod
-    def matrix(self) -> NDArray[np.int64]:
+    def matrix(self) -> Ints:
         """The integer weights, (inputs, outputs), each row summing to 2^62."""
 
     @property
@@ -53,11 +52,11 @@ class Channel(ABC):
         return tokens, codes
 
     @property
-    def used(self) -> NDArray[np.bool_]:
+    def used(self) -> Bools:
         """Which codes can occur."""
         return self._extremes[0] > 0
 
-    def probabilities(self) -> Vector:
+    def probabilities(self) -> Floats:
         """Return the weights divided by 2^62."""
         return self.matrix / TOTAL
 
@@ -77,12 +76,12 @@ class Channel(ABC):
     def _loss(self) -> float:
         return log_upper(self.ratio())
 
-    def moments(self, values: Vector) -> tuple[Vector, Vector]:
+    def moments(self, values: Floats) -> tuple[Floats, Floats]:
         """Return E[w|token] and E[w²|token] of decoding values w, one per code, from the integer weights."""
         probabilities = self.probabilities()
         return probabilities @ values, probabilities @ values**2
 
-    def sample(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def sample(self, tokens: Ints, words: Words) -> Ints:
         """Draw a code for each token, with the same work whatever the token and the word.
 
         The words are uniform integers in [0, 2^62), one for each token, as uint64.
@@ -99,11 +98,11 @@ class Channel(ABC):
         return np.asarray(place - before)
 
     @cached_property
-    def _extremes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _extremes(self) -> tuple[Ints, Ints]:
         return self.matrix.max(axis=0), self.matrix.min(axis=0)
 
     @cached_property
-    def _cumulative(self) -> NDArray[np.uint64]:
+    def _cumulative(self) -> Words:
         return np.cumsum(self.matrix, axis=1).astype(np.uint64)
 
     def _check_ratio(self) -> None:
@@ -147,12 +146,12 @@ class FlatChannel(Channel):
         return self.size, self.size
 
     @property
-    def used(self) -> NDArray[np.bool_]:
+    def used(self) -> Bools:
         """Which codes can occur: all."""
         return np.ones(self.size, dtype=np.bool_)
 
     @property
-    def matrix(self) -> NDArray[np.int64]:
+    def matrix(self) -> Ints:
         """The integer weights, built again at each call (134 MB for 12 bits)."""
         if self.size > _SIZE_MAX:
             raise ValueError(f"the matrix of {self.size} tokens is too large to build; use own and other")
@@ -176,12 +175,12 @@ class FlatChannel(Channel):
         """Return the ratio of the two weights."""
         return Fraction(self.own, self.other)
 
-    def moments(self, values: Vector) -> tuple[Vector, Vector]:
+    def moments(self, values: Floats) -> tuple[Floats, Floats]:
         """Return E[w|token] and E[w²|token] of decoding values w, one per code."""
         floor = self.other / TOTAL
         return self.gain * values + floor * math.fsum(values), self.gain * values**2 + floor * math.fsum(values**2)
 
-    def sample(self, tokens: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def sample(self, tokens: Ints, words: Words) -> Ints:
         """Draw a code for each token, with the same work whatever the token and the word."""
         # The token when word < a, else the ⌊(word − a)/b⌋-th of the other tokens in order.
         beyond = words.astype(np.int64) - self.own
@@ -222,7 +221,7 @@ class TableChannel(Channel):
 
     name: str
     epsilon: float
-    weights: NDArray[np.int64]
+    weights: Ints
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _read_matrix(self.weights))
@@ -237,12 +236,12 @@ class TableChannel(Channel):
         self._check_ratio()
 
     @property
-    def matrix(self) -> NDArray[np.int64]:
+    def matrix(self) -> Ints:
         """The integer weights."""
         return self.weights
 
 
-def _read_matrix(matrix: object) -> NDArray[np.int64]:
+def _read_matrix(matrix: object) -> Ints:
     """Return a read-only int64 copy; ValueError for anything else, including floats, which are not exact."""
     try:
         weights = np.array(matrix)
@@ -255,7 +254,7 @@ def _read_matrix(matrix: object) -> NDArray[np.int64]:
     return weights
 
 
-def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
+def unbiased_decoder(channel: Channel, codebook: Codebook) -> Floats:
     """Return values w with Σ_i P(i|k)·w_i = c_k for every token k, P being the channel's integers over 2^62.
 
     For the flat channel w_k = (2^62·c_k − b·Σc)/(a − b). In general the linear system is solved by rank-revealing QR;
@@ -270,7 +269,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
     if isinstance(channel, FlatChannel):
         total = math.fsum(codebook.values)
         contrast = channel.own - channel.other
-        values: Vector = codebook.values * (TOTAL / contrast) - total * (channel.other / contrast)
+        values: Floats = codebook.values * (TOTAL / contrast) - total * (channel.other / contrast)
     else:
         values = _least_variance_solution(channel, codebook.values)
     residual = float(np.abs(channel.moments(values)[0] - codebook.values).max())
@@ -280,7 +279,7 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Vector:
     return values
 
 
-def _least_variance_solution(channel: Channel, targets: Vector) -> Vector:
+def _least_variance_solution(channel: Channel, targets: Floats) -> Floats:
     from scipy.linalg import lstsq
 
     distinct, first = np.unique(targets, return_index=True)

@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sstq.array_types import Floats, Ints
 from sstq.checks import RANGES
-from sstq.scalar.densities import Density, Vector
+from sstq.scalar.densities import Density
 
 BITS_MAX = int(RANGES["bits"][1])
 
@@ -32,7 +33,7 @@ class Codebook:
     """
 
     name: str
-    values: Vector
+    values: Floats
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64) + 0.0  # + 0.0 turns −0 into 0
@@ -124,7 +125,7 @@ def _outward(first: float, gap_factor: float, strength: float, count: int) -> li
     return values
 
 
-def _solve_outward(gap_factor: float, strength: float, count: int) -> Vector:
+def _solve_outward(gap_factor: float, strength: float, count: int) -> Floats:
     """The ``count`` positive codewords whose last is 1, by bisection on log p_1 (p_count increases with p_1)."""
     low = math.log(_SMALLEST)
     high = 0.0
@@ -139,7 +140,7 @@ def _solve_outward(gap_factor: float, strength: float, count: int) -> Vector:
     return positive
 
 
-def interpolation(values: Vector, y: ArrayLike) -> tuple[NDArray[np.int64], Vector]:
+def interpolation(values: Floats, y: ArrayLike) -> tuple[Ints, Floats]:
     """Place coordinates y, clamped to [-1, 1], between adjacent codewords, which are in order and may repeat.
 
     Returns the lower token k ≤ M − 2 and the weight of token k + 1 in [0, 1], such that
@@ -157,7 +158,7 @@ def interpolation(values: Vector, y: ArrayLike) -> tuple[NDArray[np.int64], Vect
     return lower, np.divide(clamped - start, gap, out=np.ones_like(clamped), where=gap > 0)
 
 
-def stochastic_round(values: Vector, y: ArrayLike, uniforms: ArrayLike) -> NDArray[np.int64]:
+def stochastic_round(values: Floats, y: ArrayLike, uniforms: ArrayLike) -> Ints:
     """Round coordinates to tokens at random, without bias: E[values[token]] = y (paper, Algorithm 1).
 
     A coordinate c_k ≤ y ≤ c_{k+1} becomes token k + 1 with probability (y − c_k)/(c_{k+1} − c_k), else token k; one of
@@ -167,7 +168,7 @@ def stochastic_round(values: Vector, y: ArrayLike, uniforms: ArrayLike) -> NDArr
     return lower + (np.asarray(uniforms) < weight)
 
 
-def rounding_moments(values: Vector, density: Density) -> tuple[Vector, Vector]:
+def rounding_moments(values: Floats, density: Density) -> tuple[Floats, Floats]:
     """Return ∫ y^p·(share of the lower token)·f and ∫ y^p·(share of the upper)·f on each gap, rows p = 0, 1.
 
     The codewords are distinct; the point masses of the density are not in these integrals.
@@ -179,7 +180,7 @@ def rounding_moments(values: Vector, density: Density) -> tuple[Vector, Vector]:
     return whole[:2] - upper, upper
 
 
-def token_moments(lower: Vector, upper: Vector, density: Density) -> Vector:
+def token_moments(lower: Floats, upper: Floats, density: Density) -> Floats:
     """Return P(v = c_k) and E[y·1{v = c_k}], as two rows, from the `rounding_moments` and the point masses at ±1."""
     tokens = np.zeros((2, lower.shape[1] + 1))
     tokens[:, :-1] += lower

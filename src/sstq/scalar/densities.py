@@ -12,9 +12,9 @@ from functools import cache, cached_property
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Vector = NDArray[np.float64]
+from sstq.array_types import Floats, Ints
 
 _CELLS = 1024
 
@@ -38,7 +38,7 @@ class Density:
         0.6666666666666666
     """
 
-    masses: Vector
+    masses: Floats
     edges: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
@@ -89,11 +89,11 @@ class Density:
         return cls(masses, (edge, edge))
 
     @cached_property
-    def grid(self) -> Vector:
+    def grid(self) -> Floats:
         """The boundaries of the cells, from -1 to 1."""
         return np.linspace(-1.0, 1.0, self.masses.size + 1)
 
-    def integrals(self, lower: ArrayLike, upper: ArrayLike) -> Vector:
+    def integrals(self, lower: ArrayLike, upper: ArrayLike) -> Floats:
         """Return ∫f, ∫y·f and ∫y²·f of the continuous part over [lower, upper], exactly, stacked on the first axis."""
         return self._primitives(upper) - self._primitives(lower)
 
@@ -102,12 +102,12 @@ class Density:
         atoms = self.edges[0] * (-1.0) ** order + self.edges[1]
         return float(self.integrals(-1.0, 1.0)[order] + atoms)
 
-    def _cell(self, y: Vector) -> NDArray[np.int64]:
+    def _cell(self, y: Floats) -> Ints:
         cells = self.masses.size
         return np.clip(np.floor((y + 1) * (cells / 2)), 0, cells - 1).astype(np.int64)
 
     @cached_property
-    def _cumulative(self) -> Vector:
+    def _cumulative(self) -> Floats:
         """The primitives at the boundaries of the cells: a row each for 1, y and y²."""
         left = self.grid[:-1]
         right = self.grid[1:]
@@ -115,7 +115,7 @@ class Density:
         steps = [height * (right**power - left**power) / power for power in (1, 2, 3)]
         return np.concatenate([np.zeros((3, 1)), np.cumsum(steps, axis=1)], axis=1)
 
-    def _primitives(self, points: ArrayLike) -> Vector:
+    def _primitives(self, points: ArrayLike) -> Floats:
         y = np.asarray(points, dtype=np.float64)
         cell = self._cell(y)
         left = self.grid[cell]
@@ -125,14 +125,14 @@ class Density:
 
 
 @cache
-def _kashin_table() -> tuple[Vector, Vector, Vector]:
+def _kashin_table() -> tuple[Floats, Floats, Floats]:
     """The levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
     table = json.loads(files("sstq.scalar").joinpath(KASHIN_TABLE).read_text(encoding="utf-8"))
     shares = np.array(table["per_million"], dtype=np.float64) / 1e6
     return np.array(table["beta"]), np.array(table["redundancy"]), shares
 
 
-def _between(grid: Vector, value: float) -> tuple[int, float]:
+def _between(grid: Floats, value: float) -> tuple[int, float]:
     """Return the grid point below a value and the weight of the one above; beyond the grid, its end."""
     place = int(np.clip(np.searchsorted(grid, value, side="right") - 1, 0, len(grid) - 2))
     return place, float(np.clip((value - grid[place]) / (grid[place + 1] - grid[place]), 0, 1))

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats, Ints
 from sstq.exactness import TOTAL, exp_lower, largest_ratio
 from sstq.scalar.channels import Channel, TableChannel
 from sstq.scalar.codebooks import Codebook, panter_dite_codebook, rounding_moments, token_moments, uniform_codebook
-from sstq.scalar.densities import Density, Vector
+from sstq.scalar.densities import Density
 
 Rate = Literal["calibrated", "paper"]
 
@@ -35,7 +35,7 @@ _SMALLEST_GAP = 1e-9
 _SEARCH = {"maxiter": 500, "maxfun": 100_000, "ftol": 1e-13, "maxcor": 30}
 
 
-def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
+def resolve_rate(values: Floats, epsilon: float, rate: Rate) -> float:
     """Return the decay r of the kernel: the paper's ε/4, or the largest whose matrix keeps to e^ε.
 
     The largest log ratio of the matrix has the closed form r·(3 + max(c_{M−1}, −c_2))/2, reached by the cell of an end
@@ -52,7 +52,7 @@ def resolve_rate(values: Vector, epsilon: float, rate: Rate) -> float:
     return 2 * epsilon / (3 + float(max(values[-2], -values[1])))
 
 
-def laplace_probabilities(values: Vector, rate: float) -> Vector:
+def laplace_probabilities(values: Floats, rate: float) -> Floats:
     """Return P[k, i], the probability of answering codeword i given codeword k (paper, Eq. for P_{i|k}).
 
     The codewords are strictly increasing from -1 to 1, the rate is the decay r > 0 of the kernel in units of 1/B.
@@ -64,7 +64,7 @@ def laplace_probabilities(values: Vector, rate: float) -> Vector:
     distance = np.maximum(np.append(-1.0, middles) - values[:, None], values[:, None] - np.append(middles, 1.0))
     np.fill_diagonal(distance, 0.0)  # from inside its cell a codeword's distance is negative, and exp could overflow
     distance *= -rate
-    weights: Vector = np.exp(distance, out=distance)
+    weights: Floats = np.exp(distance, out=distance)
     # r·∫ of the kernel over each cell, from its near end; then over a codeword's own cell, from the codeword.
     weights *= -np.expm1(-rate * (left + right))
     np.fill_diagonal(weights, -np.expm1(-rate * left) - np.expm1(-rate * right))
@@ -109,15 +109,15 @@ def discrete_laplace_channel(codebook: Codebook, epsilon: float) -> TableChannel
     return _exact_channel("discrete-laplace", codebook, epsilon, rate, discrete_laplace_probabilities)
 
 
-def discrete_laplace_probabilities(values: Vector, rate: float) -> Vector:
+def discrete_laplace_probabilities(values: Floats, rate: float) -> Floats:
     """Return P[k, i] ∝ exp(−r·|c_i − c_k|), the probability of answering codeword i given codeword k."""
-    weights: Vector = np.exp(-rate * np.abs(values - values[:, None]))
+    weights: Floats = np.exp(-rate * np.abs(values - values[:, None]))
     weights /= weights.sum(axis=1, keepdims=True)
     return weights
 
 
 def _exact_channel(
-    name: str, codebook: Codebook, epsilon: float, start: float, law: Callable[[Vector, float], Vector]
+    name: str, codebook: Codebook, epsilon: float, start: float, law: Callable[[Floats, float], Floats]
 ) -> TableChannel:
     """The law at the largest rate from `start` down whose integers pass the exact check."""
     limit = exp_lower(epsilon)
@@ -149,7 +149,7 @@ def rescaling(channel: Channel, codebook: Codebook, density: Density) -> float:
     return float(density.moment(2) / (means @ channel.moments(codebook.values)[0][first]))
 
 
-def _integer_weights(probabilities: Vector) -> NDArray[np.int64]:
+def _integer_weights(probabilities: Floats) -> Ints:
     """Integer rows that sum to 2^62, near the probabilities; every column is positive or zero throughout."""
     probabilities *= TOTAL
     weights = probabilities.astype(np.int64)
@@ -184,26 +184,26 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
     return min(books, key=lambda book: metric_aware_loss(book, density, epsilon, rate))
 
 
-def _loss(values: Vector, density: Density, decay: float) -> float:
+def _loss(values: Floats, density: Density, decay: float) -> float:
     shares, means = token_moments(*rounding_moments(values, density), density)
     answers = laplace_probabilities(values, decay) @ np.stack([values, values**2], axis=1)
     return float(density.moment(2) - 2 * means @ answers[:, 0] + shares @ answers[:, 1])
 
 
-def _descend(start: Vector, density: Density, epsilon: float, rate: Rate) -> Vector:
+def _descend(start: Floats, density: Density, epsilon: float, rate: Rate) -> Floats:
     """The codebook that L-BFGS reaches from `start` in the logarithms of the gaps, with numerical derivatives."""
     from scipy.optimize import minimize
 
     gap = np.arange(start.size - 1)
     variable = np.minimum(gap, gap[::-1])  # a gap and its mirror image share one
 
-    def codewords(logs: Vector) -> Vector:
+    def codewords(logs: Floats) -> Floats:
         gaps = np.exp(logs[variable])
         gaps *= 2 / gaps.sum()
         values = np.concatenate([[-1.0], -1.0 + np.cumsum(gaps[:-1]), [1.0]])
         return np.asarray((values - values[::-1]) / 2)
 
-    def objective(logs: Vector) -> float:
+    def objective(logs: Floats) -> float:
         values = codewords(logs)
         return _loss(values, density, resolve_rate(values, epsilon, rate))
 

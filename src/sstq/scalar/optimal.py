@@ -25,12 +25,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats, Ints
 from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import Channel, TableChannel
 from sstq.scalar.codebooks import Codebook, optimized_codebook, rounding_moments, token_moments, uniform_codebook
-from sstq.scalar.densities import Density, Vector
+from sstq.scalar.densities import Density
 
 OPTIMAL = "optimal"
 """The name of the channel, and of the codebook that belongs to it."""
@@ -54,8 +54,8 @@ class Windows(NamedTuple):
     Both halves together have length 1; the window's width is in (0, 1).
     """
 
-    heights: Vector
-    lengths: Vector
+    heights: Floats
+    lengths: Floats
     width: float
 
 
@@ -64,7 +64,7 @@ class OptimalChannel(NamedTuple):
 
     channel: Channel
     codebook: Codebook
-    values: Vector
+    values: Floats
 
     def second_moment(self, density: Density) -> float:
         """Return E[w²] in units of B² for coordinates of that density, stochastic rounding included."""
@@ -73,7 +73,7 @@ class OptimalChannel(NamedTuple):
         return float(shares @ self.channel.moments(self.values)[1][first])
 
 
-def check_unbiased(channel: Channel, codebook: Codebook, values: Vector) -> None:
+def check_unbiased(channel: Channel, codebook: Codebook, values: Floats) -> None:
     """Refuse positions that are not Σ_i P(i|k)·w_i, in rational arithmetic, to the last place of a double."""
     for token, (mean, position) in enumerate(zip(_exact_means(channel.matrix, values), codebook.values, strict=True)):
         if abs(mean - Fraction(float(position))) > _LARGEST_BIAS:
@@ -134,7 +134,7 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     return _padded(matrix[kept], epsilon, Codebook(OPTIMAL, positions[kept]), values, outputs)
 
 
-def _padded(matrix: NDArray[np.int64], epsilon: float, book: Codebook, values: Vector, codes: int) -> OptimalChannel:
+def _padded(matrix: Ints, epsilon: float, book: Codebook, values: Floats, codes: int) -> OptimalChannel:
     """Pad the channel with codes that are never sent."""
     spare = codes - len(values)
     channel = TableChannel(OPTIMAL, epsilon, np.pad(matrix, ((0, 0), (0, spare))))
@@ -144,7 +144,7 @@ def _padded(matrix: NDArray[np.int64], epsilon: float, book: Codebook, values: V
     return OptimalChannel(channel, book, padded)
 
 
-def _reaching_one(top: NDArray[np.int64], values: Vector) -> Vector:
+def _reaching_one(top: Ints, values: Floats) -> Floats:
     """Scale antisymmetric values so that the top token's mean is 1 to the last place of a double."""
     values = values / float(_exact_means(top[None], values)[0])
     lever = Fraction(int(top[-1]) - int(top[0]), TOTAL)
@@ -156,7 +156,7 @@ def _reaching_one(top: NDArray[np.int64], values: Vector) -> Vector:
     return values
 
 
-def _exact_means(matrix: NDArray[np.int64], values: Vector) -> list[Fraction]:
+def _exact_means(matrix: Ints, values: Floats) -> list[Fraction]:
     """Σ_i P(i|k)·w_i for every row k, without rounding."""
     fractions = [Fraction(float(value)) for value in values]
     shared = max(fraction.denominator for fraction in fractions)  # powers of two: the largest is common to all
@@ -164,7 +164,7 @@ def _exact_means(matrix: NDArray[np.int64], values: Vector) -> list[Fraction]:
     return [Fraction(int(total), shared * TOTAL) for total in matrix.astype(object) @ numerators]
 
 
-def _apart(positions: Vector) -> list[int]:
+def _apart(positions: Floats) -> list[int]:
     """The places of symmetric positions that differ by more than rounding; of those that do not, the outer one."""
     kept: list[int] = []
     for place in range(len(positions) - 1, (len(positions) - 1) // 2 - 1, -1):
@@ -186,14 +186,14 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
     steps = np.diff(heights, prepend=0.0) / heights[-1]
     point = np.log(np.concatenate([steps, np.full(half, 0.5 / half)]))
 
-    def windows_of(logs: Vector) -> Windows:
+    def windows_of(logs: Floats) -> Windows:
         lengths = np.exp(logs[half:] - logs[half:].max())
         lengths /= 2 * lengths.sum()
         return Windows(np.cumsum(np.exp(logs[:half])), lengths, float(lengths[top].sum()))
 
     unit = second_moment(windows_of(point), epsilon, density)[0]
 
-    def objective(free: Vector) -> tuple[float, Vector]:
+    def objective(free: Floats) -> tuple[float, Floats]:
         logs = np.clip(free, *_LOG_BOUNDS)
         windows = windows_of(logs)
         steps = np.exp(logs[:half])
@@ -207,7 +207,7 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
     return windows_of(np.clip(descent.x, *_LOG_BOUNDS))
 
 
-def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, Vector, Vector, float]:
+def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, Floats, Floats, float]:
     """Return E[w²] under the density, the values scaled so that the tokens reach ±1, with its derivatives.
 
     They are by the heights, the lengths (moving a positive code and its mirror image) and the width.

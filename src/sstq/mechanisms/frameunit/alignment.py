@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from sstq.array_types import Floats, Floats32, Ints
 from sstq.frames.tight import HadamardFrame
-from sstq.mechanisms.base import ExpectedError, Floats, Floats32, Ints
+from sstq.mechanisms.base import ExpectedError
 from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 

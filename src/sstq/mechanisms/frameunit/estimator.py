@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sstq.aggregation import Estimate, SparseEstimator, Sums
-from sstq.aggregation.estimator import Floats, Ints
 from sstq.aggregation.sums import largest_of_row
+from sstq.array_types import Floats, Ints
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.inputs.vectors import placed

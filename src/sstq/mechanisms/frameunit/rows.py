@@ -10,22 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from sstq import kernels
+from sstq.array_types import Floats, Floats32, Ints
 from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.inputs.vectors import placed
-from sstq.mechanisms.base import (
-    Batch,
-    Columns,
-    Draw,
-    ExpectedError,
-    Floats,
-    Ints,
-    Mechanism,
-    Rows,
-    Unbiased,
-)
-from sstq.mechanisms.encoding import Floats32
+from sstq.mechanisms.base import Batch, Columns, Draw, ExpectedError, Mechanism, Rows, Unbiased
 from sstq.mechanisms.frameunit.alignment import (
     BIAS_SHARE,
     FRAMES_MAX,

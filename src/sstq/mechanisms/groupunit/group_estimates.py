@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate, Sums
 from sstq.aggregation.estimates import norms_of, student
 from sstq.aggregation.sparse_counts import sent_codes
-from sstq.mechanisms.base import Floats
+from sstq.array_types import Bools, Floats
 from sstq.mechanisms.frameunit.estimator import RowEstimator
 from sstq.mechanisms.subsets import AffineSets, HitRates, onto_simplex
 
@@ -76,7 +75,7 @@ class GroupEstimate(Estimate):
         return np.sqrt(np.maximum(variance - 2 * means * covariance, 0.0)) / self._divisors
 
     @property
-    def too_few(self) -> NDArray[np.bool_]:
+    def too_few(self) -> Bools:
         """Whether a group has too few people for a mean, (groups,).
 
         Its share is not above zero by as many standard errors as 95 % intervals of all means at once have.
@@ -113,7 +112,7 @@ class GroupEstimate(Estimate):
         return low, high
 
     @property
-    def _divisors(self) -> NDArray[np.float64]:
+    def _divisors(self) -> Floats:
         return np.where(self.too_few, np.nan, self.shares)[:, None]
 
     def files(self, level: float = 0.95) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sstq.aggregation import Aggregator
+from sstq.array_types import Floats, Ints
 from sstq.checks import check_number
 from sstq.inputs import GroupedVectors, Input
 from sstq.inputs.vectors import placed
-from sstq.mechanisms.base import Floats, Ints, Rows
+from sstq.mechanisms.base import Rows
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
     RowMechanism,

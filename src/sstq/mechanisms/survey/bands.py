@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.mechanisms.base import Floats, Ints
+from sstq.array_types import Bools, Floats, Ints
 from sstq.mechanisms.subsets import HitLaw
 
 _STEPS = 50  # of bisection, which leave nothing of the last bit that is shown
@@ -73,7 +72,7 @@ def _message(law: HitLaw, categories: Ints, answered: float, share: Floats) -> _
     return _Moments(first, second)
 
 
-def _turn(inside: Floats, end: Floats, accepted: Callable[[Floats], NDArray[np.bool_]]) -> Floats:
+def _turn(inside: Floats, end: Floats, accepted: Callable[[Floats], Bools]) -> Floats:
     """The last values that are accepted on the way from some that are to an end."""
     outside = end
     for _ in range(_STEPS):

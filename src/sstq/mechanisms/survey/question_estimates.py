@@ -11,7 +11,7 @@ import numpy as np
 
 from sstq.aggregation import Estimate
 from sstq.aggregation.estimates import student
-from sstq.mechanisms.base import Floats
+from sstq.array_types import Floats
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.mechanisms.subsets import HitLaw
 from sstq.mechanisms.survey.bands import distribution_band

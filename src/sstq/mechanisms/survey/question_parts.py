@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from sstq.array_types import Ints, Words
 from sstq.checks import ArgumentError, check_number, check_option
 from sstq.exactness import TOTAL
-from sstq.mechanisms.base import Batch, Ints, Mechanism, Rows, Words
+from sstq.mechanisms.base import Batch, Mechanism, Rows
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.registry import from_values, mechanism
 from sstq.mechanisms.solved import Solved
@@ -148,21 +149,21 @@ def drawn_by_weight(parts: Sequence[Part], weights: Mapping[str, float] | None) 
     return tuple(draws)
 
 
-def checked_weights(name: str, weights: Any) -> dict[str, float]:
+def checked_weights(weights: Any) -> dict[str, float]:
     """Weights as numbers."""
     if not isinstance(weights, Mapping):
-        raise ArgumentError(name, f"must be numbers by the name of the question, got {weights!r}")
-    return {question: float(check_number(name, value, 1e-9, 1e9)) for question, value in weights.items()}
+        raise ArgumentError("weights", f"must be numbers by the name of the question, got {weights!r}")
+    return {question: float(check_number("weights", value, 1e-9, 1e9)) for question, value in weights.items()}
 
 
-def _read_questions(name: str, entries: Any) -> dict[str, Question]:
+def _read_questions(entries: Any) -> dict[str, Question]:
     try:
         return check_questions({entry.pop("name"): question_from_dict(entry) for entry in map(dict, entries)})
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a list of questions: {error!r}") from error
+        raise ValueError(f"questions must be a list of questions: {error!r}") from error
 
 
-def _read_answerers(name: str, entries: Any) -> tuple[tuple[int, Mechanism], ...]:
+def _read_answerers(entries: Any) -> tuple[tuple[int, Mechanism], ...]:
     try:
         answerers = []
         for entry in map(dict, entries):
@@ -171,7 +172,7 @@ def _read_answerers(name: str, entries: Any) -> tuple[tuple[int, Mechanism], ...
             answerers.append((items, from_values(entry)))
         return tuple(answerers)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{name} must be a list of mechanisms: {error!r}") from error
+        raise ValueError(f"parts must be a list of mechanisms: {error!r}") from error
 
 
 Asked = Annotated[

@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sstq.aggregation import Estimate
+from sstq.array_types import Floats, Words
 from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.inputs import Column
 from sstq.inputs.cells import Label, as_label, vector_of
 from sstq.inputs.csv_files import number_in
 from sstq.inputs.tables import writable
-from sstq.mechanisms.base import Floats, Mechanism, Rows
-from sstq.mechanisms.encoding import Words
+from sstq.mechanisms.base import Mechanism, Rows
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.mechanisms.survey.question_estimates import GroupMeans, NumberEstimate, QuestionEstimate

@@ -13,11 +13,11 @@ import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
+from sstq.array_types import Floats, Ints, Words
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.inputs import Record
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Floats, Ints, Mechanism, Rows, Unbiased
-from sstq.mechanisms.encoding import Words
+from sstq.mechanisms.base import Batch, Columns, ExpectedError, Mechanism, Rows, Unbiased
 from sstq.mechanisms.survey.question_estimates import SurveyEstimate
 from sstq.mechanisms.survey.question_parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
 from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
@@ -163,7 +163,7 @@ class Survey(Mechanism):
         asked = check_questions(questions)
         shown: dict[str, Any] = {"questions": asked}
         if weights is not None:
-            shown["weights"] = checked_weights("weights", weights)
+            shown["weights"] = checked_weights(weights)
         parts = [best_part(name, question, common["epsilon"], people) for name, question in asked.items()]
         draws = drawn_by_weight(parts, shown.get("weights"))
         inner = tuple((p.items, p.mechanism) for p in parts)
