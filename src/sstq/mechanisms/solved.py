@@ -18,6 +18,7 @@ from sstq.checks import check_option
 
 # Numbers beyond are refused: integers would be rounded by other parsers.
 _LARGEST = 1e300
+_WANTED = {int: "an integer", float: "a number", NoneType: "null"}
 
 MOST_ROWS_PER_DIM = 40
 """The usual limit of the rows of a frame per dimension, for JSON of strangers."""
@@ -78,7 +79,9 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     try:
         return kind.__metadata__[0](value) if get_origin(kind) is Annotated else _number(value, kind)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be as a mechanism's JSON has it: {error}") from error
+        wanted = _WANTED.get(kind)
+        problem = f"must be {wanted}, got {value!r}" if wanted else f"must be as JSON has it: {error}"
+        raise ValueError(f"{name} {problem}") from error
 
 
 def _write(value: Any, kind: Any) -> Any:

@@ -27,7 +27,7 @@ from sstq.accounting.bounds import check_delta
 from sstq.accounting.shuffling import normal_local_epsilon, normal_power
 from sstq.checks import RANGES, check_argument, check_number
 from sstq.mechanisms import FrameUnit, GroupUnit
-from sstq.mechanisms.frameunit.alignment import RowDraw, bias_matters
+from sstq.mechanisms.frameunit.alignment import RowDraw
 from sstq.mechanisms.frameunit.rows import usual_size
 from sstq.mechanisms.two_level_draw import whole_budget
 
@@ -190,7 +190,7 @@ def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE
     inside = min(math.floor(_RATIO**-place * candidates), size)
     draw = RowDraw(whole_budget(_local_epsilon(budget, _RATIO**-place), candidates, inside), dim, size, blocks)
     total = budget.clients * budget.messages
-    if bias_matters(draw.error(1 << room, total)):
+    if total > draw.messages_allowed(1 << room):
         # Then more rows inside are better than the least variance.
         draw = _best_inside(budget, dim, size, blocks, 1 << room)
     return _SPARE * draw.error(1 << room, total).total

@@ -26,7 +26,7 @@ FRAMES_MAX = 1 << 30
 _FRAMES_WITH_SHARES = 16
 # Places of the trapezoidal rule in standard deviations of a logit. With one member the density falls off as e^t only.
 _STEPS = np.arange(-400, 401) / 10
-# The search for k narrows to its best neighbours among this many, and then tries all that are left.
+# The search for k narrows to the neighbours of the best among so many, until these are all.
 _TRIED_AT_A_TIME = 33
 _NEVER_FLIPPED = np.uint64(2**64 - 1)
 # Rows of a frame of three rounds are made one by one, for their lengths, if they have no more numbers in all. Of more
@@ -162,9 +162,19 @@ class RowDraw:
 
     def error(self, frames: int, messages: int) -> ExpectedError:
         """The error of the mean of messages that are all of one unit vector, on average over frame seeds."""
+        bias2, variance = self._error_of_one(frames)
+        return ExpectedError(bias2, variance / messages)
+
+    def _error_of_one(self, frames: int) -> tuple[float, float]:
+        """The squared bias that frames leave, and the variance of one message."""
         used = self.vector_frames(frames)
         bias2 = self.frame_bias2 / used
-        return ExpectedError(bias2, max(self.client_error(used / frames) - bias2, 0.0) / messages)
+        return bias2, max(self.client_error(used / frames) - bias2, 0.0)
+
+    def messages_allowed(self, frames: int) -> float:
+        """The most messages in a mean whose error is not mainly the bias of the frames, by `BIAS_SHARE`."""
+        bias2, variance = self._error_of_one(frames)
+        return variance * BIAS_SHARE**2 / (bias2 * (1 - BIAS_SHARE**2)) if bias2 else math.inf
 
     @property
     def fewest_frames(self) -> int:
@@ -174,14 +184,9 @@ class RowDraw:
     def frames_for(self, messages: int) -> int:
         """The least power of two, up to 2^30, of frames whose bias does not matter in a mean of so many messages."""
         frames = self.fewest_frames
-        while frames < FRAMES_MAX and bias_matters(self.error(frames, messages)):
+        while frames < FRAMES_MAX and messages > self.messages_allowed(frames):
             frames *= 2
         return frames
-
-
-def bias_matters(error: ExpectedError) -> bool:
-    """The one rule that plans, specs, notes and error bars share: the bias exceeds a fifth of the error of the mean."""
-    return error.bias2 > BIAS_SHARE**2 * error.total
 
 
 @lru_cache(maxsize=64)
@@ -194,19 +199,17 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
     """Of the draws from the signed ones of N = `size` rows in every block, the one of the largest alignment.
 
     S_k is concave in k and the alignment is S_k over an affine function of k, so it has one hill, to which the search
-    narrows; the last candidates are compared by their integers. Below the equator, k > N, it only falls.
+    narrows. Below the equator, k > N, it only falls.
     """
     low = 1
     high = size
-    while high - low >= _TRIED_AT_A_TIME:
-        tried = np.linspace(low, high, _TRIED_AT_A_TIME).astype(np.int64)
+    while True:
+        tried = np.unique(np.linspace(low, high, _TRIED_AT_A_TIME).astype(np.int64))
         best = int(np.argmax(top_half_normals(size, tried) / (2 * size * blocks + tried * math.expm1(epsilon))))
+        if len(tried) > high - low:
+            return whole_budget(epsilon, 2 * size * blocks, int(tried[best]))
         low = int(tried[max(best - 1, 0)])
         high = int(tried[min(best + 1, len(tried) - 1)])
-    draws = [whole_budget(epsilon, 2 * size * blocks, inside) for inside in range(low, high + 1)]
-    tops = top_half_normals(size, np.arange(low, high + 1))
-    gaps = np.array([p_in - p_out for p_in, p_out in (draw.probabilities for draw in draws)])
-    return draws[int(np.argmax(tops * gaps))]
 
 
 def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: int) -> tuple[Floats, Floats]:

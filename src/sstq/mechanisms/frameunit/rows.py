@@ -21,7 +21,6 @@ from sstq.mechanisms.frameunit.alignment import (
     FRAMES_MAX,
     RowDraw,
     best_draw,
-    bias_matters,
     moments_of_frame,
     row_draw,
 )
@@ -271,9 +270,7 @@ class RowMechanism(Mechanism):
     @property
     def clients_allowed(self) -> int:
         """The largest number of clients per round for which the frames' bias is at most a fifth of the error."""
-        error = self.row_draw.error(self.frames, self.messages)
-        most = error.variance / error.bias2 * BIAS_SHARE**2 / (1 - BIAS_SHARE**2) if error.bias2 else CLIENTS_MAX
-        return min(math.floor(most), CLIENTS_MAX)
+        return math.floor(min(self.row_draw.messages_allowed(self.frames) / self.messages, CLIENTS_MAX))
 
     def bias_of_mean(self, count: int) -> tuple[float, int, str]:
         """The worst case is that of people who are all alike: in one frame it is orthogonal to their vector."""
@@ -281,11 +278,11 @@ class RowMechanism(Mechanism):
 
     def note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
-        error = self.typical_error(clients)
-        if not bias_matters(error):
+        if clients <= self.clients_allowed:
             return ""
+        error = self.typical_error(clients)
         needed = self.frames_for(clients)
-        enough = not bias_matters(self.row_draw.error(needed, clients * self.messages))
+        enough = clients * self.messages <= self.row_draw.messages_allowed(needed)
         frames = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         return (
             f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
