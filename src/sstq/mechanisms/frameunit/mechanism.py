@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sstq.aggregation import Estimator, FrameEstimator
+from sstq.array_types import Ints
 from sstq.inputs.bounds import read_ranges
-from sstq.mechanisms.base import SIGNS, Ints, Rows
+from sstq.mechanisms.base import SIGNS, Rows
 from sstq.mechanisms.frameunit.estimator import RowEstimator
 from sstq.mechanisms.frameunit.rows import RowMechanism, RowSolved, check_frame_size, solve_rows, usual_size
 from sstq.mechanisms.solved import Ranges
