@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from sstq import testing
 from sstq.baselines.projections import gaussians
 from sstq.baselines.projunit import ProjUnit
 from sstq.randomness import streams
+from sstq.testing import estimates
 
 
 def make(dim=12, epsilon=3.0, projected=5, seed=0):
@@ -29,7 +29,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
     Here they are uniform in (0, √3), of second moment 1, and ‖Wx‖ at d = 12 is √(k·(1/4 + 12·3/4)).
     """
     mechanism, x = make(), np.full(12, 12**-0.5)
-    testing.check_estimates(mechanism, seed, ("constant",))
+    estimates.check_estimates(mechanism, seed, ("constant",))
 
     def uniforms(words):
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
@@ -40,7 +40,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
     assert lengths.mean() / mechanism.alignment == pytest.approx((5 * 9.25) ** 0.5 / mechanism.alignment, rel=0.02)
     assert lengths.mean() / mechanism.alignment > 3
     with pytest.raises(AssertionError, match="not the stated one"):
-        testing.check_estimates(mechanism, seed, ("constant",))
+        estimates.check_estimates(mechanism, seed, ("constant",))
 
 
 def test_client_and_server_have_the_same_matrix():

@@ -10,6 +10,7 @@ from scipy.stats import binom
 import sstq
 from sstq import testing
 from sstq.mechanisms.agreement import Agreement
+from sstq.testing import draws, estimates, forms, tools
 from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, NOT_LOCAL, RECORDS, build, build_small, each, reread
 
 every_case = pytest.mark.parametrize("case", each([*CASES, *RECORDS]))
@@ -26,7 +27,7 @@ def test_every_mechanism_has_a_case():
     assert {case.split("/")[0] for case in [*CASES, *RECORDS, *NOT_LOCAL]} >= set(sstq.list_mechanisms())
 
 
-OTHER_CHECKS = [check for check in testing.CHECKS if check not in (testing.check_estimates, testing.check_privacy)]
+OTHER_CHECKS = [check for check in testing.CHECKS if check not in (estimates.check_estimates, draws.check_privacy)]
 
 
 @pytest.mark.parametrize("case", each([*CASES, *RECORDS, *BOUNDED]))
@@ -38,20 +39,20 @@ def test_the_contract_holds(case, check, seed):
 @pytest.mark.parametrize("case", each([case for case in [*CASES, *RECORDS, *BOUNDED] if case not in CONTINUOUS]))
 def test_the_encoder_follows_its_law(case, seed):
     mechanism = build_small(case)
-    testing.check_privacy(mechanism, seed)
+    draws.check_privacy(mechanism, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [*SAMPLED, pytest.param("projunit", marks=pytest.mark.soak)])
 @pytest.mark.usefixtures("remembered_streams")
 def test_no_privacy_violation_in_samples(case, seed):
-    testing.check_privacy(build(case), seed)
+    draws.check_privacy(build(case), seed)
 
 
 @pytest.mark.parametrize("case", each([*CASES, *RECORDS, *BOUNDED]))
 @pytest.mark.usefixtures("remembered_streams")
 def test_mean_and_error_are_the_stated_ones(case, seed):
-    testing.check_estimates(build(case), seed, VECTORS)
+    estimates.check_estimates(build(case), seed, VECTORS)
 
 
 @pytest.mark.slow
@@ -59,8 +60,8 @@ def test_mean_and_error_are_the_stated_ones(case, seed):
 @pytest.mark.parametrize("vectors", [SECOND, pytest.param(OTHERS, marks=pytest.mark.soak)], ids=["second", "others"])
 @pytest.mark.usefixtures("remembered_streams")
 def test_mean_and_error_of_other_vectors_are_the_stated_ones(case, vectors, seed):
-    assert {*VECTORS, *SECOND, *OTHERS} == testing.trials(build(case), seed).keys()
-    testing.check_estimates(build(case), seed, vectors)
+    assert {*VECTORS, *SECOND, *OTHERS} == estimates.trials(build(case), seed).keys()
+    estimates.check_estimates(build(case), seed, vectors)
 
 
 def test_a_variant_shows_its_options_in_the_order_of_the_signature():
@@ -99,9 +100,9 @@ def test_check_mechanism_accepts_the_smallest_and_says_what_it_left_out(name, se
 
 
 def test_all_checks_are_listed():
-    found = {check for name, check in vars(testing).items() if name.startswith("check_")}
-    ours = {check for check in found if check.__module__ == testing.__name__}
-    assert ours - {testing.check_mechanism} == {*testing.CHECKS} - {testing.check_mechanism}
+    named = {name: check for module in (draws, estimates, forms) for name, check in vars(module).items()}
+    ours = {check for name, check in named.items() if name.startswith("check_") and name != "check_encoder"}
+    assert ours == {*testing.CHECKS}
     assert len({*testing.CHECKS}) == len(testing.CHECKS)
 
 
@@ -113,7 +114,7 @@ def test_a_statistical_test_of_what_is_correct_fails_with_the_stated_probability
     for count in hits:
         values = np.zeros(n)
         values[:count] = 1.0
-        margins.append(testing.margin_of(values, 1.0))
+        margins.append(estimates.margin_of(values, 1.0))
     for p in np.concatenate([np.logspace(-9, -0.31, 60), 1 - np.logspace(-9, -0.31, 60)]):
         off = np.abs(hits / n - p) > margins
         assert binom.pmf(hits, n, p)[off].sum() < 1e-9
@@ -122,7 +123,7 @@ def test_a_statistical_test_of_what_is_correct_fails_with_the_stated_probability
 def test_a_statistical_test_has_power():
     """A bias of a fifth of the standard deviation of 4,000 answers is beyond the margin, if none is long."""
     values = np.tile([-1.0, 1.0], 2000)
-    assert 0.1 < testing.margin_of(values, 2.0) < 0.2
+    assert 0.1 < estimates.margin_of(values, 2.0) < 0.2
 
 
 @every_case
@@ -134,7 +135,7 @@ def test_bad_options_are_refused_by_name(case):
                 with pytest.raises(ValueError, match=f"{name} must be"):
                     make(**{name: bad})
     option = "clip" if "clip" in mechanism.options else "epsilon"
-    others = testing.some_messages(mechanism.replace(**{option: 0.6 * getattr(mechanism, option)}), 3, 1)
+    others = tools.some_messages(mechanism.replace(**{option: 0.6 * getattr(mechanism, option)}), 3, 1)
     with pytest.raises(ValueError, match="another mechanism"):
         mechanism.aggregator().update(others)
     with pytest.raises(ValueError, match="at least one message"):
@@ -195,7 +196,7 @@ def test_json_with_any_number_changed_is_sound_or_a_value_error(case):
                 continue
             assert found.privacy_loss() <= found.epsilon
             assert json.loads(found.to_json()) == fields | {name: number}
-            assert len(found.messages_from_bytes(testing.some_messages(found, 2, 1).to_bytes(), 2 * found.messages))
+            assert len(found.messages_from_bytes(tools.some_messages(found, 2, 1).to_bytes(), 2 * found.messages))
     assert refused >= 2  # -1 and 10^300 at least
 
 
@@ -204,7 +205,7 @@ def test_the_same_messages_whatever_the_threads(case, monkeypatch):
     seen = set()
     for threads in ("1", "3"):
         monkeypatch.setenv("SSTQ_THREADS", threads)
-        seen.add(testing.some_messages(build(case), 64, rng=5).to_bytes())
+        seen.add(tools.some_messages(build(case), 64, rng=5).to_bytes())
     assert len(seen) == 1
 
 

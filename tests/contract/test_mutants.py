@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq import testing
 from sstq.baselines.privunit import PrivUnit
 from sstq.randomness.secret import bit_source
 from sstq.scalar.channels import flat_channel_of_size
+from sstq.testing import draws, estimates
 from tests.contract.cases import build
 
 
@@ -44,7 +44,7 @@ class PromisesTooMuch(sstq.SSTQ):
 def test_a_dropped_band_is_found(seed):
     mutant = DropsTheBand(dim=6, epsilon=2.0, clip=0.5)
     with pytest.raises(AssertionError, match="ε is at least"):
-        testing.check_privacy(mutant, seed)
+        draws.check_privacy(mutant, seed)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_an_overspent_channel_is_found(seed):
     mutant = build("sstq")
     object.__setattr__(mutant, "channel", flat_channel_of_size(4, 2.001))
     with pytest.raises(AssertionError, match="ε is at least"):
-        testing.check_privacy(mutant, seed)
+        draws.check_privacy(mutant, seed)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_an_encoder_that_leaves_its_law_is_found(seed):
 
     mutant = SendsItsToken(dim=6, epsilon=2.0, bits=1)
     with pytest.raises(AssertionError, match="does not follow the law"):
-        testing.check_privacy(mutant, seed)
+        draws.check_privacy(mutant, seed)
 
 
 @pytest.mark.parametrize("own", [3, None])
@@ -82,7 +82,7 @@ def test_randomness_of_its_own_is_found(own, seed):
             return super().encode_rows(rows, source, report)
 
     with pytest.raises(AssertionError, match="words of the operating system"):
-        testing.check_randomness(DrawsItself(dim=6, epsilon=2.0), seed)
+        draws.check_randomness(DrawsItself(dim=6, epsilon=2.0), seed)
 
 
 def test_a_bias_is_found(seed):
@@ -97,7 +97,7 @@ def test_a_bias_is_found(seed):
             return 1.3 * mean, 1.69 * variance
 
     with pytest.raises(AssertionError, match="it says that it is unbiased"):
-        testing.check_estimates(Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",))
+        estimates.check_estimates(Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",))
 
 
 def test_a_wrong_expectation_is_found(seed):
@@ -107,14 +107,14 @@ def test_a_wrong_expectation_is_found(seed):
 
     mutant = SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5)
     with pytest.raises(AssertionError, match="not the stated one"):
-        testing.check_estimates(mutant, seed, ("gaussian",))
+        estimates.check_estimates(mutant, seed, ("gaussian",))
 
 
 def test_data_dependent_randomness_is_found(seed):
     with pytest.raises(AssertionError, match="the number of random words depends on the vector"):
-        testing.check_privacy(AsksForMoreOnZero(dim=6, epsilon=2.0), seed)
+        draws.check_privacy(AsksForMoreOnZero(dim=6, epsilon=2.0), seed)
 
 
 def test_an_understated_error_is_found(seed):
     with pytest.raises(AssertionError, match="not the expected one"):
-        testing.check_estimates(PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, ("gaussian",), 20_000)
+        estimates.check_estimates(PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, ("gaussian",), 20_000)

@@ -6,8 +6,8 @@ import pytest
 import rfc8785
 
 import sstq
-from sstq import testing
 from sstq.frames.kashin import represent
+from sstq.testing import estimates
 from tests.contract.cases import reread
 
 VARIANTS = {
@@ -92,7 +92,7 @@ def test_expected_mse_is_the_enumeration(variant):
 @pytest.mark.parametrize("variant", ["flat-eight-bits", "metric-aware-repeated", "fourier", "orthogonal"])
 def test_mean_and_error_are_the_stated_ones(variant, seed):
     """Of what the contract has no case of."""
-    testing.check_estimates(make(variant), seed, ("gaussian", "spike"))
+    estimates.check_estimates(make(variant), seed, ("gaussian", "spike"))
 
 
 def test_expected_mse_of_rows_is_that_of_their_mean():

@@ -13,6 +13,7 @@ from sstq.accounting.ledger import ledger_price
 from sstq.audit import check_encoder
 from sstq.mechanisms.answers import answer as encode_or_substitute
 from sstq.studies import Question, Study, answer
+from sstq.testing.tools import raises, require, run_check
 
 # What no device may stumble over, whatever a study is about.
 _STRANGE: tuple[Any, ...] = (
@@ -32,16 +33,7 @@ def check_study(make: Callable[[], Study], values: Sequence[Any], seed: int | No
     """
     seed = secrets.randbits(32) if seed is None else seed
     for check in (check_answers, check_documents, check_total, check_restarts, check_few_people):
-        try:
-            check(make, values, seed)
-        except AssertionError as error:
-            raise AssertionError(f"{check.__name__} (seed {seed}): {error}") from error
-
-
-def _require(condition: Any, problem: str) -> None:
-    """An assert that optimized Python keeps."""
-    if not condition:
-        raise AssertionError(problem)
+        run_check(check, make, values, seed=seed)
 
 
 def _asked(study: Study, values: Sequence[Any], seed: int) -> Iterator[tuple[str, Question]]:
@@ -49,12 +41,16 @@ def _asked(study: Study, values: Sequence[Any], seed: int) -> Iterator[tuple[str
     rng = np.random.default_rng(seed)
     left = rng.permutation(len(values))
     while study.cohorts_left:
-        size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
-        who = left[:size]
-        left = left[size:]
-        _require(len(who), "values must be enough people for every cohort")
+        who, left = _next_cohort(study, left)
         yield study.question(len(who)), study.asked
         study.learn([answer_of(study.asked, values[place], rng) for place in who])
+
+
+def _next_cohort(study: Study, left: Any) -> tuple[Any, Any]:
+    """As many people as the next cohort wants of those who are left, and the others."""
+    require(len(left), "values must be enough people for every cohort")
+    size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
+    return left[:size], left[size:]
 
 
 def answer_of(question: Question, value: Any, rng: np.random.Generator) -> bytes:
@@ -66,46 +62,33 @@ def check_answers(make: Callable[[], Study], values: Sequence[Any], seed: int) -
     """Every value is answered, by the law of the mechanism, from the same number of random words."""
     for document, question in _asked(make(), values[:50], seed):
         mechanism = question.mechanism
-        _require(mechanism.exact, f"the mechanism must have an exact law, got {mechanism!r}")
+        require(mechanism.exact, f"the mechanism must have an exact law, got {mechanism!r}")
         report = check_encoder(mechanism, rng=seed)
-        _require(not report.problem, report.problem)
-        _require(mechanism.privacy_loss() <= mechanism.epsilon, "the law must be within ε")
+        require(not report.problem, report.problem)
+        require(mechanism.privacy_loss() <= mechanism.epsilon, "the law must be within ε")
         states = set()
         for value in (*_STRANGE, *values[:20]):
             rng = np.random.default_rng(seed)
             sent = answer(document, value, most_epsilon=_LEDGER_MOST, rng=rng)
             states.add(json.dumps(rng.bit_generator.state))
             lawful = encode_or_substitute(mechanism, question.held([value]), rng=np.random.default_rng(seed))
-            _require(sent == lawful.to_bytes(), f"the answer of {value!r:.50} must be the mechanism's message")
+            require(sent == lawful.to_bytes(), f"the answer of {value!r:.50} must be the mechanism's message")
             mechanism.messages_from_bytes(sent, mechanism.messages)
-        _require(len(states) == 1, "the number of random words must not depend on the value")
+        require(len(states) == 1, "the number of random words must not depend on the value")
 
 
 def check_documents(make: Callable[[], Study], values: Sequence[Any], seed: int) -> None:
     """A document is read as it was written, and refused as a whole if anything in it is wrong."""
     for document, question in _asked(make(), values[:50], seed):
-        _require(Question.from_json(document).to_json() == document, "a document must survive JSON")
+        require(Question.from_json(document).to_json() == document, "a document must survive JSON")
         data = json.loads(document)
         wrong: list[Any] = [{name: data[name] for name in data if name != left_out} for left_out in data]
         wrong += [data | more for more in ({"extra": 1}, {"version": 2}, {"study": "1"}, {"kind": "nonsense"})]
         wrong += [data | {name: bad} for name in data for bad in (None, -1, 1e300, [[-1]], {}, {"a": 1})]
         for tampered in wrong:
             if tampered != data:
-                _refuses(tampered, question)
-        try:
-            answer(document, None, most_epsilon=ledger_price(question.mechanism) * (1 - 1e-9))
-        except ValueError:
-            continue
-        raise AssertionError("a document above most_epsilon must be refused")
-
-
-def _refuses(tampered: Any, question: Question) -> None:
-    try:
-        answer(json.dumps(tampered), None, most_epsilon=_LEDGER_MOST)
-    except ValueError:
-        return
-    changed = {name for name in tampered if tampered[name] != question.to_dict().get(name)}
-    raise AssertionError(f"a document must be refused whose {changed or 'members'} are wrong")
+                raises(ValueError, answer, json.dumps(tampered), None, most_epsilon=_LEDGER_MOST)
+        raises(ValueError, answer, document, None, most_epsilon=ledger_price(question.mechanism) * (1 - 1e-9))
 
 
 def check_total(make: Callable[[], Study], values: Sequence[Any], seed: int) -> None:
@@ -113,42 +96,38 @@ def check_total(make: Callable[[], Study], values: Sequence[Any], seed: int) -> 
     study = make()
     options = study.options
     for _, question in _asked(study, values[:50], seed):
-        _require(question.study == study.identifier, "every question must have the identifier of the study")
+        require(question.study == study.identifier, "every question must have the identifier of the study")
         spent = ledger_price(question.mechanism)
         if options.get("trust", "local") == "shuffler":
             spent = shuffled_epsilon(question.mechanism, study.people_asked, options["delta"])
-        _require(spent <= options["epsilon"], f"a question costs {spent}, more than epsilon = {options['epsilon']}")
-    _require(make().identifier != make().identifier, "every study must have an identifier of its own")
+        require(spent <= options["epsilon"], f"a question costs {spent}, more than epsilon = {options['epsilon']}")
+    require(make().identifier != make().identifier, "every study must have an identifier of its own")
 
 
 def check_restarts(make: Callable[[], Study], values: Sequence[Any], seed: int) -> None:
     """A study that is written and read again after every step ends as one that is not."""
     begun = make().to_json()
     ends = []
-    for restarts in (False, True):
+    for restarted in (lambda study: study, _again):
         study = Study.from_json(begun)
-        rng = np.random.default_rng(seed)
-        left = rng.permutation(len(values))
+        left = np.random.default_rng(seed).permutation(len(values))
         while study.cohorts_left:
-            size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
-            who = left[:size]
-            left = left[size:]
+            who, left = _next_cohort(study, left)
             # What a question draws must not differ between the two.
             document = study.question(len(who))
-            study = _again(study) if restarts else study
-            _require(study.question(len(who)) == document, "a question that waits must be the same again")
+            study = restarted(study)
+            require(study.question(len(who)) == document, "a question that waits must be the same again")
             held = [values[place] for place in who]
-            messages = study.asked.encode(held, np.random.default_rng([seed, len(left)]))
-            study.learn(messages)
-            study = _again(study) if restarts else study
+            study.learn(study.asked.encode(held, np.random.default_rng([seed, len(left)])))
+            study = restarted(study)
         ends.append((study.to_json(), repr(study.result)))
-    _require(ends[0] == ends[1], "a restart must not change what is learned")
+    require(ends[0] == ends[1], "a restart must not change what is learned")
 
 
 def _again(study: Study) -> Study:
     again = type(study).from_json(study.to_json())
-    _require(again.to_json() == study.to_json(), "a study must survive JSON")
-    _require(again.cohorts_left == study.cohorts_left, "a restart must not change the cohorts that are left")
+    require(again.to_json() == study.to_json(), "a study must survive JSON")
+    require(again.cohorts_left == study.cohorts_left, "a restart must not change the cohorts that are left")
     return again
 
 
@@ -156,31 +135,16 @@ def check_few_people(make: Callable[[], Study], values: Sequence[Any], seed: int
     """One person per cohort gives a result, and nobody none, unless a cohort may be empty."""
     study = make()
     rng = np.random.default_rng(seed)
-    _refused_before_end(study)
+    if not study.may_be_empty:
+        raises(ValueError, getattr, study, "result")
     while study.cohorts_left:
         study.question(1)
         before = study.to_json()
         if not study.may_be_empty:
-            _refuses_nobody(study)
-        _require(study.to_json() == before, "answers that are refused must change nothing")
+            raises(ValueError, study.learn, [])
+        require(study.to_json() == before, "answers that are refused must change nothing")
         study.learn([answer_of(study.asked, values[int(rng.integers(len(values)))], rng)])
-    _require(bool(repr(study.result)), "the result of a few people must be one")
+    require(bool(repr(study.result)), "the result of a few people must be one")
     for people in (1, 10**6):
-        _require(bool(str(make().plan(people))), "a plan must say what to expect, or why it cannot work")
-    _require(not make().plan(1).works, "a plan for one person must say why it cannot work")
-
-
-def _refuses_nobody(study: Study) -> None:
-    try:
-        study.learn([])
-    except ValueError:
-        return
-    raise AssertionError("a cohort in which nobody answered must be refused, or the study may be empty")
-
-
-def _refused_before_end(study: Study) -> None:
-    try:
-        _ = study.result
-    except ValueError:
-        return
-    _require(study.may_be_empty, "there must be no result before the cohorts have answered")
+        require(bool(str(make().plan(people))), "a plan must say what to expect, or why it cannot work")
+    require(not make().plan(1).works, "a plan for one person must say why it cannot work")
