@@ -1,28 +1,22 @@
 """Clean: the clipped vector itself in single precision, without privacy, as a baseline for the other mechanisms."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 
-from paper.baselines.bounded_sums import BoundedEstimator
+from paper.baselines.not_private import ROUNDING, NotPrivate
 from sstq.extending import (
     Batch,
     Columns,
-    Estimate,
     FloatField,
     Floats,
     Layout,
-    Mechanism,
     Messages,
     Rows,
     Solved,
 )
-
-# The norm of a clipped vector, rounded to single precision coordinate by coordinate, exceeds 1 by less than this.
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,7 +27,7 @@ class CleanSolved(Solved):
     clip: float
 
 
-class Clean(Mechanism):
+class Clean(NotPrivate):
     """The clipped vector as d single-precision numbers: unbiased (rounding aside), of variance 0, in 32·d bits.
 
     Warning:
@@ -50,43 +44,21 @@ class Clean(Mechanism):
 
     name = "clean"
     variants: ClassVar = {"Clean": {}}
-    exact = False
     solved_class = CleanSolved
-    words_each = 0
-
-    epsilon = math.inf
 
     def __init__(self, dim: int, *, clip: float = 1.0) -> None:
         given = dict(locals())
         self.settle(given, CleanSolved(**self.checked(dim=dim, clip=clip)))
-
-    @property
-    def draw(self) -> NoReturn:
-        """ValueError: there is none."""
-        raise ValueError(f"{self.name} has no privacy at all")
-
-    def privacy_loss(self) -> float:
-        """Infinite."""
-        return math.inf
-
-    def finished(self, estimate: Estimate) -> Estimate:
-        """The estimate as it is: no noise hides how long the vectors are, so no advice about clip is needed."""
-        return estimate
 
     @cached_property
     def layout(self) -> Layout:
         """The vector in units of clip."""
         return Layout((FloatField("value", count=self.dim),))
 
-    @cached_property
-    def estimator(self) -> BoundedEstimator:
-        """Sums of the decoded vectors."""
-        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decoded)
-
     @property
     def decoding_bound(self) -> float:
         """The largest decoded coordinate, with room for the rounding to single precision."""
-        return self.clip * (1 + _ROUNDING)
+        return self.clip * (1 + ROUNDING)
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
@@ -98,7 +70,7 @@ class Clean(Mechanism):
         values = messages.column("value").reshape(-1, self.dim)
         # In double precision the square of a float32 cannot overflow.
         norms = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
-        for row in np.flatnonzero(norms > 1 + _ROUNDING):
+        for row in np.flatnonzero(norms > 1 + ROUNDING):
             raise ValueError(f"message {row}: its norm must be at most clip, got {norms[row]:g} times clip")
 
     def _decoded(self, messages: Messages) -> Floats:

@@ -3,23 +3,21 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import ClassVar, Literal, NoReturn
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from paper.baselines.bounded_sums import BoundedEstimator
+from paper.baselines.not_private import ROUNDING, NotPrivate
 from sstq.extending import (
     Batch,
     Column,
     Columns,
-    Estimate,
     Field,
     FloatField,
     Floats,
     Floats32,
     HadamardFrame,
     Layout,
-    Mechanism,
     Messages,
     Rows,
     Solved,
@@ -31,8 +29,6 @@ from sstq.extending import (
 # Lloyd's iteration is slow but always converges; Newton's doubles the digits once it is near.
 _LLOYD_STEPS = 500
 _NEWTON_STEPS = 8
-# A clipped vector's norm, rounded to single precision, exceeds 1 by less than this.
-_ROUNDING = 1e-6
 # Two rounds of signs and transform leave the coordinates of a spike on a lattice of step 2/√N, which moves the
 # shrinkage by 0.4·D at N = 4096 and four bits.
 _ROUNDS = 3
@@ -50,7 +46,7 @@ class TurboQuantSolved(Solved):
     levels: Values
 
 
-class TurboQuant(Mechanism):
+class TurboQuant(NotPrivate):
     """The direction of a vector, rotated at random and quantized to b bits per coordinate, and its norm.
 
     The rotation pads to N, the next power of two, and is three rounds of random signs and a Walsh–Hadamard transform. A
@@ -82,14 +78,11 @@ class TurboQuant(Mechanism):
 
     name = "turboquant"
     variants: ClassVar = {"TurboQuant, 4 bits per number": {"bits": 4}}
-    exact = False
     solved_class = TurboQuantSolved
     seed_option = "frame_seed"
-    words_each = 0
     narrowed: ClassVar = {"bits": (1, 8)}
 
     unbiased = Unbiased.NEVER
-    epsilon = math.inf
 
     solved: TurboQuantSolved
     bits: int
@@ -113,19 +106,6 @@ class TurboQuant(Mechanism):
         size = 1 << (self.dim - 1).bit_length()
         return HadamardFrame(self.dim, size, self.solved.frame_seed, rounds=_ROUNDS)
 
-    @property
-    def draw(self) -> NoReturn:
-        """ValueError: there is none."""
-        raise ValueError(f"{self.name} has no privacy at all")
-
-    def privacy_loss(self) -> float:
-        """Infinite."""
-        return math.inf
-
-    def finished(self, estimate: Estimate) -> Estimate:
-        """The estimate as it is: no noise hides how long the vectors are, so no advice about clip is needed."""
-        return estimate
-
     @cached_property
     def layout(self) -> Layout:
         """The codes of all coordinates, and the norm in units of clip."""
@@ -146,15 +126,10 @@ class TurboQuant(Mechanism):
         # E(g − c)² over a cell is E g² − 2c·E g + c²·mass, and E g over a cell is the difference of the heights.
         return float(1 + np.sum(2 * self.levels * np.diff(heights) + self.levels**2 * np.diff(ndtr(thresholds))))
 
-    @cached_property
-    def estimator(self) -> BoundedEstimator:
-        """Sums of the decoded vectors."""
-        return BoundedEstimator(self, self.dim, self.decoding_bound, self._decoded)
-
     @property
     def decoding_bound(self) -> float:
         """The largest decoded coordinate: the norm of x̂ is at most that of the levels."""
-        return self.clip * (1 + _ROUNDING) * max(1.0, float(np.max(np.abs(self.levels))))
+        return self.clip * (1 + ROUNDING) * max(1.0, float(np.max(np.abs(self.levels))))
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
@@ -172,7 +147,7 @@ class TurboQuant(Mechanism):
     def check_messages(self, messages: Messages) -> None:
         """Refuse messages that no client sends."""
         norms = messages.column("norm")
-        for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + _ROUNDING))):
+        for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + ROUNDING))):
             raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
 
     def _decoded(self, messages: Messages) -> Floats:
@@ -186,7 +161,7 @@ class TurboQuant(Mechanism):
 
     def largest_message(self) -> float:
         """The norm of x̂ is at most that of the levels."""
-        return (1 + _ROUNDING) * self.clip * float(np.max(np.abs(self.levels)))
+        return (1 + ROUNDING) * self.clip * float(np.max(np.abs(self.levels)))
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""

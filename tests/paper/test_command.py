@@ -10,6 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import paper.__main__ as command
+from paper.commands import experiments
 from paper.costs import measure_costs
 from paper.reproduction.experiments import EXPERIMENTS
 from paper.reproduction.methods import find_method
@@ -31,7 +32,7 @@ def test_every_experiment_is_a_command():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mse", "regression", pytest.param("bitwidth", marks=pytest.mark.soak)])
 def test_an_experiment_writes_its_record_and_goes_on_where_it_stood(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "QUICK", replace(TINY, seeds=1, bit_widths=(4, 8)))
+    monkeypatch.setattr(experiments, "QUICK", replace(TINY, seeds=1, bit_widths=(4, 8)))
     words = (name, "--quick", "--processes", 1, "--output", tmp_path)
     assert run(*words).stdout.splitlines()[-1] == str(tmp_path / name)
     names = {path.name for path in (tmp_path / name).iterdir()}
@@ -80,7 +81,7 @@ def test_figures_of_the_documentation_are_drawn_from_the_record(tmp_path, monkey
 
 @pytest.mark.slow
 def test_an_experiment_names_what_differs_from_the_paper(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "QUICK", replace(TINY, seeds=1))
+    monkeypatch.setattr(experiments, "QUICK", replace(TINY, seeds=1))
     changed = ("--clients", 20, "--rounds", 3, "--epsilon", 1.5, "--dim", 16, "--method", "sstq:bits=3,level=3.5")
     words = ("regression", "--quick", "--processes", 1, "--output", tmp_path)
     output = " ".join(run(*words, *changed).stdout.split())

@@ -1,0 +1,1 @@
+"""The commands of `python -m paper`, one module per kind."""
