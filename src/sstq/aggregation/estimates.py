@@ -161,18 +161,16 @@ class Estimate:
             >>> round(region.radius, 2), round(float(region.half_width[0]), 2)
             (1.12, 0.35)
         """
-        if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
-            raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
-        from scipy.special import fdtri, ndtri, stdtrit
+        from scipy.special import fdtri, ndtri
 
-        if self.count < 2:
-            return Region(float(level), math.nan, np.full(len(self.value), math.nan))
         dim = len(self.value)
+        tail = _tail(level, dim)
+        if self.count < 2:
+            return Region(float(level), math.nan, np.full(dim, math.nan))
         bias2 = self.frame_bias**2
         noise2 = self.noise2
-        tail = -math.expm1(math.log(level) / dim) / 2
         rare2 = (float(ndtri(tail)) * self.largest) ** 2 / 3
-        half_width = -float(stdtrit(self.count - 1, tail)) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
+        half_width = student(level, dim, self.count) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
         rare2 = (float(ndtri((1 - level) / 2)) * self.longest) ** 2 / 3
         noise = float(np.sum(noise2))
         # The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
@@ -220,9 +218,14 @@ def student(level: float, items: int, count: int) -> float:
     """Student's quantile for so many items at once (Šidák); nan for fewer than two messages."""
     from scipy.special import stdtrit
 
-    if not 0 < level < 1:
+    return -float(stdtrit(count - 1, _tail(level, items))) if count > 1 else math.nan
+
+
+def _tail(level: float, items: int) -> float:
+    """The probability of one end of an interval, of so many items at once."""
+    if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
         raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
-    return -float(stdtrit(count - 1, -math.expm1(math.log(level) / items) / 2)) if count > 1 else math.nan
+    return -math.expm1(math.log(level) / items) / 2
 
 
 def norms_of(value: ArrayLike, stderr: ArrayLike) -> dict[str, float | None]:

@@ -200,13 +200,6 @@ def _plausible_cases(situation: _Situation, law: Law | EitherLaw, rng: np.random
     """The cases that a few words do not rule out, because trying all cells of hundreds of cases takes long."""
     if law.cases == 1:
         return [0]
-    if isinstance(law, Law) and law.kind == "two-level":
-        # The first word that is outside and the last one that is inside send different candidates.
-        inner = [case for case, (inside, _) in enumerate(law.weights) if 0 < inside < law.size]
-        draws = [(law.weights[case][1] - step, 0) for case in inner for step in (1, 0)]
-        sent = situation.encode(np.array(draws, dtype=np.uint64)).reshape(len(inner), 2, -1)
-        ruled_out = {case for case, pair in zip(inner, sent, strict=True) if np.array_equal(*pair)}
-        return [case for case in range(law.cases) if case not in ruled_out]
     samples = [law.boxes(case, rng.integers(law.cells(case), size=_SAMPLE).tolist()) for case in range(law.cases)]
     corners = situation.corners([box for boxes in samples for box in boxes], rng)
     return [case for case, some in enumerate(np.split(corners, law.cases)) if _all_same(some)]

@@ -171,16 +171,6 @@ class HadamardFrame(Frame):
         x *= scale
         return x
 
-    def rows(self, indices: Ints) -> Floats:
-        """Return the frame vectors u_j at the given indices, (n, d)."""
-        if self.rounds > 1:
-            return super().rows(indices)
-        overlaps = np.asarray(indices)[:, None] & self.columns
-        entries = np.where(np.bitwise_count(overlaps) & 1, -1.0, 1.0)
-        entries *= self.signs
-        entries *= self._analysis_scale
-        return entries
-
     def squared_row_norms(self) -> Floats:
         """‖u_j‖² for every j: exactly 1 with one round or as many rows as columns, and on average otherwise."""
         if self.rounds == 1 or self.dim == self.size:
@@ -272,14 +262,6 @@ class FourierFrame(Frame):
         single = spectrum[:, self._single_frequencies].real * (self.dim**0.5 / self.size)
         x = np.concatenate([paired.real, -paired.imag, single], axis=1) * self.signs
         return x.astype(y.dtype, copy=False)
-
-    def rows(self, indices: Ints) -> Floats:
-        """Return the frame vectors u_j at the given indices, (n, d)."""
-        # j·f is reduced modulo N as integers: the angle of a large product would lose its digits.
-        turns = (np.asarray(indices)[:, None] * self.frequencies % self.size) * (2 * np.pi / self.size)
-        singles = np.where(np.asarray(indices)[:, None] * self._single_frequencies % self.size > 0, -1.0, 1.0)
-        paired = np.concatenate([np.cos(turns), np.sin(turns)], axis=1) * 2.0**0.5
-        return np.asarray(np.concatenate([paired, singles], axis=1) * self.dim**-0.5 * self.signs)
 
     def column_power(self, weights: Floats) -> Floats:
         """Σ_j weights_j·U_ji², from cos² = (1 + cos 2θ)/2 and one FFT of the weights."""

@@ -19,13 +19,6 @@ from sstq.scalar.laws import Law
 _HALF_BITS = WORD_BITS // 2
 
 
-def draw_places(size: int, inside: Ints | int, threshold: Words | np.uint64, words: Words) -> Ints:
-    """The place of the candidate drawn, those inside first; the threshold T is 0 if none is inside and 2^62 if all."""
-    is_inside = channel_words(words[:, 0]) < threshold
-    members = np.where(is_inside, inside, size - inside)
-    return uniform_below(words[:, 1], members) + np.where(is_inside, 0, inside)
-
-
 def uniform_below(words: Words, limits: Ints) -> Ints:
     """⌊w·limit/2^62⌋ of the high 62 bits w of each word, exactly, for limits up to 2^31."""
     bits = channel_words(words).astype(np.int64)
@@ -59,7 +52,9 @@ class KClosest:
 
     def places(self, words: Words) -> Ints:
         """The place of the candidate drawn, from two secret words per row; those inside come first."""
-        return draw_places(self.size, self.inside, np.uint64(self.threshold), words)
+        is_inside = channel_words(words[:, 0]) < np.uint64(self.threshold)
+        members = np.where(is_inside, self.inside, self.size - self.inside)
+        return uniform_below(words[:, 1], members) + np.where(is_inside, 0, self.inside)
 
     @property
     def probabilities(self) -> tuple[float, float]:

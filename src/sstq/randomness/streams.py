@@ -27,9 +27,6 @@ _PHILOX_ROUNDS = 10
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL_STEPS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _WORD = 1 << 64
-_COUNTERS = 1 << 256
-# For so few streams a generator each is faster than arithmetic on arrays.
-_FEW = 8
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 # A table is ten times as fast as arithmetic with bits.
@@ -91,11 +88,6 @@ def _philox_block(counter: Words, seeds: Words, purpose: int) -> Words:
 
 def words_of(seed: int, purpose: str, identifiers: Words) -> Words:
     """Return the word of each identifier, with random access."""
-    if len(identifiers) <= _FEW:
-        key = np.array(_key(seed, purpose), dtype=np.uint64)
-        # NumPy counts before it draws.
-        counters = [(int(identifier) - 1) % _COUNTERS for identifier in identifiers]
-        return np.array([np.random.Philox(key=key, counter=each).random_raw() for each in counters], dtype=np.uint64)
     counter = np.zeros((len(identifiers), 4), dtype=np.uint64)
     counter[:, 0] = identifiers
     first, second = _key(seed, purpose)
@@ -135,8 +127,6 @@ def sign_rows(seeds: Words, purpose: str, count: int) -> Floats32:
 
 def word_rows(seeds: Words, purpose: str, count: int) -> Words:
     """Return the `words` of many seeds at once, (n, count)."""
-    if len(seeds) <= _FEW:
-        return np.stack([words(int(seed), purpose, count) for seed in seeds])
     blocks = -(-count // 4)
     counter = np.zeros((len(seeds) * blocks, 4), dtype=np.uint64)
     counter[:, 0] = np.tile(np.arange(1, blocks + 1, dtype=np.uint64), len(seeds))

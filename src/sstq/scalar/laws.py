@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from sstq.exactness import TOTAL, log_upper
 from sstq.files.strict_json import table_of
@@ -40,8 +40,8 @@ class Law:
       of 2^62, the other side with weight other. A vector that is orthogonal to v stays. So z has probability 2·own,
       2·other or 2^62, over 2^(62+size), and the ratio is that of the two sides.
     - "table": a row of weights for each of `size` tokens, summing to 2^62, and a column for each code.
-    - "two-level": one of `size` candidates. The cases are the pairs (i, T) that occur: a first word below T means
-      inside, and a second word picks uniformly on that side. A side with i members gives place ⌊word·i/2^62⌋, so that
+    - "two-level": one of `size` candidates, with one case (i, T): a first word below T means inside, which are i of
+      them, and a second word picks uniformly on that side. A side with i members gives place ⌊word·i/2^62⌋, so that
       each has ⌊2^62/i⌋ or ⌈2^62/i⌉ of the second words. The data decide which candidates are inside and which has one
       word more: the ratio is over all of it.
 
@@ -66,17 +66,16 @@ class Law:
             raise ValueError(f"a law of kind {self.kind!r} must have a size and weights that are integers")
         if self.kind == "table":
             self._check_table()
-        elif any(len(case) != 2 for case in self.weights):
-            raise ValueError(f"the weights of a law of kind {self.kind!r} must be pairs")
-        elif self.kind == "two-level":
-            for inside, threshold in self.weights:
-                least, most = {0: (0, 0), self.size: (TOTAL, TOTAL)}.get(inside, (1, TOTAL - 1))
-                if not (inside <= self.size and least <= threshold <= most):
-                    raise ValueError(f"the threshold of {inside} inside must be in [{least}, {most}], got {threshold}")
-        elif self.kind not in ("flat", "half-space") or len(self.weights) != 1:
+            return
+        if self.kind not in get_args(Kind) or [len(case) for case in self.weights] != [2]:
             raise ValueError(f"kind and weights must be those of a known law, got {self.kind!r}")
-        elif sum(members * weight for members, weight in self._runs(0)) != TOTAL or 0 in self.weights[0]:
-            raise ValueError(f"the weights of all outcomes must be positive and sum to 2^62, got {self.weights[0]}")
+        runs = self._runs(0)
+        if self.kind == "two-level":
+            good = all(members > 0 < weight for members, weight in runs)
+        else:
+            good = 0 not in self.weights[0] and sum(members * weight for members, weight in runs) == TOTAL
+        if not good:
+            raise ValueError(f"the weights of all outcomes must be positive and share out 2^62, got {self.weights[0]}")
 
     def _check_table(self) -> None:
         if self.size != len(self.weights) or len({len(row) for row in self.weights}) != 1:
@@ -96,8 +95,7 @@ class Law:
             return [(1, weight) for weight in self.weights[case] if weight]
         first, second = self.weights[case]
         if self.kind == "two-level":
-            sides = [(first, second), (self.size - first, TOTAL - second)]
-            return [side for side in sides if side[0]]
+            return [(first, second), (self.size - first, TOTAL - second)]
         return [(1, first), (1 if self.kind == "half-space" else self.size - 1, second)]
 
     def law(self) -> Self:
@@ -130,8 +128,7 @@ class Law:
         return self._extreme(min, ceil=False)
 
     def _extreme(self, choose: Any, ceil: bool) -> Fraction:
-        runs = [run for case in range(self.cases) for run in self._runs(case)]
-        return Fraction(choose(weight * ((TOTAL + ceil * (n - 1)) // n) for n, weight in runs), TOTAL**2)
+        return Fraction(choose(weight * ((TOTAL + ceil * (n - 1)) // n) for n, weight in self._runs(0)), TOTAL**2)
 
     def cells(self, case: int) -> int:
         """The number of cells of a case."""
