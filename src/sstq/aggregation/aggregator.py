@@ -49,6 +49,31 @@ class Sums:
     simulated: bool = False
 
 
+class State:
+    """The integers of an aggregator, a table with a row per number; those of several batches add up."""
+
+    def __init__(self, estimator: Any, shape: tuple[int, int]) -> None:
+        self._estimator = estimator
+        self._rows = np.zeros(shape, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, without new messages."""
+        return self._rows.nbytes
+
+    def add(self, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages, each this many times, or once; a refused message changes nothing."""
+        self._estimator.add(self._rows, messages, times)
+
+    def merge(self, sums: Ints) -> None:
+        """Add the sums of another state."""
+        self._rows += sums
+
+    def sums(self) -> Ints:
+        """The table, read-only."""
+        return self._rows
+
+
 Result = TypeVar("Result", bound=Estimate, covariant=True)
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from sstq.aggregation.aggregator import Aggregator, Sums
+from sstq.aggregation.aggregator import Aggregator, State, Sums
 from sstq.aggregation.estimates import Estimate
 from sstq.array_types import Floats, Ints
 from sstq.messages.batch import MessageReader, Messages
@@ -26,23 +26,6 @@ class Source(MessageReader, Protocol):
 
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate with what messages cannot tell, such as a public bias, and in the units of the vectors."""
-
-
-class State(Protocol):
-    """The integers of an aggregator, a table with a row per number; those of several batches add up."""
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-
-    def add(self, messages: Messages, times: Ints | None) -> None:
-        """Add checked messages, each this many times, or once; a refused message changes nothing."""
-
-    def merge(self, sums: Ints) -> None:
-        """Add the sums of another state."""
-
-    def sums(self) -> Ints:
-        """The table, read-only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,31 +109,6 @@ class Estimator(ABC):
         )
 
 
-class DenseState:
-    """A state that has all rows."""
-
-    def __init__(self, estimator: "DenseEstimator") -> None:
-        self._estimator = estimator
-        self._rows = np.zeros(estimator.shape, dtype=np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-        return self._rows.nbytes
-
-    def add(self, messages: Messages, times: Ints | None) -> None:
-        """Add checked messages."""
-        self._estimator.add(self._rows, messages, times)
-
-    def merge(self, sums: Ints) -> None:
-        """Add the sums of another state."""
-        self._rows += sums
-
-    def sums(self) -> Ints:
-        """The table."""
-        return self._rows
-
-
 class DenseEstimator(Estimator):
     """An estimator whose state has all rows."""
 
@@ -166,9 +124,9 @@ class DenseEstimator(Estimator):
         Only messages that are estimated from counts are added several times.
         """
 
-    def state(self) -> DenseState:
+    def state(self) -> State:
         """A state without messages."""
-        return DenseState(self)
+        return State(self, self.shape)
 
     @property
     def numbers(self) -> int:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from sstq.aggregation.aggregator import Sums
+from sstq.aggregation.aggregator import State, Sums
 from sstq.aggregation.counts import MOST_MESSAGES
 from sstq.aggregation.estimator import Estimator
 from sstq.array_types import Ints
@@ -15,20 +15,14 @@ _PENDING = 1 << 20
 _COLUMNS = 3
 
 
-class SparseState:
+class SparseState(State):
     """A state that has rows only for the messages that were sent."""
 
     def __init__(self, estimator: "SparseEstimator") -> None:
-        self._estimator = estimator
-        self._rows = np.zeros((0, _COLUMNS), dtype=np.int64)
+        super().__init__(estimator, (0, _COLUMNS))
         # New messages as codes, and other aggregators' rows.
         self._pending: list[Ints] = []
         self._merged: list[Ints] = []
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes, without new messages."""
-        return self._rows.nbytes
 
     def add(self, messages: Messages, times: Ints | None) -> None:
         """Add checked messages."""

@@ -75,7 +75,7 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return None
     kind = kinds[0]
     if get_origin(kind) is Literal:
-        return check_option(name, value, get_args(kind))
+        return value if value in get_args(kind) else check_option(name, value, get_args(kind))
     try:
         return kind.__metadata__[0](value) if get_origin(kind) is Annotated else _number(value, kind)
     except (TypeError, ValueError, OverflowError) as error:
