@@ -215,7 +215,7 @@ def test_many_small_steps_of_a_clock_are_a_jump(monkeypatch):
 
 def started(path, closes):
     """A shuffler, and a campaign that closes then."""
-    entry = Mock()
+    entry = Mock(is_stage=False)
     entry.campaign.closes = datetime.fromtimestamp(closes, UTC)
     settings = ShufflerSettings(f"sqlite:///{path}/s.sqlite3", ADMINISTRATOR, collector="http://127.0.0.1:1")
     return Shuffler(settings), entry

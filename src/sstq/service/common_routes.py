@@ -97,6 +97,8 @@ def common_routes(node: Node, upload: str) -> APIRouter:
     async def document(entry: Named, request: Request) -> Response:
         """Fetch a campaign's signed document in canonical JSON (RFC 8785); SSTQ-Signature is Ed25519 over its bytes."""
         headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **node.signatures(entry), **ALLOW_ANY_ORIGIN}
+        if entry.is_study and not node.goes_on(entry.name):
+            headers["SSTQ-Study"] = "ended"
         if matches(request, entry.etag):
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")

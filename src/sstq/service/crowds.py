@@ -78,7 +78,8 @@ def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: in
     name = secrets.token_bytes(CROWD_NAME_BYTES)
     size = campaign.envelope_bytes
     each = LARGEST_PART // size
-    tokens = connection.execute(sa.select(campaigns.c.issued).where(campaigns.c.name == campaign.name)).scalar_one()
+    payer = campaign.name if campaign.stage is None else campaign.stage.study
+    tokens = connection.execute(sa.select(campaigns.c.issued).where(campaigns.c.name == payer)).scalar_one()
     for slot, part, body in mixed(bodies, (people, campaign.slots, size), each):
         row = {
             "campaign": campaign.name,

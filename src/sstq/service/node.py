@@ -175,6 +175,11 @@ class Node(ABC):
     def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:
         """Prepare what the routes need of a campaign; of a study, whose stages are `known`, and of its newest stage."""
 
+    def goes_on(self, name: str) -> bool:
+        """Whether another stage of a study may come."""
+        study = self.entries.get(name)
+        return study is not None and not study.stored.closed
+
     def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign and everything of it that is stored."""
         self.store.delete(entry.name)
@@ -186,7 +191,9 @@ class Node(ABC):
             return
         self.store.keep_setting(_CLOCK, self.clock.witness)
         now = self.clock.now()
-        over = [name for name, entry in self.entries.items() if entry.is_closed(now)]
+        stages = [entry.name for entry in self.entries.values() if entry.is_stage]
+        full = {name for name, room in self.store.rooms(stages).items() if room == 0}
+        over = [name for name, entry in self.entries.items() if name in full or entry.is_closed(now)]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
         self.refresh()
 

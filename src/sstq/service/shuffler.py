@@ -13,11 +13,13 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
+import sqlalchemy as sa
 from fastapi import FastAPI
 from prometheus_client.core import Metric
 
-from sstq.client.campaigns import NAME_PATTERN, Document, read_document
+from sstq.client.campaigns import NAME_PATTERN, Campaign, Document, Stage, read_document
 from sstq.client.http import RequestError, request
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
@@ -31,7 +33,7 @@ from sstq.service.node import Node, RunningCampaign, lasting_terms
 from sstq.service.observing import gauge
 from sstq.service.security import Problem
 from sstq.service.settings import ShufflerSettings
-from sstq.service.store import Store, StoredCampaign
+from sstq.service.store import Store, StoredCampaign, changed, new_campaign
 
 __all__ = ["ShufflerSettings", "create_shuffler_app"]
 
@@ -64,6 +66,8 @@ class Shuffler(Node):
         # What the collector tried to change, and why it did not accept a batch, by campaign.
         self.refused_changes: dict[str, str] = {}
         self.refused_batches: dict[str, str] = {}
+        # Studies that have ended, as far as the collector says so: nothing is deleted because of that.
+        self.ended: set[str] = set()
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         if settings.collector_key is not None:
             self._pin(settings.collector_key)
@@ -126,20 +130,26 @@ class Shuffler(Node):
         pinned = self.store.known_setting(_COLLECTOR_KEY)
         key = signer(answer.content, signature, document.keys, None if pinned is None else pinned.hex())
         campaign = document.campaign
-        if campaign.name != name or campaign.shuffling is None:
+        stage = campaign.stage
+        if name != (campaign.name if stage is None else stage.study) or campaign.shuffling is None:
             raise ValueError("the collector has no shuffled campaign with this name")
         for field, value in (self.public_keys | {"url": self.settings.public_url}).items():
             if (named := getattr(campaign.shuffling, field)) != value:
                 raise ValueError(f"it names a shuffler with the {field} {named}, this one has {value}")
         self._pin(key)
         known = self.entries.get(name)
-        if known is None and len(document.sealing_keys) != 1:
+        is_new = known is None or known.campaign.name != campaign.name
+        if is_new and len(document.sealing_keys) != 1:
             raise ValueError(f"it must have one sealing key, got {len(document.sealing_keys)}")
         if known is not None and (change := self._forbidden_change(known, document)):
             self.refused_changes[name] = change
             raise ValueError(change)
         terms = json.dumps({"document": answer.content.decode(), "signature": signature})
-        if known is None:
+        if "SSTQ-Study" in answer.headers:
+            self.ended.add(name)
+        if stage is not None and is_new:
+            self._follow(stage, known, campaign, terms)
+        elif known is None:
             self.store.create(name, campaign.mechanism, terms)
         elif known.stored.terms != terms:
             self.store.change(known.stored, terms=terms)
@@ -147,19 +157,42 @@ class Shuffler(Node):
             return
         self.refresh()
 
+    def _follow(self, stage: Stage, known: RunningCampaign | None, campaign: Campaign, terms: str) -> None:
+        """Store a new stage of a study, in one transaction with what the study's name leads to from now on."""
+        name = stage.study
+
+        def work(connection: sa.Connection) -> None:
+            if known is None:
+                new_campaign(connection, name, campaign.mechanism, terms, study=name)
+            elif not changed(connection, known.stored, terms=terms, mechanism=campaign.mechanism.to_json()):
+                return
+            new_campaign(connection, campaign.name, campaign.mechanism, terms, study=name, room=stage.people)
+
+        self.store.write(work)
+
     def _forbidden_change(self, known: RunningCampaign, document: Document) -> str:
         """What has changed although people relied on it, if anything: the document that was first seen holds."""
         kept = lasting_terms(known.campaign)
         wanted = lasting_terms(document.campaign)
+        follows = known.campaign.name != document.campaign.name
+        if follows:
+            kept = _of_study(known.campaign)
+            wanted = _of_study(document.campaign)
+            if document.campaign.staged.number <= known.campaign.staged.number:
+                return "the collector went back to an earlier stage"
         for field in sorted({*kept, *wanted}):
             if kept.get(field) != wanted.get(field):
                 change = f"{field} from {kept.get(field)} to {wanted.get(field)}"
                 return f"the collector changed what people agreed to: {change}"
         # Who sealed for another key could be told apart from the others, and would be a crowd of their own.
-        if known.sealing_keys != document.sealing_keys:
+        if not follows and known.sealing_keys != document.sealing_keys:
             return "the collector changed its sealing key"
-        reopened = self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed"
+        reopened = not follows and self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed"
         return "the collector reopened the campaign after its end" if reopened else ""
+
+    def goes_on(self, name: str) -> bool:
+        """Whether another stage of a study may come."""
+        return name not in self.ended
 
     def _pin(self, key: str) -> None:
         kept = self.store.setting(_COLLECTOR_KEY, lambda: bytes.fromhex(key)).hex()
@@ -171,7 +204,7 @@ class Shuffler(Node):
     def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign with all envelopes that wait, such as those that its collector does not accept."""
         super().delete(entry)
-        self.refused_changes.pop(entry.campaign.name, None)
+        self.refused_changes.pop(entry.name, None)
         self.refused_batches.pop(entry.campaign.name, None)
 
     def closed_for(self, entry: RunningCampaign, time: timedelta) -> bool:
@@ -181,6 +214,8 @@ class Shuffler(Node):
 
     def has_ended(self, entry: RunningCampaign) -> bool:
         """Whether no more envelopes of a campaign can arrive, not even late ones."""
+        if entry.is_stage and self.store.rooms([entry.name]).get(entry.name) == 0:
+            return True
         return self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds)) and not self.clock.doubtful
 
     def collect(self) -> Iterator[Metric]:
@@ -214,7 +249,7 @@ class Work(Rounds):
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
-            answered = [self._fetch(entry) for entry in list(self._node.entries.values())]
+            answered = [self._fetch(entry) for entry in list(self._node.entries.values()) if not entry.is_stage]
             self._pause = next_pause(self._pause, self._node.settings.fetch_seconds, all(answered))
             self._fetch_due = time.monotonic() + self._pause
         for entry in list(self._node.entries.values()):
@@ -227,7 +262,7 @@ class Work(Rounds):
         if self._node.closed_for(entry, timedelta(hours=self._node.settings.grace_hours)):
             return True  # the collector accepts no more batches
         try:
-            self._node.fetch(entry.campaign.name)
+            self._node.fetch(entry.name)
         except ValueError as error:  # keep using the old document
             logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
             return not isinstance(error, RequestError) or error.status is not None
@@ -292,6 +327,14 @@ class Work(Rounds):
         return True
 
 
+def _of_study(campaign: Campaign) -> dict[str, Any]:
+    """What all stages of a study have in common for good."""
+    terms = lasting_terms(campaign)
+    stage = campaign.staged
+    identity = {"study": stage.study, "identifier": campaign.question.study, "hours": stage.hours}
+    return {name: terms.get(name) for name in ("senders", "shuffling")} | identity
+
+
 def next_pause(last: float, usual: float, answered: bool) -> float:
     """The seconds until the collector is asked again: pauses double while it does not answer."""
     return usual if answered else max(usual, min(2 * last, _LONGEST_PAUSE))
@@ -308,16 +351,16 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
     def status(entry: Named) -> ShufflerStatus:
         """Count the people whose envelopes are waiting."""
         campaign = entry.campaign
-        counts = shuffler.store.counts()[entry.campaign.name]
+        counts = shuffler.store.counts()[entry.stored.payer]
         return ShufflerStatus(
-            name=campaign.name,
+            name=entry.name,
             status=campaign.status(shuffler.clock.now()),
             threshold=campaign.shuffling.threshold if campaign.shuffling else 0,
             waiting=waiting(shuffler.store, campaign.name),
             outgoing=count_outgoing(shuffler.store, campaign.name),
             tokens_issued=counts.issued,
             tokens_unspent=counts.unspent,
-            refused_change=shuffler.refused_changes.get(campaign.name),
+            refused_change=shuffler.refused_changes.get(entry.name),
             refused_batch=shuffler.refused_batches.get(campaign.name),
             clock_doubtful=shuffler.clock.doubtful,
         )

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from sstq.accounting.ledger import price
 from sstq.checks import ArgumentError, check_option
-from sstq.client.campaigns import Campaign, Stage, stage_name, term_from_json
+from sstq.client.campaigns import Campaign, Shuffling, Stage, stage_name, term_from_json
 from sstq.client.sealing import SealingKey
 from sstq.service import database as tables
 from sstq.service.batches import all_opened, shuffled_claim
@@ -77,7 +77,7 @@ def create(collector: Collector, name: str, study: Study, given: dict[str, Any],
         delta=options["delta"] if options.get("trust") == "shuffler" else None,
         **({"least": _LEAST_SHUFFLED} if "shuffling" in given else {}) | asked,
     )
-    _check(collector, study, terms, is_shuffled="shuffling" in given)
+    _check(collector, study, terms, given.get("shuffling"))
     opens = collector.clock.now().replace(microsecond=0)
     first, people = next_stage(name, given, terms, study, opens)
     terms = _followed(terms, first, people)
@@ -95,7 +95,7 @@ def create(collector: Collector, name: str, study: Study, given: dict[str, Any],
     return tokens | collector.first_sender(name)
 
 
-def _check(collector: Collector, study: Study, terms: StudyTerms, *, is_shuffled: bool) -> None:
+def _check(collector: Collector, study: Study, terms: StudyTerms, shuffling: Shuffling | None) -> None:
     """ValueError unless a study can run on these terms."""
     state = json.loads(study.to_json())
     if state["learned"] or state["asked"] is not None:
@@ -103,13 +103,19 @@ def _check(collector: Collector, study: Study, terms: StudyTerms, *, is_shuffled
     for entry in collector.entries.values():
         if entry.is_study and entry.study.identifier == study.identifier:
             raise ArgumentError("study", f"must be another one than {entry.name} has: write one with sstq study new")
-    if terms.delta is not None and not is_shuffled:
-        raise ArgumentError("shuffling", "must be given: the ε of this study is that behind a shuffler")
+    if terms.delta is not None and (shuffling is None or shuffling.delta != terms.delta):
+        raise ArgumentError("shuffling", f"must be given with delta = {terms.delta!r}: the study's ε is that behind it")
     if study.may_be_empty and terms.hours is None:
         raise ArgumentError("hours", "must be given: how long a period lasts")
-    if is_shuffled and not study.may_be_empty and (terms.hours is None) != (terms.too_few == "wait"):
+    if shuffling is None or study.may_be_empty:
+        return
+    if (terms.hours is None) != (terms.too_few == "wait"):
         allowed = "must be 'end' with hours, and 'wait' without them, if messages are shuffled"
         raise ArgumentError("too_few", f"{allowed}: a shuffler opens no stage again, got {terms.too_few!r}")
+    least = min(study.cohort_sizes(terms.people).values())
+    if least < shuffling.threshold:
+        crowd = f"a stage has {least} of them, and the shuffler forwards {shuffling.threshold} or more"
+        raise ArgumentError("people", f"must be more, got {terms.people}: {crowd}")
 
 
 def next_stage(

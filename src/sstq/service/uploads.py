@@ -105,6 +105,8 @@ class Uploads:
             raise self._closed(entry)
         room = None
         if entry.is_stage:
+            if not self._node.goes_on(entry.stored.payer):
+                raise self._closed(entry)
             room = (await asyncio.to_thread(self._node.store.rooms, [entry.name]))[entry.name]
             if room == 0:
                 raise self._closed(entry)
@@ -115,8 +117,7 @@ class Uploads:
 
     def _closed(self, entry: RunningCampaign) -> Problem:
         """The refusal of a closed campaign; after a stage of a study that goes on, clients look for the next one."""
-        study = self._node.entries.get(entry.stored.payer)
-        goes_on = entry.is_stage and study is not None and not study.stored.closed
+        goes_on = entry.is_stage and self._node.goes_on(entry.stored.payer)
         return Problem(*Refusal.CLOSED.value, {"Retry-After": "5"} if goes_on else {})
 
     def _check_direct(self, entry: RunningCampaign) -> None:
