@@ -513,7 +513,7 @@ def test_shuffled_surveys_take_their_own_law():
 
 def test_own_weights_have_the_least_sum_of_variances(seed):
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
-    variances = np.array([part.item_variance for part in survey.parts])
+    variances = np.array([part.precision().item for part in survey.parts])
     shares = np.array(survey.draws) / TOTAL
     others = np.random.default_rng(seed).dirichlet(np.ones(len(shares)), 100)
     assert np.all(np.sum(variances / others, axis=1) >= np.sum(variances / shares))

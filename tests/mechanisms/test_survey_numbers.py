@@ -152,7 +152,7 @@ def test_the_predicted_error_of_a_mean_is_the_exact_one():
         law = sum(np.where(inside[:, end], own, other) for end in (0, 1)) / 2
         half = (held[:, 0] - held[:, 1]) / 2 / part.mechanism.sets.rates.gap
         assert (law.sum(), law @ half) == pytest.approx((1, 0), abs=1e-9), chances
-        assert part.item_variance == pytest.approx(law @ half**2)
+        assert part.precision().item == pytest.approx(law @ half**2)
         error = survey.plan(10_000)["mean"]
         assert error.error == pytest.approx(math.sqrt(law @ half**2 / error.clients), rel=1e-3)
 

@@ -11,8 +11,10 @@ from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.groupunit import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
-from sstq.mechanisms.survey.questions import By, Choice, Mean, MultiChoice, Ranged
+from sstq.mechanisms.survey.label_questions import Choice, MultiChoice
+from sstq.mechanisms.survey.number_questions import Mean, Ranged
 from sstq.mechanisms.survey.survey import Survey
+from sstq.mechanisms.survey.vector_questions import By
 from sstq.mechanisms.two_level_draw import KClosest
 
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}

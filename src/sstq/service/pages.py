@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from sstq.client.campaigns import NAME_PATTERN, Campaign
 from sstq.clients import client_folder
-from sstq.mechanisms.survey.questions import Choice, MultiChoice, Number
+from sstq.mechanisms.survey import Choice, MultiChoice, Number
 from sstq.mechanisms.survey.survey import Survey
 from sstq.service.node import Collector
 from sstq.service.terms import OwnTerms

@@ -14,7 +14,7 @@ from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import FrameUnit, Frequencies, Mechanism, from_json
 from sstq.mechanisms.survey import Survey
-from sstq.mechanisms.survey.questions import NO_ANSWER
+from sstq.mechanisms.survey.question import NO_ANSWER
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source
 from sstq.studies.base import Study, StudyPlan, register_study

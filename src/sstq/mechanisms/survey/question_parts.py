@@ -12,20 +12,11 @@ from sstq.array_types import Ints, Words
 from sstq.checks import ArgumentError, check_number, check_option
 from sstq.exactness import TOTAL
 from sstq.mechanisms.base import Batch, Mechanism, Rows
-from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.registry import from_values, mechanism
+from sstq.mechanisms.registry import from_values, mechanism, options_of
 from sstq.mechanisms.solved import Solved
 from sstq.mechanisms.solved import WordList as Integers
-from sstq.mechanisms.survey.questions import (
-    NO_ANSWER,
-    By,
-    Mean,
-    Question,
-    Vector,
-    check_questions,
-    question_from_dict,
-    question_to_dict,
-)
+from sstq.mechanisms.survey.question import NO_ANSWER, Precision, Question
+from sstq.mechanisms.survey.questions import check_questions, question_from_dict, question_to_dict
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
@@ -62,9 +53,9 @@ class Part:
     @property
     def coordinates(self) -> list[str]:
         """The names of the numbers of an estimate of all items."""
-        labels = [*getattr(self.question, "labels", ()), NO_ANSWER]
-        if len(labels) == self.mechanism.estimate_dim:
-            return [str(label) for _ in range(self.items) for label in labels]
+        names = [*map(str, self.question.items), NO_ANSWER]
+        if len(names) == self.mechanism.estimate_dim:
+            return names * self.items
         return [str(place) for place in range(self.dim)]
 
     @property
@@ -103,18 +94,9 @@ class Part:
             aggregator.update_counts(columns, counts[here], simulated=simulated)
         return aggregators
 
-    @property
-    def item_variance(self) -> float:
-        """The variance of one message's estimate of an item, on average, in units of its range; shares being 1/2."""
-        if isinstance(self.mechanism, Frequencies):
-            rates = self.mechanism.sets.rates
-            if isinstance(self.question, Mean):
-                # Of half the difference of the ends; a set holds one of them, or both, or none.
-                hit = rates.own + rates.other
-                return min(hit, 2 - hit) / (2 * rates.gap) ** 2
-            return self.items * rates.variance_at(0.5)
-        scale = 2 * self.mechanism.clip if isinstance(self.question, By | Vector) else 1.0
-        return self.mechanism.typical_error().total / self.dim / scale**2
+    def precision(self, answers: int = 1) -> Precision:
+        """How well each of so many messages tells."""
+        return self.question._precision(self.mechanism, self.items, answers)
 
     def check(self, epsilon: float) -> None:
         """ValueError unless the mechanism is one of the question's candidates, with this ε."""
@@ -133,16 +115,16 @@ def best_part(name: str, question: Question, epsilon: float, people: int) -> Par
     """The candidate with the least variance."""
     candidates = []
     for kind, options, items in question._candidates():
-        frames = {} if kind == "frequencies" else {"clients": people}
+        frames = {"clients": people} if "clients" in options_of(kind) else {}
         candidates.append(Part(name, question, mechanism(kind, epsilon=epsilon, **options, **frames), items))
-    return min(candidates, key=lambda part: part.item_variance)
+    return min(candidates, key=lambda part: part.precision().item)
 
 
 def drawn_by_weight(parts: Sequence[Part], weights: Mapping[str, float] | None) -> tuple[int, ...]:
     """How often each question is drawn, as integers that sum to 2^62; by default for the least sum of variances."""
     if weights is not None and weights.keys() != {part.name for part in parts}:
         raise ArgumentError("weights", f"must name every question, got {', '.join(weights)}")
-    wanted = [math.sqrt(part.item_variance) if weights is None else weights[part.name] for part in parts]
+    wanted = [math.sqrt(part.precision().item) if weights is None else weights[part.name] for part in parts]
     total = sum(map(Fraction, wanted))
     draws = [max(1, math.floor(Fraction(weight) / total * TOTAL)) for weight in wanted]
     draws[0] += TOTAL - sum(draws)

@@ -16,7 +16,8 @@ from sstq.files.parquet import MAGIC, open_parquet
 from sstq.files.strict_json import read_json
 from sstq.inputs.csv_files import csv_rows, number_in
 from sstq.inputs.vector_tables import IDENTIFIERS
-from sstq.mechanisms.survey.questions import Question, question_from_dict
+from sstq.mechanisms.survey.question import Question
+from sstq.mechanisms.survey.questions import question_from_dict
 
 FORMAT = "sstq-survey"
 _KEYS = {"$schema", "format", "epsilon", "questions", "weights", "people", "messages"}

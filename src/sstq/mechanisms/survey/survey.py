@@ -18,9 +18,10 @@ from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.inputs import Record
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Mechanism, Rows, Unbiased
+from sstq.mechanisms.survey.question import ColumnQuestion, Question
 from sstq.mechanisms.survey.question_estimates import SurveyEstimate
 from sstq.mechanisms.survey.question_parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
-from sstq.mechanisms.survey.questions import Question, SurveyQuestion, check_questions
+from sstq.mechanisms.survey.questions import check_questions
 from sstq.mechanisms.survey.schema import survey_options
 from sstq.mechanisms.survey.survey_plan import SurveyPlan, plan_survey
 from sstq.messages.batch import Messages
@@ -77,7 +78,7 @@ class SurveyEstimator(SparseEstimator):
         codes, counts = sent_codes(sums)
         ends = np.searchsorted(codes, self.starts[1:-1])
         sent = zip(self.parts, self.starts, np.split(codes, ends), np.split(counts, ends), strict=False)
-        estimates: list[Estimate] = []
+        estimates: list[Any] = []
         results = {}
         notes: list[str] = []
         for part, start, answers, times in sent:
@@ -263,9 +264,9 @@ class Survey(Mechanism):
         return math.sqrt(sum(part.items * part.mechanism.clip**2 for part in self.parts))
 
     @property
-    def columns(self) -> dict[str, SurveyQuestion]:
+    def columns(self) -> dict[str, ColumnQuestion]:
         """The questions that have a column."""
-        return {name: question for name, question in self.questions.items() if isinstance(question, SurveyQuestion)}
+        return {name: question for name, question in self.questions.items() if isinstance(question, ColumnQuestion)}
 
     @cached_property
     def input(self) -> Record:

@@ -3,23 +3,11 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import NormalDist
 
-import numpy as np
-
-from sstq.aggregation.estimates import student
-from sstq.mechanisms.frequencies import Frequencies
-from sstq.mechanisms.groupunit.groupunit import GroupUnit
 from sstq.mechanisms.survey.question_parts import Part
-from sstq.mechanisms.survey.questions import By, Mean, Ranged, Vector
+from sstq.mechanisms.survey.vector_questions import MOSTLY
 
 PLAN_HEADER = ("question", "people", "error", "works", "people needed")
-# A distribution function this far off says little about quantiles.
-_USEFUL_CDF = 0.1
-_USEFUL_MEAN = 0.05
-# How likely a group's mean must be told, and the confidence that tells it.
-_MOSTLY = 0.9
-_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -46,7 +34,7 @@ class QuestionPlan:
     @property
     def works(self) -> bool:
         """Whether the error is at most the useful one, and nine of ten groups have a mean."""
-        return self.error <= self.useful and self.told >= _MOSTLY
+        return self.error <= self.useful and self.told >= MOSTLY
 
 
 class SurveyPlan(dict[str, QuestionPlan]):
@@ -76,45 +64,9 @@ def plan_survey(parts: Iterable[Part], clients: int, messages: int) -> SurveyPla
     plans = SurveyPlan()
     for part in parts:
         answers = clients * messages * part.share
-        variance, useful = _variance(part, max(1, round(answers)))
+        _, variance, useful = part.precision(max(1, round(answers)))
         error = math.sqrt(variance / answers)
-        needed = clients * (error / useful) ** 2
-        told = 1.0
-        if isinstance(part.mechanism, GroupUnit):
-            needed_to_tell, told = _telling(part.mechanism, answers)
-            needed = max(needed, clients * needed_to_tell)
+        needed_to_tell, told = part.question._telling(part.mechanism, answers)
+        needed = clients * max((error / useful) ** 2, needed_to_tell)
         plans[part.name] = QuestionPlan(round(answers), error, useful, math.ceil(needed), told)
     return plans
-
-
-def _telling(mechanism: GroupUnit, answers: float) -> tuple[float, float]:
-    """How many times these answers tell nine of ten groups of one size, and how likely a group is told."""
-    rates, part = mechanism.share_rates
-    share = 1 / mechanism.groups
-    beyond = share / math.sqrt(rates.variance_at(share) / (part * answers))
-    limit = student(_LEVEL, mechanism.estimate_dim, max(2, round(answers)))
-    normal = NormalDist()
-    return ((limit + normal.inv_cdf(_MOSTLY)) / beyond) ** 2, normal.cdf(beyond - limit)
-
-
-def _variance(part: Part, answers: int) -> tuple[float, float]:
-    """The variance of one message's estimate, and the useful error."""
-    mechanism = part.mechanism
-    question = part.question
-    if isinstance(mechanism, Frequencies):
-        if isinstance(question, Mean):
-            return part.item_variance, _USEFUL_MEAN
-        if isinstance(question, Ranged):
-            # The largest variance of a sum of neighbouring shares, from one uniform message.
-            sums = mechanism.estimator.uniform_covariance.cumsum(axis=0).cumsum(axis=1)
-            return float(np.diagonal(sums)[:-1].max()) + 0.25, _USEFUL_CDF
-        average = 1 / mechanism.categories
-        return part.items * mechanism.sets.rates.variance_at(average), average / 2
-    variance = mechanism.typical_error(answers).total * answers / mechanism.clip**2
-    if isinstance(question, Vector):
-        return variance, 1.0
-    if isinstance(question, By):
-        # Of one coordinate of a group's mean, groups being alike: a sum over its share.
-        return variance * (mechanism.groups or 1) ** 2 / part.dim, 0.5
-    # The share of half the people, who differ by 1/4, over those who answered: the errors of both add up.
-    return 1.5**2 * (variance / 4 + 0.25), 0.25
