@@ -343,6 +343,16 @@ def test_encode_reads_files_in_order(tmp_path, mechanism, spec, vectors):
     assert stored.to_bytes() == mechanism.encode(vectors, rng=1).to_bytes()
     run("encode", tmp_path / "b.parquet", "--columns", "x", *out)
     assert "error: --columns must be given for" in run("encode", tmp_path / "b.parquet", *out, code=2).stderr
+    # The first line may be a person's, whatever it looks like.
+    (tmp_path / "lines.csv").write_text("a,b,c,d,e,f\n" + "0.1,0,0,0,0,0\n" * 2)
+    counts = [facts(run("encode", tmp_path / "lines.csv", *out))["messages"]]
+    people = mechanism.input.open(tmp_path / "lines.csv", columns=[], answering=True)
+    assert (counts, people.count) == (["2"], 3)
+    assert "no number in row 0" in run("encode", tmp_path / "lines.csv", "--no-header", *out, code=1).stderr
+    assert (
+        "--columns must be left out"
+        in run("encode", tmp_path / "lines.csv", "--no-header", "--columns", "a", *out, code=2).stderr
+    )
     np.save(tmp_path / "none.npy", np.zeros((0, DIM)))
     assert "there are no vectors" in run("encode", tmp_path / "none.npy", *out, code=1).stderr
 

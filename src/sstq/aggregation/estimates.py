@@ -87,8 +87,10 @@ class Estimate:
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def summary(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (a hook)
-        """Return what one glance tells, as JSON values: the norms of the mean and of its standard errors."""
+    def summary(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what one glance tells, as JSON values: the mean of each named column, or the norms of a vector."""
+        if self.names:
+            return {"columns": {row.pop("label"): row for row in self.table(level)}}
         norms = norms_of(self.value, self.stderr)
         return {"mean_norm": norms["norm"], "measured_error_norm": norms["error"]}
 

@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-from sstq.cli.common import ColumnsOption, MechanismOption, argument, option, read_mechanism, split
+from sstq.cli.common import (
+    ColumnsOption,
+    MechanismOption,
+    NoHeaderOption,
+    argument,
+    chosen,
+    option,
+    read_mechanism,
+)
 from sstq.cli.terminal import progress, show_facts, warn
 
 
@@ -16,6 +24,7 @@ def clip(
         int | None, option("The number of clients of the mean.", min=1, show_default="as many as vectors")
     ] = None,
     columns: ColumnsOption = None,
+    no_header: NoHeaderOption = False,
 ) -> None:
     """Suggest the clip of least error for a mechanism, whose own clip is ignored.
 
@@ -29,7 +38,7 @@ def clip(
     from sstq.planning.clipping import suggest_clip
 
     shared = read_mechanism(mechanism)
-    people = shared.input.open(vectors, columns=split(columns))
+    people = shared.input.open(vectors, columns=chosen(columns, no_header))
     lengths = []
     with progress("Reading", people.count) as advance:
         for piece in people.pieces():

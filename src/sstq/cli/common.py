@@ -46,6 +46,7 @@ def output_option(text: str) -> Any:
 
 MechanismOption = Annotated[Path, option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m")]
 ColumnsOption = Annotated[str | None, option("Read these columns, such as age,bmi; or one list column of Parquet.")]
+NoHeaderOption = Annotated[bool, option("Take the first line of CSV files for a person.", "--no-header")]
 BoundsOption = Annotated[Path | None, option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')]
 VerboseOption = Annotated[bool, option("Show all facts.", "--verbose", "-v")]
 PlotOption = Annotated[Path | None, option("Draw the result to this picture: .png, .svg or .pdf.")]
@@ -75,6 +76,13 @@ def check_usage() -> Iterator[None]:
 def split(columns: str | None) -> list[str] | None:
     """The names of columns, which commas separate."""
     return None if columns is None else [name.strip() for name in columns.split(",")]
+
+
+def chosen(columns: str | None, no_header: bool) -> list[str] | None:
+    """The names of columns; none of a file without a header."""
+    if no_header and columns is not None:
+        raise WrongUsage("--columns must be left out with --no-header: columns are found by their names")
+    return [] if no_header else split(columns)
 
 
 def read_bounds(path: Path | None) -> dict[str, Any] | None:

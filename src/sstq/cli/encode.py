@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 from sstq.cli.common import (
     ColumnsOption,
     MechanismOption,
+    NoHeaderOption,
     VerboseOption,
     WrongUsage,
     argument,
     check_output,
+    chosen,
     option,
     output_option,
     privacy_of,
     read_mechanism,
     several_messages,
-    split,
 )
 from sstq.cli.terminal import note, progress, show_facts, warn
 
@@ -30,6 +31,7 @@ def encode(
     mechanism: MechanismOption,
     output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
     columns: ColumnsOption = None,
+    no_header: NoHeaderOption = False,
     by: Annotated[
         str | None, option("Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN")
     ] = None,
@@ -64,7 +66,7 @@ def encode(
     if by is not None and not output.name.lower().endswith(SUFFIXES):
         raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
     check_output(output, force, inputs=(mechanism, *vectors))
-    people = shared.input.open(vectors, columns=split(columns), by=by, groups=groups)
+    people = shared.input.open(vectors, columns=chosen(columns, no_header), by=by, groups=groups)
     report = LocalReport() if verbose else None
     with progress("Encoding", people.count * shared.messages) as advance:
         messages = encode_files(shared, people, seed, report=report, advance=advance)

@@ -43,6 +43,7 @@ def report(
         "epsilon": mechanism.epsilon,
         "message_bits": mechanism.message_bits,
         "privacy_loss": mechanism.privacy_loss(),
+        "total_epsilon": mechanism.bundle_epsilon,
         "delta": mechanism.delta,
         "digest": mechanism.digest(),
         "note": means[noted[0]].note if noted else "",
@@ -50,7 +51,7 @@ def report(
     }
     for name, content in (files | {"summary.json": summary}).items():
         _write(folder / name, content)
-    summary |= {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss")}
+    summary |= {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss", "total_epsilon")}
     show_facts(str(folder), [one for one in summary.items() if not isinstance(one[1], dict)], verbose=verbose)
     *_, table = files
     rows = files[table]

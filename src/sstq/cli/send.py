@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from sstq.cli.common import (
     ColumnsOption,
+    NoHeaderOption,
     WrongUsage,
     argument,
     check_usage,
+    chosen,
     option,
     refuse_empty_variables,
     several_messages,
-    split,
 )
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
 
@@ -41,6 +42,7 @@ def send(
     ledger: Annotated[Path | None, option("Charge this ledger file before anything is sent.")] = None,
     total_epsilon: Annotated[float | None, option("Create the ledger with this total ε.")] = None,
     columns: ColumnsOption = None,
+    no_header: NoHeaderOption = False,
     groups: Annotated[
         Path | None, option("Send the PRIVATE groups in this .npy with the vectors.", "--private-group")
     ] = None,
@@ -91,7 +93,9 @@ def send(
         client.check_ready()
         if not again:
             _check_new(client, names, vectors)
-        people = client.campaign.mechanism.input.open(vectors, columns=split(columns), groups=groups, answering=True)
+        people = client.campaign.mechanism.input.open(
+            vectors, columns=chosen(columns, no_header), groups=groups, answering=True
+        )
         sent += _encode_and_send(client, people, names, report)
     elif len(waited) < len(names):
         raise ValueError("some of these files waited in the outbox and are sent now; send the others by themselves")

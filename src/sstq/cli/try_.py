@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from sstq.cli.common import (
     BoundsOption,
     ColumnsOption,
+    NoHeaderOption,
     WrongUsage,
     argument,
+    chosen,
     option,
     read_bounds,
     read_mechanism,
-    split,
 )
 from sstq.cli.terminal import note, show_table
 
@@ -33,6 +34,7 @@ def try_(
     clip: Annotated[float | None, option("Scale longer vectors down to this norm.")] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
+    no_header: NoHeaderOption = False,
     column: Annotated[
         str | None, option("Find the frequent strings of this column instead.", "--words", metavar="COLUMN")
     ] = None,
@@ -55,23 +57,23 @@ def try_(
         for flag, value in {"--epsilon": epsilon, "--clip": clip, "--bounds": bounds, "--words": column}.items():
             if value is not None:
                 raise WrongUsage(f"{flag} must be left out: {spec} has it")
-        _show(_with_mechanism(read_mechanism(spec), vectors, columns, groups))
+        _show(_with_mechanism(read_mechanism(spec), vectors, chosen(columns, no_header), groups))
     elif epsilon is None:
         raise WrongUsage("pass --epsilon, or --mechanism FILE")
     elif column is not None:
         _try_words(vectors, epsilon, column, longest)
     else:
-        _show(_with_name(mechanism, vectors, epsilon, clip, bounds, columns))
+        _show(_with_name(mechanism, vectors, epsilon, clip, bounds, chosen(columns, no_header)))
 
 
-def _with_mechanism(mechanism: "Mechanism", path: Path, columns: str | None, groups: Path | None) -> "Simulation":
+def _with_mechanism(mechanism: "Mechanism", path: Path, columns: list[str] | None, groups: Path | None) -> "Simulation":
     from sstq.simulation import simulate_people
 
-    return simulate_people(mechanism, mechanism.input.open(path, columns=split(columns), groups=groups))
+    return simulate_people(mechanism, mechanism.input.open(path, columns=columns, groups=groups))
 
 
 def _with_name(
-    name: str, path: Path, epsilon: float, clip: float | None, bounds: Path | None, columns: str | None
+    name: str, path: Path, epsilon: float, clip: float | None, bounds: Path | None, columns: list[str] | None
 ) -> "Simulation":
     """Try a mechanism that is made for the vectors of a file."""
     import numpy as np
@@ -81,7 +83,7 @@ def _with_name(
 
     ranges = read_bounds(bounds)
     named = path.suffix != ".npy" and ranges and columns is None
-    file = open_vectors(path, VectorColumns(None, list(ranges or ()) if named else split(columns)))
+    file = open_vectors(path, VectorColumns(None, list(ranges or ()) if named else columns))
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"

@@ -66,7 +66,7 @@ class Input(ABC):
         Args:
             paths: one file or several, which must be different.
             columns: the columns of CSV or Parquet files, or one column of lists of Parquet files. By default the only
-                column of lists, those with the names of bounds, or all columns.
+                column of lists, those with the names of bounds, or all columns. Empty for a CSV file without a header.
             by: the column with public labels of Parquet files, or of CSV files with a header.
             groups: a .npy file with the private group of each person.
             answering: a device reads the files: every line is a person, whatever is in it.

@@ -28,7 +28,7 @@ class VectorColumns:
     Attributes:
         dim: the length that the vectors must have; None for whatever the file has.
         columns: the columns of numbers of a CSV or Parquet file, or one column of lists of a Parquet file. By default
-            the only column of lists, those of `names`, or all columns.
+            the only column of lists, those of `names`, or all columns. Empty if a CSV file has no header.
         by: the column with public labels of a Parquet file, or of a CSV file with a header.
         names: the names of the numbers of the vectors, if the mechanism has bounds with names.
         answering: whether a device reads the file, which never refuses a value.
@@ -175,6 +175,8 @@ def _is_header(names: Sequence[str], second: Sequence[str] | None, wanted: Vecto
     On a device a person's line may have no number either. There the first line is a header only if a line follows, and
     if it has distinct words of which none stands for a missing number.
     """
+    if wanted.columns is not None and not wanted.columns:
+        return False
     if wanted.by or wanted.columns:
         return True
     if not any(names) or any(number_in(name) is not None for name in names):

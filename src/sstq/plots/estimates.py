@@ -71,6 +71,7 @@ def draw_on_scale(axes: Any, value: float, low: float, high: float, limits: tupl
     axes.set(xlim=limits, yticks=[])
     axes.set_xlabel(f"mean {value:,.5g}, between {low:,.5g} and {high:,.5g}", fontsize=9)
     tidy(axes)
+    axes.spines["left"].set_visible(False)
 
 
 def draw_intervals(axes: Any, places: Any, values: Any, low: Any, high: Any, width: float = 1.0) -> None:
