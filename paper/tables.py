@@ -184,7 +184,8 @@ class _Split:
     def cohorts(self, epsilon: float) -> float:
         """Softmax regression in cohorts that answer once, by PrivUnitG, along the directions of a ball."""
         model = self.classifier(epsilon, blocks=1)
-        asked = model.question(max(1, len(self.X) // 10))
+        model.question(max(1, len(self.X) // 10))
+        asked = model.asked
         rows, test = (asked.vectors(X) for X in (self.X, self.test))
         labels = np.searchsorted(self.classes, self.y)
         weights = train_in_cohorts("privunitg", epsilon, rows, labels, len(self.classes), seed=self.seed, **_COHORTS)

@@ -159,14 +159,16 @@ def _train(
     job: Job, found: Dataset, public: NDArray[np.int64], people: NDArray[np.int64]
 ) -> tuple[float, dict[str, Any]]:
     """Softmax regression along the directions that a ball of as much noise is given."""
-    asked = PrivateClassifier(
+    model = PrivateClassifier(
         _epsilon(job),
         features=_Mapped(found),
         public=found.train_images[public],
         classes=range(10),
         blocks=1,
         random_state=job.seed,
-    ).question(len(people) // 10)
+    )
+    model.question(len(people) // 10)
+    asked = model.asked
     method, rounds, rate = _COHORTS[job.method]
     weights = train_in_cohorts(
         method,

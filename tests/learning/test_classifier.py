@@ -72,12 +72,12 @@ def test_a_deployment_learns_from_messages_alone(seed, public):
     first = 0
     for cohort, size in server.cohort_sizes(len(X)).items():
         assert server.cohorts_left[0] == cohort
-        question = server.question(size)
+        document = server.question(size)
         part = slice(first, first + size)
-        sent = encode(X[part], y[part], question.to_json(), most_epsilon=20.0, features=features)
+        sent = encode(X[part], y[part], document, most_epsilon=20.0, features=features)
         assert not sent.simulated
         raw = sent.to_bytes()
-        server.learn(question.mechanism.messages_from_bytes(raw, size))
+        server.learn(server.asked.mechanism.messages_from_bytes(raw, size))
         first += size
     assert not server.cohorts_left
     assert server.score(X, y) > 0.85
@@ -341,11 +341,12 @@ def test_wide_bounds_are_named_as_the_cause():
 def test_a_refused_message_loses_nothing():
     X, y = people(2000, 0)
     server = PrivateClassifier(4.0, classes=[0, 1, 2], public=X[:500])
-    question = server.question(200)
-    other = PrivateClassifier(3.0, classes=[0, 1, 2], public=X[:500]).question(200)
+    server.question(200)
+    other = PrivateClassifier(3.0, classes=[0, 1, 2], public=X[:500])
+    other.question(200)
     with pytest.raises(ValueError, match=r"digest|mechanism"):
-        server.learn(other.encode(X[:200], y[:200]))
-    server.learn(question.encode(X[:200], y[:200]))
+        server.learn(other.asked.encode(X[:200], y[:200]))
+    server.learn(server.asked.encode(X[:200], y[:200]))
     assert server.cohorts_left == ("main", "check", "accuracy", "classes")
 
 

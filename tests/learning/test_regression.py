@@ -21,9 +21,8 @@ def people(count, seed):
 def test_a_deployment_learns_from_messages_alone(seed):
     X, y = people(100_000, seed)
     server = PrivateRegression(6.0, bounds=[(-0.6, 0.6)] * 3, y_bound=1.0)
-    question = server.question(len(X))
-    raw = encode(X, y, question.to_json(), most_epsilon=20.0).to_bytes()
-    server.learn(question.mechanism.messages_from_bytes(raw, len(X)))
+    raw = encode(X, y, server.question(len(X)), most_epsilon=20.0).to_bytes()
+    server.learn(server.asked.mechanism.messages_from_bytes(raw, len(X)))
     assert server.score(X, y) > 0.5
     with pytest.raises(ValueError, match="call question first"):
         server.learn(None)
@@ -86,8 +85,9 @@ def test_bad_options_are_refused(options, message):
 
 
 def test_bad_targets_are_refused():
-    question = PrivateRegression(3.0, bounds=[(-1, 1)] * 3, y_bound=1.0).question(10)
+    model = PrivateRegression(3.0, bounds=[(-1, 1)] * 3, y_bound=1.0)
+    model.question(10)
     with pytest.raises(ValueError, match="y must be 2 numbers"):
-        question.encode(np.ones((2, 3)), [1.0])
+        model.asked.encode(np.ones((2, 3)), [1.0])
     with pytest.raises(ValueError, match="infinity"):
         PrivateRegression(3.0, **UNIT).fit(np.ones((2, 3)), [1.0, np.inf])

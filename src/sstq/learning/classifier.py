@@ -18,9 +18,9 @@ from sstq.accounting.bounds import furthest
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.learning.cohorts import CohortEstimator, Rng, generator_of
-from sstq.learning.directions import Basis, energy_profile, fixed_basis, public_basis
+from sstq.learning.directions import Basis, Weighted, energy_profile, fixed_basis, public_basis
 from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
-from sstq.learning.features import FeatureMap, Floats, apply_features, scaled_columns, unit_rows
+from sstq.learning.features import FeatureMap, Floats, apply_features, listed_ranges, scaled_columns, unit_rows
 from sstq.learning.questions import Question
 from sstq.learning.report import (
     LearningReport,
@@ -34,6 +34,7 @@ from sstq.learning.report import (
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
+from sstq.studies import StudyPlan, register_study
 
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
 _CENTRE_PEOPLE = 0.15
@@ -44,11 +45,14 @@ _JUDGES = {"check": 0.25, "accuracy": 0.25, "classes": 0.5}
 _USUAL_DIRECTIONS = 32
 # The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
 _SHRINKAGE_DECAY = 0.5
+# A plan with a larger error of the predicted accuracy says that it cannot work.
+_MOST_ERROR = 0.25
 # The largest ε of a message, and the relative precision of the one that a shuffler allows.
 _MOST_EPSILON = 20.0
 _PRECISION = 1e-5
 
 
+@register_study
 class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     """Learn a classifier from people who each send one ε-locally private message of features and label, once.
 
@@ -87,6 +91,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         >>> model.report_.epsilon, model.score(X, y) > 0.85
         (3.0, True)
     """
+
+    kind = "classifier"
 
     def __init__(
         self,
@@ -158,11 +164,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
         check_number("check_people", self.check_people, 0, 0.5)
         self._begin_features(columns)
-        first = ["centre"] * (self.public is None)
-        last = [*_JUDGES] * bool(self.check_people)
-        self._cohorts = [*first, "pilot", "main", *last]
-        self._asked = None
-        self._basis: Basis | None = None
+        self._known_basis: Basis | None = None
         self._sharpness = 1.0
         self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
         self._right: list[RightShare] = []
@@ -170,9 +172,10 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     def _begin_features(self, columns: int | None) -> None:
         """Take the given feature map, or scale the columns of a table."""
+        self._ranges = None
         if self.features is None:
-            names = getattr(self, "feature_names_in_", None)
-            self._map = scaled_columns(self.bounds, self.public, columns, names)
+            self._ranges = listed_ranges(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
+            self._map = scaled_columns(self._ranges, self.public)
             return
         if isinstance(self.features, str):
             raise ValueError(f"features must be None, a callable or a fitted transformer, got {self.features!r}")
@@ -180,26 +183,33 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             raise ValueError("bounds must be left out: features have a scale already")
         self._map = self.features
 
-    def cohort_sizes(self, clients: int) -> dict[str, int]:
-        """Return the sizes of the cohorts for this many people, in the order of the questions.
+    @property
+    def _cohorts(self) -> dict[str, float]:
+        shares = {} if self.public is not None else {"centre": _CENTRE_PEOPLE}
+        judges = {cohort: part * self.check_people for cohort, part in _JUDGES.items()} if self.check_people else {}
+        left = 1 - sum(shares.values()) - _PILOT_PEOPLE - sum(judges.values())
+        return {**shares, "pilot": _PILOT_PEOPLE, "main": left, **judges}
+
+    def cohort_sizes(self, people: int) -> dict[str, int]:
+        """Return the sizes of the cohorts that are left for this many people, in the order of the questions.
 
         Examples:
             >>> PrivateClassifier(public=[[0.0]], classes=[0, 1]).cohort_sizes(59_000)
             {'pilot': 5900, 'main': 50149, 'check': 738, 'accuracy': 738, 'classes': 1475}
         """
-        self._begin_once()
-        clients = check_argument("clients", clients)
-        shares = {"centre": _CENTRE_PEOPLE, "pilot": _PILOT_PEOPLE, "main": 0.0}
-        shares |= {cohort: part * self.check_people for cohort, part in _JUDGES.items()}
-        sizes = {cohort: max(1, round(shares[cohort] * clients)) for cohort in self._cohorts}
-        sizes["main"] += clients - sum(sizes.values())
-        if sizes["main"] < 1:
-            raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {clients} sample")
+        weights = self.weights
+        left = round(sum(weights.values()), 9)
+        people = check_argument("people", people, of="clients")
+        sizes = {cohort: max(1, round(share * people / left)) for cohort, share in weights.items()}
+        if "main" in sizes:
+            sizes["main"] += people - sum(sizes.values())
+            if sizes["main"] < 1:
+                raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {people} sample")
         return sizes
 
     # --- the question for each cohort
 
-    def _ask(self, cohort: str, people: int, seed: int) -> Question:
+    def _question(self, cohort: str, people: int, seed: int) -> Question:
         if cohort == "centre":
             width = getattr(self._map, "width", None) or getattr(self, "_width", None)
             if width is None:
@@ -221,17 +231,21 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
         features = self._map
         groups = len(self.classes_)
-        if self._basis is None:
-            self._basis = public_basis(apply_features(features, cast(ArrayLike, self.public)))
         # The pilot is asked along the directions that all people would be asked along.
         everybody = people if cohort == "main" else max(1, round(people / _PILOT_PEOPLE))
         usual = self._vectors(_USUAL_DIRECTIONS, everybody, 0, groups)
         noise = groups * self._noise(usual, everybody) / _USUAL_DIRECTIONS
         level = self._pilot.level(self._basis.decay) if cohort == "main" else 1.0
-        self._directions = self._basis.weighted(noise, level)
-        mechanism = self._vectors(len(self._directions.rows), people, seed, groups)
-        labels = self.classes_.tolist()
-        return Question("classes", mechanism, self._directions.rows, self._basis.centre, features, labels)
+        rows = self._basis.worth(noise, level)
+        mechanism = self._vectors(len(rows), people, seed, groups)
+        return Question("classes", mechanism, rows, self._basis.centre, features, self.classes_.tolist())
+
+    @property
+    def _basis(self) -> Basis:
+        """The directions of public examples, unless the first cohort told the centre."""
+        if self._known_basis is None:
+            self._known_basis = public_basis(apply_features(self._map, cast(ArrayLike, self.public)))
+        return self._known_basis
 
     def _vectors(self, dim: int, people: int, seed: int, groups: int | None = None) -> Any:
         """The mechanism of vectors, with private groups or without; behind a shuffler it chooses the blocks."""
@@ -264,15 +278,10 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     def _take(self, cohort: str, question: Question, estimate: Any) -> None:
         people = round(estimate.people)
         known = self._report
-        if self.trust == "shuffler" and people < self._expected:
-            raise ValueError(
-                f"messages must be those of {self._expected} people, for whom the total ε holds, got those of "
-                f"{people}; ask again, for as many people as will answer"
-            )
         facts: dict[str, Any] = {}
         if cohort == "centre":
-            self._basis = fixed_basis(self._map, estimate.value)
-            if self.bounds is not None:
+            self._known_basis = fixed_basis(self._map, estimate.value)
+            if self._ranges is not None:
                 facts = {"range_used": used_ranges(estimate)}
         elif cohort == "pilot":
             self._pilot = self._class_sums(question, estimate)
@@ -302,9 +311,12 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             self.coef_ = chosen.coef
             self.intercept_ = chosen.intercept
 
+    def _sent(self, question: Question) -> Weighted:
+        return self._basis.sent(cast(Floats, question.directions))
+
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
-        weights = self._directions.weights
+        weights = self._sent(question).weights
         sums = estimate.value.reshape(len(self.classes_), -1)
         people = round(estimate.people)
         noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
@@ -312,16 +324,34 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     def _discriminate(self, main: ClassSums) -> dict[str, Any]:
         pooled = pooled_sums(self._pilot, main)
-        sent = self._directions
+        sent = self._sent(self._main)
         if sent.examples is None:
             self._discriminants = {"nearest": Discriminant.nearest(pooled, sent.weights)}
         else:
-            decay = _SHRINKAGE_DECAY * cast(Basis, self._basis).decay
+            decay = _SHRINKAGE_DECAY * self._basis.decay
             energies = energy_profile(len(sent.rows), decay, pooled.level(decay))
             self._discriminants = Discriminant.forms(pooled, sent.weights, energies, sent.examples)
         form = next(iter(self._discriminants))
         majority = float(np.max(pooled.shares))
         return {"directions": len(sent.rows), "majority": majority, "form": form}
+
+    def conclude(self) -> LearningReport:
+        """Return the report; the model itself is this estimator."""
+        known: LearningReport = self.report_
+        return known
+
+    def plan(self, people: int) -> StudyPlan:
+        """Tell how exactly the accuracy will be predicted."""
+        people = check_argument("people", people, of="clients")
+        if people < len(self.weights):
+            return StudyPlan(people, problem=f"each of {len(self.weights)} cohorts needs a person")
+        sizes = self.cohort_sizes(people)
+        if not self.check_people:
+            return StudyPlan(people, sizes, of="check_people is 0: no accuracy is predicted")
+        judges = sizes["accuracy"]
+        error = math.sqrt(self._outcomes(2, judges).sets.rates.variance_at(0.5) / judges)
+        problem = "" if error < _MOST_ERROR else f"{judges} people are too few to tell its accuracy"
+        return StudyPlan(people, sizes, error, "the standard error of the predicted accuracy, at most", problem)
 
     # --- use
 

@@ -1,23 +1,30 @@
-"""What both estimators share: cohorts of people are asked one after the other, each by a question of its own."""
+"""What both estimators share: they are studies with scikit-learn's face."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from sstq.aggregation import Estimate
-from sstq.checks import check_argument
-from sstq.learning.features import Floats
+from sstq.aggregation import Aggregator, Estimate
+from sstq.inputs.plain_numbers import plain_numbers
+from sstq.learning.features import FeatureMap, Floats, features_from_dict, features_to_dict
 from sstq.learning.questions import Question
-from sstq.messages.batch import Messages
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
+from sstq.mechanisms.frequencies import FrequencyEstimate
+from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
+from sstq.randomness.streams import mix_seed
+from sstq.studies import Study
+from sstq.studies.facts import estimate_from_dict, estimate_to_dict
+from sstq.studies.questions import require
 
 Rng = np.random.Generator | None
+_ESTIMATES: dict[type, type[Estimate]] = {FrameUnit: Estimate, GroupUnit: GroupEstimate, Frequencies: FrequencyEstimate}
 
 
 def generator_of(random_state: Any) -> Rng:
@@ -31,70 +38,93 @@ def generator_of(random_state: Any) -> Rng:
     return np.random.default_rng(int(random_state))
 
 
-class CohortEstimator(BaseEstimator):  # type: ignore[misc]
-    """A server that asks its cohorts in turn.
+class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
+    """A study whose options are an estimator's parameters; what it has learned are the estimator's attributes.
 
-    A subclass lists the cohorts in `_begin`, makes the question for one in `_ask` and learns from it in `_take`.
+    A subclass checks its parameters in `_begin`, lists its cohorts in `_cohorts`, makes the question for one in
+    `_question` and learns from it in `_take`.
     """
 
-    _cohorts: list[str]  # still to be asked
-    _asked: Question | None = None  # waiting for answers
+    _map: FeatureMap
+    _ranges: list[list[float]] | None
+    classes_: NDArray[Any]
+    _simulation: Rng = None
 
-    # --- a deployment
+    def _begin(self) -> None:
+        """Check the parameters of a deployment."""
+        raise NotImplementedError
 
     def _begin_once(self) -> None:
-        if not hasattr(self, "_cohorts"):
+        if not hasattr(self, "_map"):
             self._begin()
 
     @property
-    def cohorts_left(self) -> tuple[str, ...]:
-        """The cohorts still to be asked, in a deployment."""
+    def _cohorts(self) -> dict[str, float]:
+        """All cohorts in turn, and their shares of the people."""
+        raise NotImplementedError
+
+    def _question(self, cohort: str, people: int, seed: int) -> Question:
+        raise NotImplementedError
+
+    def _take(self, cohort: str, question: Question, estimate: Any) -> None:
+        raise NotImplementedError
+
+    # --- a study
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters."""
+        return dict(self.get_params(deep=False))
+
+    def options_to_dict(self) -> dict[str, Any]:
+        """Return the parameters as JSON values, with what `fit` knew of columns and classes."""
         self._begin_once()
-        return tuple(self._cohorts)
+        known = self.options | {"bounds": self._ranges}
+        if "classes" in known:
+            known["classes"] = self.classes_
+        return {name: _as_json(name, value) for name, value in known.items()}
 
-    def question(self, people: int) -> Question:
-        """Return the question for the next cohort of this many people; publish its `to_json`.
+    @classmethod
+    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters."""
+        return options | ({"features": features_from_dict(options["features"])} if "features" in options else {})
 
-        Call `learn` with the messages of the cohort, then ask the next one, until `cohorts_left` is empty.
-        """
+    @property
+    def weights(self) -> dict[str, float]:
+        """The cohorts that are left."""
         self._begin_once()
-        return self._question(people, generator_of(self.random_state))
+        return dict(list(self._cohorts.items())[len(self.learned) :])
 
-    def learn(self, messages: Messages) -> Self:
-        """Learn from the messages of the cohort that was asked last.
+    def ask(self, cohort: str, people: int) -> Question:
+        """Return the question for a cohort; public seeds follow from `random_state`, or from the study's name."""
+        rng = self._simulation or generator_of(self.random_state)
+        if rng is None:
+            return self._question(cohort, people, mix_seed(int(self.identifier[:15], 16), len(self.learned)))
+        return self._question(cohort, people, int(rng.integers(2**63)))
 
-        With a shuffler they must have been mixed, slot by slot, before the server got them; this is not checked.
-        Fewer people than the question was for are then refused: the privacy guarantee depends on their number.
-        """
-        if self._asked is None:
-            raise ValueError("learn needs the messages of a question: call question first")
-        self._learn(self._asked.mechanism.aggregator().update(messages).mean())
-        return self
+    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:  # noqa: ARG002
+        """Keep the question and the estimate."""
+        return _facts(question, aggregator.mean())
 
-    def _question(self, people: int, rng: Rng) -> Question:
-        people = check_argument("people", people, of="clients")
-        if not self._cohorts:
-            raise ValueError("all cohorts have answered; use sklearn.base.clone(estimator) to start again")
-        seed = int((rng or np.random.default_rng()).integers(2**63))
-        self._asked = self._ask(self._cohorts[0], people, seed)
-        self._expected = people
-        return self._asked
-
-    def _learn(self, estimate: Estimate) -> None:
-        if self._asked is not None:
-            self._take(self._cohorts[0], self._asked, estimate)
-            self._asked = None
-            self._cohorts = self._cohorts[1:]
+    def follow(self, cohort: str, facts: dict[str, Any]) -> None:
+        """Learn from the estimate."""
+        question: Question = self._state.asked or Question.from_dict(facts["question"])  # type: ignore[assignment]
+        estimate = estimate_from_dict(_ESTIMATES[type(question.mechanism)], facts)
+        self._take(cohort, replace(question, features=self._map), estimate)
 
     # --- a simulation
 
     def _teach(self, mapped: Floats, y: NDArray[Any], rng: Rng, sizes: Mapping[str, int]) -> None:
         """Ask every cohort that has people, who are drawn at random; their features are computed already."""
-        order = (rng or np.random.default_rng()).permutation(len(mapped))
+        self.__dict__.pop("_state", None)  # `fit` starts again
+        self._simulation = rng or np.random.default_rng()
+        order = self._simulation.permutation(len(mapped))
         parts = dict(zip(sizes, np.split(order, np.cumsum(list(sizes.values()))[:-1]), strict=True))
-        for part in filter(len, map(parts.__getitem__, self._cohorts)):
-            question = self._question(len(part), rng)
-            self._learn(self._answers(replace(question, features=None), mapped[part], y[part], rng))
+        for part in filter(len, map(parts.__getitem__, self.cohorts_left)):
+            self._ask(len(part))
+            estimate = self._answers(replace(self.asked, features=None), mapped[part], y[part], rng)
+            self._keep(_facts(self.asked, estimate))
+        del self._simulation
 
     def _answers(self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng) -> Estimate:
         """What the server learns from a cohort; comparisons override this."""
@@ -106,3 +136,19 @@ class CohortEstimator(BaseEstimator):  # type: ignore[misc]
             return X
         checked: ArrayLike = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
         return checked
+
+
+def _facts(question: Question, estimate: Estimate) -> dict[str, Any]:
+    return {"question": question.to_dict(), **estimate_to_dict(estimate)}
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """A parameter as JSON values."""
+    if name == "features" and value is not None:
+        described = features_to_dict(value)
+        require(described is not None, f"features must be a built-in map in a study that is saved, got {value!r}")
+        return described
+    if value is None or isinstance(value, int | float | str):
+        return value
+    require(name != "random_state", f"random_state must be None or an integer in a study that is saved, got {value!r}")
+    return value.tolist() if name == "classes" else plain_numbers(value).tolist()

@@ -68,12 +68,17 @@ class Basis:
     centre: Floats
     public: Floats | None = None
 
-    def weighted(self, noise: float, level: float) -> Weighted:
-        """The directions worth their noise, for a level of energy."""
+    def worth(self, noise: float, level: float) -> Floats:
+        """The directions worth their noise, for a level of energy, times the roots of their shares of the length."""
         shares = length_shares(energy_profile(len(self.rows), self.decay, level), noise)
-        count = len(shares)
-        roots = np.sqrt(shares)
-        rows = self.rows[:count] * roots[:, None]
+        rows: Floats = self.rows[: len(shares)] * np.sqrt(shares)[:, None]
+        return rows
+
+    def sent(self, rows: Floats) -> Weighted:
+        """What belongs to the directions that a question has."""
+        count = len(rows)
+        own = self.rows[:count]
+        roots = np.sum(rows * own, axis=1) / np.sum(own * own, axis=1)
         if self.public is None:
             return Weighted(rows, roots, None)
         along = self.public[:, :count] * roots

@@ -306,31 +306,38 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
     return mapped
 
 
-def scaled_columns(
+def listed_ranges(
     bounds: Any, public: ArrayLike | None, columns: int | None, names: Sequence[str] | None = None
-) -> Columns:
-    """The map of the columns of a table, scaled by bounds or else by public rows; for `columns` of them, if known."""
-    rows = None if public is None else apply_features(None, public)
+) -> list[list[float]] | None:
+    """The ends of every column, in the order of the columns; `columns` is their number, if it is known."""
     if bounds is None:
-        if rows is None:
-            raise ValueError(
-                "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
-                "for a classifier of features that have one already, pass features=your_map"
-            )
-        spread = rows.std(axis=0)  # a constant column keeps its unit
-        return Columns(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
+        return None
     if isinstance(bounds, Mapping) and names is not None:
         if odd := sorted(map(str, set(names) ^ set(bounds))):
             raise ValueError(f"bounds must have the columns of X, got others: {', '.join(odd)}")
         bounds = {name: bounds[name] for name in names}
     elif np.shape(bounds) == (2,):
-        columns = columns if rows is None else rows.shape[1]
+        columns = columns if public is None else apply_features(None, public).shape[1]
         if columns is None:
             raise ValueError("bounds must be one pair per column in a deployment, which does not know their number")
         bounds = np.tile(bounds, (columns, 1))
-    low, high = np.array([pair[1:] for pair in read_ranges(bounds, columns or len(bounds))]).T
-    # As spread as numbers drawn evenly between the ends.
-    return Columns(((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
+    return [[low, high] for _, low, high in read_ranges(bounds, columns or len(bounds))]
+
+
+def scaled_columns(ranges: list[list[float]] | None, public: ArrayLike | None) -> Columns:
+    """The map of the columns of a table, scaled by their ends or else by public rows."""
+    if ranges is not None:
+        low, high = np.array(ranges).T
+        # As spread as numbers drawn evenly between the ends.
+        return Columns(((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
+    if public is None:
+        raise ValueError(
+            "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
+            "for a classifier of features that have one already, pass features=your_map"
+        )
+    rows = apply_features(None, public)
+    spread = rows.std(axis=0)  # a constant column keeps its unit
+    return Columns(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
 
 
 def unit_rows(values: Floats) -> Floats:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.accounting import Ledger
-from sstq.accounting.ledger import ledger_price
-from sstq.checks import ArgumentError, check_argument, check_number, check_option
-from sstq.files.strict_json import read_json
+from sstq.checks import check_number, check_option
 from sstq.inputs.cells import cells_of
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.learning.features import (
@@ -35,6 +33,7 @@ from sstq.mechanisms.answers import answer
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
+from sstq.studies.questions import Document, require
 
 _FORMAT = "sstq-question"
 _VERSION = 2
@@ -54,7 +53,7 @@ Scores = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Question(Document):
     """A question to a cohort of people, each of whom sends one message.
 
     Attributes:
@@ -88,10 +87,10 @@ class Question:
         mechanism = self.mechanism
         judged = len(self.scores)
         wanted, fitting = _KINDS[check_option("kind", kind, tuple(_KINDS))]
-        _require(isinstance(mechanism, wanted), f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}")
+        require(isinstance(mechanism, wanted), f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}")
         of_targets = kind in ("moments", "errors")
-        _require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
-        _require(judged in fitting, f"scores must be given exactly to judge them, got {judged} for {kind!r}")
+        require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
+        require(judged in fitting, f"scores must be given exactly to judge them, got {judged} for {kind!r}")
         groups = len(self.scores[0][0]) if judged else mechanism.groups or 0
         width = self._width
         columns = width if self.directions is None else self.directions.shape[-1]
@@ -102,16 +101,16 @@ class Question:
             # Within these, no example's result overflows, where a server could place a threshold.
             fine = numbers is None or (numbers.shape == shape and bool(np.all(np.abs(numbers) <= _LARGEST)))
             limits = f"numbers up to {_LARGEST:g} in magnitude, here an array of shape {shape}"
-            _require(fine, f"directions, centre and scores must be {limits}")
+            require(fine, f"directions, centre and scores must be {limits}")
         if isinstance(mechanism, Frequencies):
             outcomes = 2**judged if kind == "check" else 2 * groups
-            _require(mechanism.categories == outcomes, f"categories must be {outcomes}, got {mechanism.categories}")
+            require(mechanism.categories == outcomes, f"categories must be {outcomes}, got {mechanism.categories}")
         if kind == "errors":
-            _require((groups, mechanism.dim) == (1, 2), "scores must be of one regression and dim must be 2")
+            require((groups, mechanism.dim) == (1, 2), "scores must be of one regression and dim must be 2")
             groups = 0
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
-        _require(len(places) == len(labels) == groups, f"classes must be {groups} different labels, got {labels!r}")
+        require(len(places) == len(labels) == groups, f"classes must be {groups} different labels, got {labels!r}")
         object.__setattr__(self, "_places", places)
 
     @property
@@ -174,8 +173,28 @@ class Question:
         groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
         return answer(self.mechanism, vectors, groups, rng)
 
-    def _described(self) -> dict[str, Any]:
-        """All of the question as JSON values."""
+    def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
+        """Return one private message per value: a pair of features and label, or target; any other is no example."""
+        pairs: list[Any] = [one if isinstance(one, tuple | list) and len(one) == 2 else ([], None) for one in values]
+        examples: Any = [features for features, _ in pairs]
+        labels: Any = [label for _, label in pairs]
+        try:
+            return self.encode(examples, labels, rng)
+        except Exception:
+            # Nothing was drawn yet. One by one, whatever cannot be used is no example.
+            source = None if rng is None else np.random.default_rng(rng)
+            several = len(pairs) > 1
+            return Messages.concatenate(
+                [self.encode_each([pair], source) if several else self.encode([], None, source) for pair in pairs]
+            )
+
+    @property
+    def purpose(self) -> str:
+        """A person answers one question once; these documents name no study."""
+        return f"question {hashlib.sha256(self.to_json().encode()).hexdigest()}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as JSON values."""
         return {
             "format": _FORMAT,
             "version": _VERSION,
@@ -189,11 +208,19 @@ class Question:
             "scores": [[coef.tolist(), intercept.tolist()] for coef, intercept in self.scores],
         }
 
-    def to_json(self) -> str:
-        """Return canonical JSON (RFC 8785)."""
-        import rfc8785
-
-        return rfc8785.dumps(self._described()).decode()
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Question:
+        """Read a document of this format."""
+        return cls(
+            data["kind"],
+            cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
+            None if data["directions"] is None else np.array(data["directions"], float),
+            None if data["centre"] is None else np.array(data["centre"], float),
+            features_from_dict(data["features"]),
+            data["classes"],
+            None if data["bounds"] is None else checked_bounds(*data["bounds"]),
+            [(np.array(coef, float), np.array(intercept, float)) for coef, intercept in data["scores"]],
+        )
 
     @classmethod
     def from_json(cls, text: str, features: FeatureMap = None) -> Question:
@@ -203,24 +230,9 @@ class Question:
             text: the JSON.
             features: your own map, if the question names none of the built-in ones.
         """
-        data = read_json(text)
-        try:
-            own = features_from_dict(data["features"])
-            _require(None in (own, features), "features must be left out: the question names its own map")
-            read = cls(
-                data["kind"],
-                cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
-                None if data["directions"] is None else np.array(data["directions"], float),
-                None if data["centre"] is None else np.array(data["centre"], float),
-                features if own is None else own,
-                data["classes"],
-                None if data["bounds"] is None else checked_bounds(*data["bounds"]),
-                [(np.array(coef, float), np.array(intercept, float)) for coef, intercept in data["scores"]],
-            )
-        except (TypeError, KeyError, IndexError, OverflowError) as error:
-            raise ValueError(f"the JSON is not a question: {error!r}") from error
-        _require(read._described() == data, f"the JSON must be a question of format {_FORMAT!r}, version {_VERSION}")
-        return read
+        question = super().from_json(text)
+        require(None in (question.features, features), "features must be left out: the question names its own map")
+        return question if features is None else replace(question, features=features)
 
 
 def encode(
@@ -252,23 +264,12 @@ def encode(
         >>> len(encode([[1.0, 2.0, 0.0, 1.0]], ["cat"], asked.to_json(), most_epsilon=3.0))
         1
     """
-    most = check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
     question = Question.from_json(document, features)
-    price = ledger_price(question.mechanism)
-    if price > most:
-        asked = f"the question asks for epsilon = {price!r} per person"
-        raise ArgumentError("most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}")
-    if ledger is not None:
-        several: Any = X
-        if not hasattr(several, "__len__") or len(several) > 1:
-            raise ValueError("X must be one example with a ledger, got several")
-        ledger.spend(price, f"question {hashlib.sha256(document.encode()).hexdigest()}")
+    several: Any = X
+    if ledger is not None and (not hasattr(several, "__len__") or len(several) > 1):
+        raise ValueError("X must be one example with a ledger, got several")
+    question.pay(most_epsilon, ledger)
     return question.encode(X, y, rng)
-
-
-def _require(fine: bool, otherwise: str) -> None:
-    if not fine:
-        raise ValueError(otherwise)
 
 
 def _place(label: Any, places: Mapping[Any, int]) -> int:

@@ -13,12 +13,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.aggregation import Estimate
-from sstq.checks import ArgumentError, check_number
+from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.learning.cohorts import CohortEstimator, generator_of
-from sstq.learning.features import Floats, apply_features, scaled_columns
+from sstq.learning.features import Floats, apply_features, listed_ranges, scaled_columns
 from sstq.learning.moments import explained, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
-from sstq.mechanisms import FrameUnit
+from sstq.learning.report import RegressionReport
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
+from sstq.studies import StudyPlan, register_study
 
 # Rows of columns in units of their spread are about √D long; few are this many times as long.
 _LONG_ROW = 1.2
@@ -26,6 +28,7 @@ _LONG_ROW = 1.2
 _JUDGED_SPREADS = 2.5
 
 
+@register_study
 class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
     """Fit a linear regression to people who each send one ε-locally private message of features and target, once.
 
@@ -60,6 +63,8 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         >>> np.round(model.coef_, 1), bool(model.r2_ > 0.8)
         (array([ 0.4, -0.3]), True)
     """
+
+    kind = "regression"
 
     def __init__(
         self,
@@ -101,14 +106,17 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         low, high = (-ends, ends) if ends.ndim == 0 else ends
         if not low < high:
             raise ArgumentError("y_bound", f"must be positive, or (low, high) with low < high, got {self.y_bound!r}")
-        scaled = scaled_columns(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
-        self._map = replace(scaled, constant=0)
+        self._ranges = listed_ranges(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
+        self._map = replace(scaled_columns(self._ranges, self.public), constant=0)
         norm = _LONG_ROW * math.sqrt(self._map.width)
         self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
-        self._cohorts = ["moments", "errors"]
-        self._asked = None
 
-    def _ask(self, cohort: str, people: int, seed: int) -> Question:
+    @property
+    def _cohorts(self) -> dict[str, float]:
+        checking = {"errors": self.check_people} if self.check_people else {}
+        return {"moments": 1 - self.check_people, **checking}
+
+    def _question(self, cohort: str, people: int, seed: int) -> Question:
         if cohort == "errors":
             return replace(self._judged, mechanism=FrameUnit(2, self.epsilon, clients=people, frame_seed=seed))
         mechanism = FrameUnit(moment_dim(self._map.width), self.epsilon, clients=people, frame_seed=seed)
@@ -127,7 +135,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         products = matrix[:-1, :-1]
         along = matrix[:-1, -1]
         products[-1, -1] = 1.0  # the constant's own, which is known
-        noise = 3 * math.sqrt(mechanism.typical_error(people).total / mechanism.dim)
+        noise = _noise(mechanism, people)
         self.ridge_ = noise * math.sqrt(2 * len(products))
         values, vectors = np.linalg.eigh(products)
         positive = (vectors * np.maximum(values, 0)) @ vectors.T
@@ -164,8 +172,30 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
 
+    def conclude(self) -> RegressionReport:
+        """Return the coefficients, and how much they explain; the model itself is this estimator."""
+        known = (self.coef_, self.intercept_, self.r2_, self.r2_interval_, self.people_, self.epsilon)
+        return RegressionReport(*known)
+
+    def plan(self, people: int) -> StudyPlan:
+        """Tell the noise of the mean products of columns and target, which a ridge of √(2(d + 1)) times it drowns."""
+        people = check_argument("people", people, of="clients")
+        sizes = self.cohort_sizes(people)
+        width = self._map.width
+        mechanism = self._question("moments", people, 0).mechanism
+        noise = _noise(mechanism, max(1, sizes["moments"]))
+        # A column of the length that rows have has this mean square.
+        square = 1 / (_LONG_ROW**2 * width)
+        problem = "" if noise * math.sqrt(2 * (width + 1)) < square else "the noise is larger than columns vary"
+        return StudyPlan(people, sizes, noise / square, "the noise of a mean product over that of a column", problem)
+
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
         predicted: Floats = apply_features(None, self._known_rows(X)) @ self.coef_ + self.intercept_
         return predicted
+
+
+def _noise(mechanism: FrameUnit | GroupUnit | Frequencies, people: int) -> float:
+    """The standard error of the mean of one product."""
+    return 3 * math.sqrt(mechanism.typical_error(people).total / mechanism.dim)

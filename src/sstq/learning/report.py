@@ -11,7 +11,9 @@ import numpy as np
 
 from sstq.aggregation import Estimate
 from sstq.learning.discriminant import Form
+from sstq.learning.features import Floats
 from sstq.mechanisms.frequencies import FrequencyEstimate
+from sstq.studies.results import Tabular
 
 # A column that uses less of its range is told of, by name up to so many.
 _NARROW = 0.25
@@ -21,7 +23,7 @@ _LEAST_SHARE_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
-class LearningReport:
+class LearningReport(Tabular):
     """The result of learning: from whom, at which total ε, and the predicted accuracy.
 
     Attributes:
@@ -73,6 +75,14 @@ class LearningReport:
         """Whether the reported accuracy is above the majority class by twice its standard error."""
         return bool(self.predicted_accuracy - 2 * self.accuracy_stderr > self.majority)
 
+    def columns(self, level: float = 0.95) -> dict[str, Any]:
+        """The accuracy of every class with its interval."""
+        from scipy.special import ndtri
+
+        accuracy, stderr = np.array(list(self.by_class.values())).reshape(-1, 2).T
+        reach = float(ndtri((1 + level) / 2)) * stderr
+        return {"class": list(self.by_class), "accuracy": accuracy, "low": accuracy - reach, "high": accuracy + reach}
+
     def __str__(self) -> str:
         parts = [f"total ε = {self.epsilon:g} per person"]
         if self.delta:
@@ -98,6 +108,31 @@ class LearningReport:
             )
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
         return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
+
+
+@dataclass(frozen=True)
+class RegressionReport(Tabular):
+    """A regression, for a total ε per person, who answers once.
+
+    Attributes:
+        coef: the coefficients of the columns, in their units.
+        intercept: the constant.
+        r2, r2_interval: R² as the people who checked reported it, and its 95 % interval; nan before.
+        people: the number of people who answered.
+        epsilon: the total ε per person.
+    """
+
+    coef: Floats
+    intercept: float
+    r2: float
+    r2_interval: tuple[float, float]
+    people: int
+    epsilon: float
+
+    def columns(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (there are no intervals)
+        """The coefficients, the constant last."""
+        names = [*range(len(self.coef)), "constant"]
+        return {"column": names, "coefficient": [*self.coef.tolist(), self.intercept]}
 
 
 def _percent(value: float, stderr: float, of: str) -> str:

@@ -7,7 +7,7 @@ from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.columns import ColumnRange, ColumnsQuestion
 from sstq.studies.panel import Panel, PeriodQuestion, draw_turn, is_turn
 from sstq.studies.panel_results import Curve, PanelResult
-from sstq.studies.questions import Question, answer, register_question
+from sstq.studies.questions import Document, Question, answer, register_question
 from sstq.studies.range import NormQuestion, Range, VectorQuestion
 from sstq.studies.results import BoundsResult, RangeResult, WordsResult
 from sstq.studies.words import Words, WordsQuestion
@@ -17,6 +17,7 @@ __all__ = [
     "ColumnRange",
     "ColumnsQuestion",
     "Curve",
+    "Document",
     "NormQuestion",
     "Panel",
     "PanelResult",

@@ -11,21 +11,28 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import Aggregator, Estimate
-from sstq.checks import check_argument, check_option
+from sstq.checks import check_argument
 from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
-from sstq.studies.questions import Question, require
+from sstq.studies.kinds import Kinds
+from sstq.studies.questions import Document, require
 
 FORMAT = "sstq-study"
 VERSION = 1
 _MOST_SHOWN = 12
-_STUDIES: dict[str, type[Study]] = {}
+_KINDS = Kinds(
+    {
+        "classifier": "sstq.learning:PrivateClassifier",
+        "regression": "sstq.learning:PrivateRegression",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,23 @@ class StudyPlan:
         return f"{self.people:,} people ({sizes}); {expected}"
 
 
+@dataclass
+class _State:
+    """How far a study is.
+
+    Attributes:
+        identifier: the name of the study, 32 hexadecimal digits.
+        learned: what each cohort told, in turn, as JSON values.
+        asked: the question that waits for answers.
+        people: how many people it is for.
+    """
+
+    identifier: str = field(default_factory=lambda: secrets.token_hex(16))
+    learned: list[dict[str, Any]] = field(default_factory=list)
+    asked: Document | None = None
+    people: int = 0
+
+
 class Study(ABC):
     """A study: `question` publishes a document, `learn` takes the answers, and `result` is there in the end.
 
@@ -72,11 +96,32 @@ class Study(ABC):
     """Whether a cohort in which nobody answered is learned from as well."""
 
     def __init__(self, **options: Any) -> None:
-        self.options = options
-        self.identifier = secrets.token_hex(16)
-        self.learned: list[dict[str, Any]] = []
-        self._asked: Question | None = None
-        self.people_asked = 0
+        self._options = options
+
+    @cached_property
+    def _state(self) -> _State:
+        """How far the study is."""
+        return _State()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return self._options
+
+    @property
+    def identifier(self) -> str:
+        """The name of the study, 32 hexadecimal digits; a person answers once per study."""
+        return self._state.identifier
+
+    @property
+    def learned(self) -> list[dict[str, Any]]:
+        """What each cohort told, in turn, as JSON values."""
+        return self._state.learned
+
+    @property
+    def people_asked(self) -> int:
+        """How many people the last question was for."""
+        return self._state.people
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -90,7 +135,7 @@ class Study(ABC):
         """The cohorts that are left, in turn, and their sizes relative to each other."""
 
     @abstractmethod
-    def ask(self, cohort: str, people: int) -> Question:
+    def ask(self, cohort: str, people: int) -> Document:
         """Return the question for a cohort of so many people."""
 
     @abstractmethod
@@ -104,6 +149,9 @@ class Study(ABC):
     @abstractmethod
     def plan(self, people: int) -> StudyPlan:
         """Return the expected error from so many people in all, or why it cannot work."""
+
+    def follow(self, cohort: str, facts: dict[str, Any]) -> None:  # noqa: B027 (most studies leave it out)
+        """Use what a cohort told, before it is appended to `learned`; called again for each after a restart."""
 
     def options_to_dict(self) -> dict[str, Any]:
         """Return the options as JSON values."""
@@ -133,24 +181,24 @@ class Study(ABC):
         As long as the answers are not learned, this returns the same document again.
         """
         people = check_argument("people", people, of="clients")
-        if self._asked is None:
-            if not self.cohorts_left:
-                raise ValueError("all cohorts have answered: the result is there")
-            self._asked = self.ask(self.cohorts_left[0], people)
-            self.people_asked = people
-        require(
-            people == self.people_asked, f"people must be {self.people_asked}, for whom the question is, got {people}"
-        )
-        return self._asked.to_json()
+        if self._state.asked is None:
+            self._ask(people)
+        asked = self.people_asked
+        require(people == asked, f"people must be {asked}, for whom the question is, got {people}")
+        document: str = self.asked.to_json()
+        return document
+
+    def _ask(self, people: int) -> None:
+        require(bool(self.cohorts_left), "all cohorts have answered: the result is there")
+        self._state.asked = self.ask(self.cohorts_left[0], people)
+        self._state.people = people
 
     @property
-    def asked(self) -> Question:
-        """The question that waits for answers."""
-        if self._asked is None:
-            raise ValueError(
-                "there is no question to learn from: call question(people), or run sstq study question, first"
-            )
-        return self._asked
+    def asked(self) -> Any:
+        """The question that waits for answers, as an object."""
+        if self._state.asked is None:
+            raise ValueError("there is nothing to learn from: call question first (sstq study question in the shell)")
+        return self._state.asked
 
     def learn(self, messages: Messages | Aggregator[Estimate] | Iterable[bytes]) -> Self:
         """Learn from the answers to the question: messages, their aggregator, or the bytes of each answer."""
@@ -171,13 +219,20 @@ class Study(ABC):
         return self._learn(self.asked.mechanism.aggregator().update_counts(columns, counts))
 
     def _learn(self, aggregator: Aggregator[Estimate]) -> Self:
-        enough = aggregator.count > 0 or self.may_be_empty
-        require(enough, "messages must be those of at least one person, got none: ask again")
-        # What a subclass returns is JSON: a restart must not change it.
-        facts = json.loads(json.dumps(self.take(self.cohorts_left[0], self.asked, aggregator), allow_nan=False))
-        self.learned.append(facts)
-        self._asked = None
+        people = aggregator.count / self.asked.mechanism.messages
+        require(people > 0 or self.may_be_empty, "messages must be those of at least one person, got none: ask again")
+        # Behind a shuffler fewer people would be hidden less well.
+        enough = self.options.get("trust", "local") == "local" or people >= self.people_asked
+        require(enough, f"messages must be those of {self.people_asked} people, for whom the ε is, got {people:g}")
+        self._keep(self.take(self.cohorts_left[0], self.asked, aggregator))
         return self
+
+    def _keep(self, facts: dict[str, Any]) -> None:
+        # What a subclass returns is JSON: a restart must not change it.
+        facts = json.loads(json.dumps(facts, allow_nan=False))
+        self.follow(self.cohorts_left[0], facts)
+        self.learned.append(facts)
+        self._state.asked = None
 
     @property
     def result(self) -> Any:
@@ -188,15 +243,15 @@ class Study(ABC):
 
     def to_json(self) -> str:
         """Return all of the study as JSON, for `from_json`."""
-        asked = None if self._asked is None else self._asked.to_dict()
-        head = {"format": FORMAT, "version": VERSION, "kind": self.kind, "study": self.identifier}
-        state = {
+        state = self._state
+        told = {
             "options": self.options_to_dict(),
-            "learned": self.learned,
-            "asked": asked,
-            "people": self.people_asked,
+            "learned": state.learned,
+            "asked": None if state.asked is None else state.asked.to_dict(),
+            "people": state.people,
         }
-        return json.dumps(head | state, ensure_ascii=False, allow_nan=False)
+        head = {"format": FORMAT, "version": VERSION, "kind": self.kind, "study": state.identifier}
+        return json.dumps(head | told, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -205,25 +260,26 @@ class Study(ABC):
         require(isinstance(data, dict), f"the JSON must be a study, got {type(data).__name__}")
         found = data.get("format"), data.get("version")
         require(found == (FORMAT, VERSION), f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {found!r}")
-        kind = _STUDIES[check_option("kind", data.get("kind"), tuple(_STUDIES))]
+        kind = _KINDS.find(data.get("kind"))
         require(issubclass(kind, cls), f"the study must be a {cls.__name__}, got {kind.__name__}")
         try:
             study = kind(**kind.options_from_dict(data["options"]))
-            study.identifier = data["study"]
-            study.learned = data["learned"]
-            study._asked = None if data["asked"] is None else Question.from_dict(data["asked"])
-            study.people_asked = data["people"]
+            study._state.identifier = data["study"]
+            for facts in data["learned"]:
+                study._keep(facts)
+            study._state.asked = None if data["asked"] is None else Document.from_dict(data["asked"])
+            study._state.people = data["people"]
             require(json.loads(study.to_json()) == data, "the JSON must be as `to_json` writes it")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"the JSON is not a study: {error!r}") from error
-        return study  # type: ignore[return-value]
+        return study  # type: ignore[no-any-return]
 
     # --- a simulation
 
     def _simulated(self, generator: np.random.Generator) -> Study:
         """A new study; public seeds follow from its identifier."""
         study = type(self)(**self.options_from_dict(self.options_to_dict()))
-        study.identifier = generator.bytes(16).hex()
+        study._state.identifier = generator.bytes(16).hex()
         return study
 
     def simulate(self, values: Sequence[Any], rng: int | np.random.Generator | None = None) -> Any:
@@ -242,7 +298,7 @@ class Study(ABC):
             left = left[size:]
             require(len(who) > 0, f"values must be enough for every cohort, got {len(values)}")
             study.question(len(who))
-            study.learn(study.asked.encode(_some(values, who), None if rng is None else generator))
+            study.learn(study.asked.encode_each(_some(values, who), None if rng is None else generator))
         return study.result
 
 
@@ -252,12 +308,5 @@ def _some(values: Sequence[Any], who: Any) -> Sequence[Any]:
     return [values[place] for place in who]
 
 
-_S = TypeVar("_S", bound=type[Study])
-
-
-def register_study(cls: _S) -> _S:
-    """Make `Study.from_json` know a class of studies; use it as a decorator."""
-    if _STUDIES.setdefault(cls.kind, cls).__qualname__ != cls.__qualname__:
-        raise ValueError(f"kind must be a new one, got {cls.kind!r}, which is that of {_STUDIES[cls.kind].__name__}")
-    _STUDIES[cls.kind] = cls
-    return cls
+register_study = _KINDS.add
+"""Make `Study.from_json` know a class of studies; use it as a decorator."""

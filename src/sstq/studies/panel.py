@@ -204,7 +204,7 @@ class Panel(Study):
             who = np.flatnonzero(turn == number)
             study.question(max(1, len(who)))
             held_now = [held[place] for place in who]
-            study.learn(study.asked.encode(held_now, None if rng is None else generator) if len(who) else [])
+            study.learn(study.asked.encode_each(held_now, None if rng is None else generator) if len(who) else [])
         return study.result  # type: ignore[no-any-return]
 
 

@@ -11,12 +11,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import check_local, ledger_price
-from sstq.checks import ArgumentError, check_argument, check_option
+from sstq.checks import ArgumentError, check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms import from_json as mechanism_from_json
@@ -24,14 +25,81 @@ from sstq.mechanisms.answers import answer as encode_or_substitute
 from sstq.mechanisms.answers import encode_files
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
+from sstq.studies.kinds import Kinds
 
+_KINDS = Kinds()
 FORMAT = "sstq-study-question"
 VERSION = 1
-_KINDS: dict[str, type[Question]] = {}
+# Documents of other formats, and who reads them.
+_OTHER_FORMATS = {"sstq-question": "sstq.learning.questions"}
+
+
+class Document(ABC):
+    """What a cohort is asked, published as JSON: everything that a device needs to answer once."""
+
+    mechanism: Mechanism
+
+    @property
+    @abstractmethod
+    def purpose(self) -> str:
+        """What a person's ledger pays for, once."""
+
+    @abstractmethod
+    def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
+        """Return one private message per value, whatever the values are."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, data: dict[str, Any]) -> Document:
+        """Read a document of this format; what is missing or of a wrong type may raise any error."""
+
+    def to_json(self) -> str:
+        """Return the document as canonical JSON (RFC 8785)."""
+        import rfc8785
+
+        return rfc8785.dumps(self.to_dict()).decode()
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Read a document; ValueError unless all of it is what `to_dict` returns."""
+        require(isinstance(data, dict), f"the document must be a JSON object, got {type(data).__name__}")
+        other = _OTHER_FORMATS.get(str(data.get("format")))
+        format_class: Any = import_module(other).Question if other else Question
+        try:
+            question: Any = format_class.read(data)
+        except (TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+            raise ValueError(f"the document is not a question of a study: {error!r}") from error
+        require(question.to_dict() == data, f"the document must be as its own JSON form has it, of {_form(question)}")
+        require(isinstance(question, cls), f"the document must be a {cls.__name__}, got {_form(question)}")
+        return question  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a document from its JSON."""
+        return cls.from_dict(read_json(text))
+
+    def pay(self, most_epsilon: float, ledger: Ledger | None) -> None:
+        """Refuse a document that asks for more ε than the person allows, and charge the person's ledger."""
+        most = check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
+        price = ledger_price(self.mechanism)
+        if price > most:
+            asked = f"the document asks for epsilon = {price!r} per person"
+            raise ArgumentError("most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}")
+        if ledger is not None:
+            ledger.spend(price, self.purpose)
+
+
+def _form(document: Document) -> str:
+    head = document.to_dict()
+    return f"format {head['format']!r}, version {head['version']}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Question(ABC):
+class Question(Document):
     """A question to a cohort of people, each of whom sends one message.
 
     A subclass is a dataclass whose fields are JSON values; `register_question` makes devices know its kind.
@@ -61,6 +129,11 @@ class Question(ABC):
     def held(self, values: Sequence[Any]) -> Any:
         """Return what the mechanism encodes, for one value per person; no value may raise an error."""
 
+    @property
+    def purpose(self) -> str:
+        """A person answers one question per study."""
+        return f"study {self.study}"
+
     def encode(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value; the number of random words does not depend on the values."""
         return encode_or_substitute(self.mechanism, self.held(values), rng=rng)
@@ -71,51 +144,31 @@ class Question(ABC):
         people = self.mechanism.input.open(path, columns=columns, answering=True)
         return Messages.concatenate(list(encode_files(self.mechanism, people, answering=True)))
 
+    def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
+        """Return one private message per value."""
+        return self.encode(values, rng)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "mechanism"}
         head = {"format": FORMAT, "version": VERSION, "kind": self.kind}
         return head | own | {"mechanism": json.loads(self.mechanism.to_json())}
 
-    def to_json(self) -> str:
-        """Return the document as canonical JSON (RFC 8785)."""
-        import rfc8785
-
-        return rfc8785.dumps(self.to_dict()).decode()
-
     @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Read a document; ValueError unless all of it is what `to_dict` returns."""
-        require(isinstance(data, dict), f"the document must be a JSON object, got {type(data).__name__}")
+    def read(cls, data: dict[str, Any]) -> Question:
+        """Read a document of any registered kind."""
         found = data.get("format"), data.get("version")
         wanted = f"the document must be of format {FORMAT!r}, version {VERSION}, got {found!r}"
         require(found == (FORMAT, VERSION), wanted)
-        check_option("kind", data.get("kind"), tuple(_KINDS))
+        kind = _KINDS.find(data.get("kind"))
         own = {name: value for name, value in data.items() if name not in ("format", "version", "kind")}
-        try:
-            own["mechanism"] = mechanism_from_json(json.dumps(own["mechanism"]))
-            question = _KINDS[data["kind"]](**own)
-        except (TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
-            raise ValueError(f"the document is not a question of a study: {error!r}") from error
-        require(question.to_dict() == data, "the document must be as its own JSON form has it")
-        require(isinstance(question, cls), f"the document must be a {cls.kind if cls is not Question else 'question'}")
-        return question  # type: ignore[return-value]
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read a document from its JSON."""
-        return cls.from_dict(read_json(text))
+        own["mechanism"] = mechanism_from_json(json.dumps(own["mechanism"]))
+        question: Question = kind(**own)
+        return question
 
 
-_Q = TypeVar("_Q", bound=type[Question])
-
-
-def register_question(cls: _Q) -> _Q:
-    """Make devices know a class of questions; use it as a decorator."""
-    if _KINDS.setdefault(cls.kind, cls).__qualname__ != cls.__qualname__:
-        raise ValueError(f"kind must be a new one, got {cls.kind!r}, which is that of {_KINDS[cls.kind].__name__}")
-    _KINDS[cls.kind] = cls
-    return cls
+register_question = _KINDS.add
+"""Make devices know a class of questions; use it as a decorator."""
 
 
 def require(fine: bool, otherwise: str) -> None:
@@ -146,12 +199,6 @@ def answer(
         >>> len(answer(document, "hello", most_epsilon=2.0)), len(answer(document, None, most_epsilon=2.0))
         (4, 4)
     """
-    most = check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
-    question = Question.from_json(document)
-    price = ledger_price(question.mechanism)
-    if price > most:
-        asked = f"the study asks for epsilon = {price!r} per person"
-        raise ArgumentError("most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}")
-    if ledger is not None:
-        ledger.spend(price, f"study {question.study}")
-    return question.encode([value], rng).to_bytes()
+    question = Document.from_json(document)
+    question.pay(most_epsilon, ledger)
+    return question.encode_each([value], rng).to_bytes()

@@ -19,6 +19,7 @@ from sstq.randomness.streams import mix_seed
 from sstq.studies import bins
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.bins import BINS, EDGES, Floats, bin_of
+from sstq.studies.facts import estimate_from_dict, estimate_to_dict
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import RangeResult
 from sstq.studies.vectors import LARGEST, into_ball, read_vectors
@@ -33,7 +34,6 @@ _BIAS_CENTRED = 0.3
 # A centre is subtracted if it is this much of the mean square of the norms, and sure.
 _WORTH = 0.35
 _SURE = 2.8
-_KEPT = ("count", "simulated", "frame_bias", "directions", "bias_directions", "messages", "longest")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -207,18 +207,16 @@ class Range(Study):
             error = math.sqrt(question.mechanism.sets.rates.variance_at(0.0) / people)
             return {"people": people, "shares": estimate.value.tolist(), "error": error}
         clip = question.mechanism.clip
-        kept = {name: getattr(estimate, name) for name in _KEPT} | {"simulated": int(estimate.simulated)}
-        largest = np.broadcast_to(estimate.largest, estimate.value.shape).tolist()
-        stderr = estimate.stderr.tolist() if people > 1 else [clip] * len(estimate.value)
-        vector = {"value": estimate.value.tolist(), "stderr": stderr, "largest": largest}
-        return {"people": people, "clip": clip, "error2": self._noise2(people) * clip**2, **vector, **kept}
+        if people == 1:
+            estimate = replace(estimate, stderr=np.full(len(estimate.value), clip))
+        return {"people": people, "clip": clip, "error2": self._noise2(people) * clip**2, **estimate_to_dict(estimate)}
 
     def conclude(self) -> Any:
         """Return the mean around the centre, or the mean of both cohorts that sent vectors, by their errors."""
         last = self.learned[-1]
         likely = _histograms(self._last_bins)[0]
         place = int(np.argmin(np.abs(EDGES - last["clip"])))
-        mean = _estimate(last)
+        mean = estimate_from_dict(Estimate, last)
         bias = float(bins.excess(likely)[place])
         centre = np.zeros(self.options["dim"])
         if self._centred:
@@ -229,7 +227,7 @@ class Range(Study):
             before = float(bins.excess(likely)[np.argmin(np.abs(EDGES - first["clip"]))])
             risks = [(self._direction * lost) ** 2 + facts["error2"] for lost, facts in ((before, first), (bias, last))]
             share = risks[1] / (risks[0] + risks[1])
-            mean = _pooled(_estimate(first), mean, share)
+            mean = _pooled(estimate_from_dict(Estimate, first), mean, share)
             bias = share * before + (1 - share) * bias
         people = sum(facts["people"] for facts in self.learned)
         far = float(bins.beyond(likely)[place]), self._last_bins["error"]
@@ -251,11 +249,6 @@ class Range(Study):
 def _histograms(facts: dict[str, Any]) -> tuple[Floats, Floats]:
     """The likely shares of bins, and those to choose a clip by."""
     return bins.read_histogram(np.array(facts["shares"]), facts["error"])
-
-
-def _estimate(facts: dict[str, Any]) -> Estimate:
-    vectors: dict[str, Any] = {name: np.array(facts[name]) for name in ("value", "stderr", "largest")}
-    return Estimate(**vectors, **{name: facts[name] for name in _KEPT})
 
 
 def _pooled(first: Estimate, second: Estimate, share: float) -> Estimate:

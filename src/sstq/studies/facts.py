@@ -1,0 +1,34 @@
+"""Estimates as JSON values, so that what a cohort told survives a restart bit for bit."""
+
+import math
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sstq.aggregation import Estimate
+
+Kind = TypeVar("Kind", bound=Estimate)
+
+
+def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
+    """The fields of an estimate of unnamed coordinates; None for what is not known."""
+    return {field.name: _plain(getattr(estimate, field.name)) for field in fields(estimate) if field.name != "names"}
+
+
+def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
+    """The estimate of this kind, from its fields among others."""
+    known: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in facts:
+            told = facts[field.name]
+            known[field.name] = np.array(told, float) if isinstance(told, list) else told
+    return kind(**known)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(one) for one in value.tolist()]
+    if isinstance(value, bool):
+        return int(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
